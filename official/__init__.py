@@ -1,0 +1,1 @@
+"""Encoder Garden: pretrained text encoders on TensorFlow 2 and Keras 3."""

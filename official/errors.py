@@ -1,0 +1,41 @@
+"""Errors that the user can cause, and the one place where a command line prints them."""
+
+import os
+import sys
+from collections.abc import Callable
+
+# Set before TensorFlow is imported anywhere: its start-up notices are not for users.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+
+class UserError(ValueError):
+    """Something the user can put right.
+
+    The message names the file, line, key or value, and says what to do.
+    """
+
+
+def run(main: Callable[[list[str]], None]) -> None:
+    """Runs `main` as a command line under absl: flags are parsed, a `UserError` is printed.
+
+    The process ends with status 2 after a `UserError` (no traceback), 130 after Ctrl-C.
+    """
+    from absl import app
+
+    def guarded(argv: list[str]) -> None:
+        if len(argv) > 1:
+            fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
+        try:
+            main(argv)
+        except UserError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
+
+    def fail(message: str) -> None:
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+    app.run(guarded)

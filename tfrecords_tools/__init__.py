@@ -1,0 +1,1 @@
+"""tfrecords_tools."""
