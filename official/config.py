@@ -1,0 +1,482 @@
+"""Strict YAML into frozen dataclasses: a system is one choice from each of five parts.
+
+`segments` (how text becomes sequences), `corruption` (what the model gets to see), `encoder`
+(how it reads), `objectives` (what it is asked) and `recipe` (optimizer, schedule, sizes).
+A key that does not exist, a value of the wrong type and a combination of parts that cannot work
+are refused here, with the place, before anything runs.
+"""
+
+import dataclasses
+import difflib
+import importlib
+import os
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from official import atomic
+from official.errors import UserError
+
+# What `type:` may say, and the module that holds its `Config`. Modules are imported when named.
+CORRUPTIONS = {"token_masks": "official.corruption.token_masks"}
+ENCODERS = {"transformer": "official.encoders.transformer"}
+OBJECTIVES = {
+    "masked_lm": "official.objectives.masked_lm",
+    "sentence_pair": "official.objectives.sentence_pair",
+    "classification": "official.objectives.classification",
+    "regression": "official.objectives.regression",
+}
+
+# What each input format puts into a batch (see `official.features`).
+SEGMENT_FIELDS = {
+    "pairs": frozenset({"token_ids", "segment_ids", "padding_mask", "next_sentence_label"}),
+}
+# What a shard folder of a fine-tuning task puts into a batch.
+TASK_FIELDS = frozenset({"token_ids", "segment_ids", "padding_mask", "label", "score", "row"})
+
+
+def _one_of(field: str, value: Any, choices: Iterable) -> None:
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"{field}: {value!r} is not one of {', '.join(map(str, choices))}")
+
+
+def _at_least(field: str, value: float, least: float) -> None:
+    if value < least:
+        raise ValueError(f"{field}: {value} is less than {least}")
+
+
+def _fraction(field: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{field}: {value} is not a fraction between 0 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """How documents become sequences.
+
+    Attributes:
+      format: `pairs` = two segments with next-sentence labels (BERT, section 3.1 and A.1).
+      max_length: tokens of a sequence, special tokens counted.
+      short_seq_prob: share of sequences that aim at a random shorter length.
+      random_next_prob: share of pairs whose second segment comes from another document.
+      duplicates: how often each document is cut into sequences anew.
+      static_masks: corrupt once, when shards are written, rather than each time they are read.
+    """
+
+    format: str = "pairs"
+    max_length: int = 128
+    short_seq_prob: float = 0.1
+    random_next_prob: float = 0.5
+    duplicates: int = 1
+    static_masks: bool = False
+
+    def __post_init__(self):
+        _one_of("format", self.format, SEGMENT_FIELDS)
+        _at_least("max_length", self.max_length, 8)
+        _at_least("duplicates", self.duplicates, 1)
+        _fraction("short_seq_prob", self.short_seq_prob)
+        _fraction("random_next_prob", self.random_next_prob)
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """BERT's AdamW: see `official.training.optimizers`.
+
+    Attributes:
+      learning_rate: the peak of the schedule.
+      no_decay: parts of variable paths that weight decay leaves alone.
+      clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
+    """
+
+    type: str = "adamw"
+    learning_rate: float = 1e-4
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    no_decay: tuple[str, ...] = ("bias", "norm")
+    clip_norm: float = 1.0
+    bias_correction: bool = False
+
+    def __post_init__(self):
+        _one_of("type", self.type, ["adamw"])
+        _fraction("beta_1", self.beta_1)
+        _fraction("beta_2", self.beta_2)
+        for name in ("learning_rate", "epsilon", "weight_decay", "clip_norm"):
+            _at_least(name, getattr(self, name), 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Warm-up and decay of the learning rate: see `official.training.schedules`.
+
+    Attributes:
+      type: whose warm-up: `bert`, `electra` or `xlnet`.
+      warmup_steps: steps of warm-up; or
+      warmup_fraction: the same as a share of all steps.
+      end_ratio: where the decay ends, as a share of the peak.
+      power: of the polynomial decay; 1 = linear.
+    """
+
+    type: str = "bert"
+    warmup_steps: int = 0
+    warmup_fraction: float = 0.0
+    end_ratio: float = 0.0
+    power: float = 1.0
+
+    def __post_init__(self):
+        _one_of("type", self.type, ["bert", "electra", "xlnet"])
+        _at_least("warmup_steps", self.warmup_steps, 0)
+        _fraction("warmup_fraction", self.warmup_fraction)
+        _fraction("end_ratio", self.end_ratio)
+        if self.warmup_steps and self.warmup_fraction:
+            raise ValueError("warmup_steps: give this or warmup_fraction, not both")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Sizes and habits of a training run.
+
+    Attributes:
+      steps: updates of the weights; or
+      epochs: the same as passes over the training examples.
+      batch_size: examples of one update, over all replicas and accumulation steps.
+      accumulation: parts into which a replica's share of the batch is cut, to save memory.
+      precision: `float32`, `mixed_bfloat16` or `float64`.
+      jit_compile: compile forward and backward pass with XLA.
+      report_every, eval_every, save_every: in steps; `eval_every: 0` = at the end only.
+      eval_batches: batches of one evaluation during training; 0 = the whole split.
+      eval_batch_size: 0 = `batch_size`.
+      best_metric: which figure of the evaluation picks the best checkpoint; empty = the task's
+        first metric, or the loss.
+      max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
+      shuffle_buffer: examples among which the reader draws.
+      bucket_lengths: lengths to which batches are padded; empty = always the longest.
+      init_weights: what `--init` gives: `encoder`, `all` or `none` (its sizes alone).
+    """
+
+    steps: int = 0
+    epochs: float = 0.0
+    batch_size: int = 32
+    accumulation: int = 1
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    precision: str = "float32"
+    jit_compile: bool = False
+    report_every: int = 50
+    eval_every: int = 0
+    eval_batches: int = 0
+    eval_batch_size: int = 0
+    save_every: int = 1000
+    keep_checkpoints: int = 2
+    best_metric: str = ""
+    max_bad_steps: int = 10
+    shuffle_buffer: int = 50_000
+    bucket_lengths: tuple[int, ...] = ()
+    init_weights: str = "encoder"
+
+    def __post_init__(self):
+        _one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
+        _one_of("init_weights", self.init_weights, ["encoder", "all", "none"])
+        for name in (
+            "batch_size accumulation report_every save_every keep_checkpoints "
+            "max_bad_steps shuffle_buffer"
+        ).split():
+            _at_least(name, getattr(self, name), 1)
+        for name in "steps epochs eval_every eval_batches eval_batch_size".split():
+            _at_least(name, getattr(self, name), 0)
+        if bool(self.steps) == bool(self.epochs):
+            raise ValueError("steps: give either steps or epochs")
+        if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
+            raise ValueError("bucket_lengths: must rise")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One run. A fine-tuning run has neither segments nor corruption.
+
+    Attributes:
+      name: of the run, for people.
+      seed: of every random draw.
+      segments: None for fine-tuning.
+      corruption: None where the objectives need none.
+      encoder: None = that of the model given with `--init`.
+      objectives: what is asked, in the order of their loss terms.
+      recipe: the rest.
+    """
+
+    name: str
+    seed: int = 0
+    segments: Segments | None = None
+    corruption: Any = None
+    encoder: Any = None
+    objectives: tuple[Any, ...] = ()
+    recipe: Recipe = Recipe(steps=1)
+
+
+_PARTS = {"corruption": CORRUPTIONS, "encoder": ENCODERS}
+
+
+def type_of(part: Any) -> str:
+    """The name under which a part's dataclass stands in YAML, such as `transformer`."""
+    module = type(part).__module__
+    for table in (CORRUPTIONS, ENCODERS, OBJECTIVES):
+        for name, path in table.items():
+            if path == module:
+                return name
+    raise TypeError(f"{module} is in no table of official.config")
+
+
+def module_of(part: Any) -> types.ModuleType:
+    """The module that a part's dataclass stands in, with its `Encoder`, `Objective`, ..."""
+    return importlib.import_module(type(part).__module__)
+
+
+def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
+    """Reads a config file.
+
+    Args:
+      path: a YAML file.
+      overrides: `a.b=value` each; the value is read as YAML. Items of `objectives` are named by
+        their number or their type.
+
+    Raises:
+      UserError: the file is missing or not YAML, or something in it cannot be.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "config.yaml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such config file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error})") from None
+    try:
+        raw = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: a config is a mapping, such as `name: my_run`")
+    for override in overrides:
+        _override(raw, override)
+    return from_dict(raw, str(path))
+
+
+def from_dict(raw: Mapping[str, Any], source: str = "config") -> Config:
+    """Builds and checks a config; `source` stands at the head of every message."""
+    raw = dict(raw)
+    config_parts: dict[str, Any] = {}
+    for key, table in _PARTS.items():
+        value = raw.pop(key, None)
+        config_parts[key] = None if value is None else _typed(value, table, key, source)
+    objectives = raw.pop("objectives", None) or []
+    if not isinstance(objectives, list | tuple):
+        raise UserError(f"{source}: objectives: expected a list, each item with a `type`")
+    config_parts["objectives"] = tuple(
+        _typed(item, OBJECTIVES, f"objectives.{i}", source) for i, item in enumerate(objectives)
+    )
+    config = _build(Config, raw, "", source, ready=config_parts)
+    _check(config, source)
+    return config
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The plain form that `from_dict` takes, with every field."""
+    return _plain(config)
+
+
+def save(config: Config, path: str | os.PathLike) -> None:
+    """Writes the resolved config as YAML."""
+    with atomic.file(path) as stream:
+        yaml.safe_dump(to_dict(config), stream, sort_keys=False, allow_unicode=True)
+
+
+def differences(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
+    """Dotted keys whose values differ, with both values."""
+    flat_a, flat_b = dict(_flatten(to_dict(a))), dict(_flatten(to_dict(b)))
+    keys = list(dict.fromkeys([*flat_a, *flat_b]))
+    return [
+        (key, flat_a.get(key), flat_b.get(key))
+        for key in keys
+        if flat_a.get(key) != flat_b.get(key)
+    ]
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _override(raw: dict, override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise UserError(f"--override={override}: expected key.subkey=value")
+    try:
+        value = yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        raise UserError(f"--override={override}: the value is not YAML") from None
+    *parents, last = path.split(".")
+    place: Any = raw
+    for key in parents:
+        place = _item(place, key, override)
+    if isinstance(place, list):
+        place[_index(place, last, override)] = value
+    else:
+        place[last] = value
+
+
+def _item(place: Any, key: str, override: str) -> Any:
+    if isinstance(place, list):
+        return place[_index(place, key, override)]
+    if place.get(key) is None:
+        place[key] = {}
+    if not isinstance(place[key], dict | list):
+        raise UserError(f"--override={override}: {key} is a value and has no keys below it")
+    return place[key]
+
+
+def _index(place: list, key: str, override: str) -> int:
+    names = [item.get("type") if isinstance(item, dict) else None for item in place]
+    if key in names:
+        return names.index(key)
+    if key.isdigit() and int(key) < len(place):
+        return int(key)
+    raise UserError(
+        f"--override={override}: no item {key!r}: there are {', '.join(map(str, names))}"
+    )
+
+
+def _typed(value: Any, table: Mapping[str, str], place: str, source: str) -> Any:
+    if not isinstance(value, dict):
+        raise UserError(f"{source}: {place}: expected a mapping with a `type`")
+    value = dict(value)
+    name = value.pop("type", None)
+    if name not in table:
+        found = "no `type` is given" if name is None else f"unknown type {name!r}"
+        raise UserError(f"{source}: {place}: {found}{_nearest(name, table)}")
+    module = importlib.import_module(table[name])
+    return _build(module.Config, value, place, source)
+
+
+def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any] = {}) -> Any:
+    where = f"{source}: {place + '.' if place else ''}"
+    if not isinstance(raw, Mapping):
+        raise UserError(f"{where.rstrip('.')}: expected a mapping, got {raw!r}")
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values = dict(ready)
+    for key, value in raw.items():
+        if key not in fields:
+            raise UserError(f"{where}{key}: unknown key{_nearest(key, fields)}")
+        values[key] = _value(hints[key], value, f"{place + '.' if place else ''}{key}", source)
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in values
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise UserError(f"{where}{missing[0]}: missing, and it has no default")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise UserError(f"{where}{error}") from None
+
+
+def _value(hint: Any, value: Any, place: str, source: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        choices = typing.get_args(hint)
+        if value is None and type(None) in choices:
+            return None
+        return _value(next(c for c in choices if c is not type(None)), value, place, source)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, place, source)
+    if origin is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{source}: {place}: expected a list, got {value!r}")
+        return tuple(_value(item, v, f"{place}.{i}", source) for i, v in enumerate(value))
+    if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        # YAML 1.1 reads 1e-4, without a point, as text.
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    elif hint is Any or (
+        isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    ):
+        return value
+    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    raise UserError(f"{source}: {place}: expected {expected[hint]}, got {value!r}")
+
+
+def _nearest(name: Any, known: Iterable[str]) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} (known: {', '.join(known)})"
+
+
+def _check(config: Config, source: str) -> None:
+    """Refuses parts that do not fit together."""
+    given = set(SEGMENT_FIELDS[config.segments.format] if config.segments else TASK_FIELDS)
+    if config.corruption is not None:
+        if config.segments is None:
+            raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
+        given |= module_of(config.corruption).GIVES
+    elif config.segments and config.segments.static_masks:
+        raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+    if not config.objectives:
+        raise UserError(f"{source}: objectives: at least one is needed")
+    for i, objective in enumerate(config.objectives):
+        needs = module_of(objective).NEEDS
+        needs = needs(objective) if callable(needs) else needs
+        if lacking := sorted(needs - given):
+            raise UserError(
+                f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
+                f"neither segments nor corruption give here (they give {', '.join(sorted(given))})"
+            )
+    longest = getattr(config.encoder, "max_positions", None)
+    if longest and config.segments and config.segments.max_length > longest:
+        raise UserError(
+            f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
+            f"encoder.max_positions: {longest}"
+        )
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        plain = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if not isinstance(value, Config | Segments | Recipe | Optimizer | Schedule):
+            plain = {"type": type_of(value), **plain}
+        return plain
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _flatten(item, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value
