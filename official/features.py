@@ -1,0 +1,84 @@
+"""The features of a shard's examples: one table, from which they are written and parsed.
+
+An example on disk is a `tf.train.Example` whose lists are as long as the text: nothing is padded.
+Adding a feature is adding a line to `FEATURES`; a manifest names those that its shards hold.
+
+Shapes: B examples of a batch.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from official.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One line of the table.
+
+    Attributes:
+      kind: 'ints' (a list), 'int' or 'float' (one number).
+      doc: what it holds.
+    """
+
+    kind: str
+    doc: str
+
+
+FEATURES: dict[str, Feature] = {
+    "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
+    "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
+    "next_sentence_label": Feature("int", "1 if the second segment is a random one, else 0"),
+    "masked_positions": Feature("ints", "static masks: the positions to predict, ascending"),
+    "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
+    "label": Feature("int", "number of the class in the task's labels"),
+    "score": Feature("float", "target of a regression"),
+    "row": Feature("int", "number of the example's row in its source file, from 0"),
+}
+
+
+def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
+    """Returns an example as a serialized `tf.train.Example`; the same values give the same bytes.
+
+    Raises:
+      UserError: a feature that the table does not have.
+    """
+    record = tf.train.Example()
+    fields = record.features.feature
+    for name, value in example.items():
+        if name not in FEATURES:
+            raise UserError(f"{name!r} is no feature of official.features: {', '.join(FEATURES)}")
+        kind = FEATURES[name].kind
+        if kind == "float":
+            fields[name].float_list.value.append(value)
+        elif kind == "int":
+            fields[name].int64_list.value.append(value)
+        else:
+            values = value.tolist() if isinstance(value, np.ndarray) else value
+            fields[name].int64_list.value.extend(values)
+    return record.SerializeToString(deterministic=True)
+
+
+def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Parses a batch of serialized examples, all at once.
+
+    Args:
+      serialized: strings [B].
+      names: the features wanted, all of which every example must have.
+
+    Returns:
+      For 'ints' an int32 RaggedTensor [B, None], for 'int' int32 [B], for 'float' float32 [B].
+    """
+    kinds = {
+        "ints": tf.io.RaggedFeature(tf.int64),
+        "int": tf.io.FixedLenFeature([], tf.int64),
+        "float": tf.io.FixedLenFeature([], tf.float32),
+    }
+    parsed = tf.io.parse_example(serialized, {name: kinds[FEATURES[name].kind] for name in names})
+    return {
+        name: value if FEATURES[name].kind == "float" else tf.cast(value, tf.int32)
+        for name, value in parsed.items()
+    }

@@ -1,0 +1,253 @@
+"""The manifest of a shard folder: what is in it, how it was made, and whether it is still whole.
+
+A TFRecord file that is empty, or cut between two records, reads without an error; the sizes and
+checksums here are what catches it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import mmap
+import os
+import struct
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from official import atomic
+from official.errors import UserError
+from official.features import FEATURES
+
+FILE = "manifest.json"
+TOKENIZER_FOLDER = "tokenizer"
+FORMAT_VERSION = 1
+KINDS = ("pretraining", "task", "tf_models")
+SPLITS = ("train", "validation", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One file of records.
+
+    Attributes:
+      name: file name within the folder.
+      records: how many examples it holds.
+      bytes: its size.
+      sha256: its checksum, in hexadecimal.
+      split: 'train', 'validation' or 'test'.
+    """
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+    split: str = "train"
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What `manifest.json` says.
+
+    Attributes:
+      kind: 'pretraining', 'task', or 'tf_models' (features of the TF Model Garden's loader).
+      features: names of the features that every example has.
+      tokenizer: SHA-256 of each tokenizer file, by name.
+      tokenizer_fingerprint: SHA-256 over the files that decide ids.
+      max_length: no example is longer than this, in tokens.
+      seed: the seed that the examples were made with.
+      config: the settings that they were made with, as plain values.
+      task: name, kind, labels, columns and metrics of a task; None for pretraining.
+      shards: the files, in the order that numbers their examples.
+      totals: documents, sentences, tokens, examples, and `skipped`: {reason: count}.
+      length_histogram: at place n the number of examples with n tokens.
+      format_version: version of this file's format.
+    """
+
+    kind: str
+    features: tuple[str, ...]
+    tokenizer: Mapping[str, str]
+    tokenizer_fingerprint: str
+    max_length: int
+    seed: int
+    shards: tuple[Shard, ...]
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    task: Mapping[str, Any] | None = None
+    totals: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    length_histogram: tuple[int, ...] = ()
+    format_version: int = FORMAT_VERSION
+
+    def split(self, name: str) -> tuple[Shard, ...]:
+        """Returns the shards of a split, in order."""
+        return tuple(shard for shard in self.shards if shard.split == name)
+
+
+def write(folder: str | os.PathLike, manifest: Manifest) -> None:
+    """Writes `manifest.json` into a shard folder."""
+    with atomic.file(Path(folder) / FILE) as stream:
+        json.dump(dataclasses.asdict(manifest), stream, indent=1, ensure_ascii=False)
+        stream.write("\n")
+
+
+def read(folder: str | os.PathLike) -> Manifest:
+    """Reads the manifest of a shard folder.
+
+    Raises:
+      UserError: no such folder or file, not JSON, another version, or entries that are missing,
+        unknown or of the wrong type.
+    """
+    path = Path(folder) / FILE
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is missing: {folder} is no shard folder, or its making was not finished; "
+            "make it with tfrecords_tools.build_shards or build_task_shards"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): make the shards again") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no JSON object: make the shards again")
+    version = values.get("format_version")
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format_version {version!r}, this program reads {FORMAT_VERSION}: "
+            "make the shards again, or read them with the version that made them"
+        )
+    shards = values.get("shards")
+    if isinstance(shards, list):
+        values["shards"] = [
+            _build(Shard, entry, f"{path}: shard {i}") for i, entry in enumerate(shards)
+        ]
+    manifest = _build(Manifest, values, str(path))
+    _check(manifest, path)
+    return manifest
+
+
+def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> list[str]:
+    """Compares the shards of a folder with its manifest.
+
+    Args:
+      folder: a shard folder.
+      deep: whether to read every byte (checksums and records), not sizes alone.
+      split: the only split to look at, or None for all.
+
+    Returns:
+      One sentence for each shard that is not as it was written: file, expected, found.
+
+    Raises:
+      UserError: the manifest itself cannot be read.
+    """
+    problems = []
+    for shard in read(folder).shards:
+        if split is None or shard.split == split:
+            problem = _problem(Path(folder) / shard.name, shard, deep)
+            if problem:
+                problems.append(problem)
+    return problems
+
+
+def describe(path: str | os.PathLike, split: str = "train") -> Shard:
+    """Returns the entry of a finished shard file, measured on the disk.
+
+    Raises:
+      UserError: the file is cut within a record.
+    """
+    records, size, digest = _measure(Path(path))
+    if records is None:
+        raise UserError(f"{path} ends within a record: write it again")
+    return Shard(Path(path).name, records, size, digest, split)
+
+
+def _problem(path: Path, shard: Shard, deep: bool) -> str | None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return f"{path} is missing: expected {shard.bytes} bytes"
+    if size != shard.bytes:
+        kind = "empty" if size == 0 else "cut" if size < shard.bytes else "longer than written"
+        return f"{path} is {kind}: expected {shard.bytes} bytes, found {size}"
+    if not deep:
+        return None
+    records, _, digest = _measure(path)
+    if digest != shard.sha256:
+        return (
+            f"{path} has changed since it was written: expected SHA-256 {shard.sha256}, "
+            f"found {digest}"
+        )
+    if records != shard.records:
+        found = "a cut record" if records is None else f"{records} records"
+        return (
+            f"{path} is at odds with its manifest: expected {shard.records} records, found {found}"
+        )
+    return None
+
+
+def _measure(path: Path) -> tuple[int | None, int, str]:
+    """Returns the records of a TFRecord file (None if the last one is cut), bytes and SHA-256."""
+    size = path.stat().st_size
+    if size == 0:
+        return 0, 0, hashlib.sha256().hexdigest()
+    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        digest = hashlib.sha256(data).hexdigest()
+        records = place = 0
+        while place + 12 <= size:  # a record: length (8 bytes), its CRC (4), content, its CRC (4)
+            place += 16 + struct.unpack_from("<Q", data, place)[0]
+            records += 1
+        return (records if place == size else None), size, digest
+
+
+def _build(kind: type, values: Any, where: str) -> Any:
+    """Makes a dataclass of a JSON object, strictly."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where} is no JSON object: make the shards again")
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for name in values.keys() - fields.keys():
+        raise UserError(f"{where} has an unknown entry {name!r}: make the shards again")
+    made = {}
+    for name, field in fields.items():
+        if name not in values:
+            if (
+                field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+            ):
+                raise UserError(f"{where} lacks {name!r}: make the shards again")
+            continue
+        value = values[name]
+        if isinstance(value, bool) or not isinstance(value, _JSON_TYPES[_origin(field.type)]):
+            raise UserError(f"{where}: {name} is {value!r}, which is of the wrong type")
+        made[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**made)
+
+
+def _origin(annotation: Any) -> Any:
+    return typing.get_origin(annotation) or annotation
+
+
+_JSON_TYPES = {
+    str: str,
+    int: int,
+    tuple: list,
+    Mapping: dict,
+    types.UnionType: (dict, types.NoneType),  # Mapping | None
+}
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    if manifest.kind not in KINDS:
+        raise UserError(f"{path}: kind {manifest.kind!r} is none of {', '.join(KINDS)}")
+    if manifest.kind != "tf_models":
+        for name in manifest.features:
+            if name not in FEATURES:
+                raise UserError(
+                    f"{path}: feature {name!r} is unknown to this program; it knows "
+                    f"{', '.join(FEATURES)}"
+                )
+    for shard in manifest.shards:
+        if Path(shard.name).name != shard.name:
+            raise UserError(f"{path}: shard name {shard.name!r} is no plain file name")
+        if shard.split not in SPLITS:
+            raise UserError(f"{path}: split {shard.split!r} is none of {', '.join(SPLITS)}")

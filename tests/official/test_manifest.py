@@ -1,0 +1,170 @@
+import dataclasses
+import hashlib
+import json
+
+import pytest
+import tensorflow as tf
+
+from official import manifest
+from official.errors import UserError
+
+
+def make(folder, records=(3, 2)):
+    shards = []
+    for i, count in enumerate(records):
+        path = folder / f"train-{i:05d}-of-{len(records):05d}.tfrecord"
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for j in range(count):
+                writer.write(f"record {i} {j}".encode())
+        shards.append(manifest.describe(path))
+    shards[-1] = dataclasses.replace(shards[-1], split="validation")
+    made = manifest.Manifest(
+        kind="pretraining",
+        features=("token_ids", "segment_lengths"),
+        tokenizer={"vocab.txt": "ab" * 32},
+        tokenizer_fingerprint="cd" * 32,
+        max_length=16,
+        seed=5,
+        shards=tuple(shards),
+        config={"segments": {"max_length": 16}},
+        totals={"examples": sum(records), "skipped": {"empty document": 1}},
+        length_histogram=(0, 0, 5),
+    )
+    manifest.write(folder, made)
+    return made
+
+
+def change(folder, **values):
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content.update(values)
+    path.write_text(json.dumps(content))
+
+
+def test_read_gives_what_was_written(tmp_path):
+    made = make(tmp_path)
+    assert manifest.read(tmp_path) == made
+    assert made.shards[0].records == 3
+    data = (tmp_path / made.shards[0].name).read_bytes()
+    assert made.shards[0].bytes == len(data)
+    assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
+    assert [shard.records for shard in made.split("validation")] == [2]
+    assert manifest.verify(tmp_path, deep=True) == []
+
+
+def test_task_is_kept(tmp_path):
+    make(tmp_path)
+    change(tmp_path, kind="task", task={"name": "sst2", "labels": ["bad", "good"]})
+    assert manifest.read(tmp_path).task == {"name": "sst2", "labels": ["bad", "good"]}
+
+
+def test_missing_folder_and_file(tmp_path):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        manifest.read(tmp_path / "nowhere")
+    with pytest.raises(
+        UserError, match=r"manifest.json is missing: .* make it with tfrecords_tools"
+    ):
+        manifest.read(tmp_path)
+
+
+def test_not_json(tmp_path):
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match=r"manifest.json is not JSON \(.*\): make the shards again"):
+        manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="manifest.json is not JSON"):
+        manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(UserError, match="manifest.json holds no JSON object"):
+        manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"format_version": 2}, "format_version 2, this program reads 1"),
+        ({"seed": "5"}, "seed is '5', which is of the wrong type"),
+        ({"max_length": True}, "max_length is True, which is of the wrong type"),
+        ({"task": []}, r"task is \[\], which is of the wrong type"),
+        ({"colour": 1}, "unknown entry 'colour'"),
+        ({"kind": "pairs"}, "kind 'pairs' is none of pretraining, task, tf_models"),
+        ({"features": ["token_idz"]}, "feature 'token_idz' is unknown"),
+        ({"shards": [{"name": "a"}]}, "shard 0 lacks 'records'"),
+        ({"shards": [7]}, "shard 0 is no JSON object"),
+    ],
+)
+def test_bad_entries(tmp_path, values, message):
+    make(tmp_path)
+    change(tmp_path, **values)
+    with pytest.raises(UserError, match=message):
+        manifest.read(tmp_path)
+
+
+def test_missing_entry(tmp_path):
+    make(tmp_path)
+    path = tmp_path / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["features"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="manifest.json lacks 'features'"):
+        manifest.read(tmp_path)
+
+
+def test_shards_stay_in_their_folder(tmp_path):
+    made = make(tmp_path)
+    bad = dataclasses.asdict(made.shards[0])
+    change(tmp_path, shards=[bad | {"name": "../x"}])
+    with pytest.raises(UserError, match="'../x' is no plain file name"):
+        manifest.read(tmp_path)
+    change(tmp_path, shards=[bad | {"split": "dev"}])
+    with pytest.raises(UserError, match="split 'dev' is none of train, validation, test"):
+        manifest.read(tmp_path)
+
+
+def test_empty_cut_long_and_missing_shards(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[0].name
+    data = path.read_bytes()
+    third = len(data) // 3  # the three records are equally long
+    cases = [
+        (b"", f"is empty: expected {len(data)} bytes, found 0"),
+        (data[: 2 * third], f"is cut: expected {len(data)} bytes, found {2 * third}"),
+        (data + data, f"is longer than written: expected {len(data)} bytes, found {2 * len(data)}"),
+    ]
+    for content, message in cases:
+        path.write_bytes(content)
+        for deep in (False, True):
+            (problem,) = manifest.verify(tmp_path, deep=deep)
+            assert message in problem and path.name in problem
+        assert manifest.verify(tmp_path, deep=True, split="validation") == []
+    path.unlink()
+    (problem,) = manifest.verify(tmp_path, deep=False)
+    assert f"{path} is missing" in problem
+
+
+def test_flipped_bit_is_found_when_deep(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[1].name
+    data = bytearray(path.read_bytes())
+    data[14] ^= 4
+    path.write_bytes(data)
+    assert manifest.verify(tmp_path, deep=False) == []
+    (problem,) = manifest.verify(tmp_path, deep=True)
+    assert "has changed since it was written" in problem
+    assert made.shards[1].sha256 in problem
+    assert hashlib.sha256(data).hexdigest() in problem
+
+
+def test_wrong_count_is_found_when_deep(tmp_path):
+    made = make(tmp_path)
+    change(tmp_path, shards=[dataclasses.asdict(made.shards[0]) | {"records": 4}])
+    (problem,) = manifest.verify(tmp_path, deep=True)
+    assert "expected 4 records, found 3 records" in problem
+
+
+def test_describe_refuses_a_cut_record(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[0].name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match="ends within a record"):
+        manifest.describe(path)
