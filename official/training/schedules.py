@@ -1,0 +1,73 @@
+"""The three warm-ups that the releases use; they differ, and the names say whose each is.
+
+Step numbers count updates from 0. `peak` is the configured learning rate, `end` = peak times
+`end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
+"""
+
+import keras
+from keras import ops
+
+from official import config
+
+
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate as a function of the step.
+
+    * `bert`: the decay runs from step 0 and the linear ramp stands in for it during warm-up, so
+      the rate drops a little where the ramp ends (`optimization.py` of the BERT release).
+    * `electra`: decay times `min(1, step / warmup)` (`optimization.py` of the ELECTRA release).
+    * `xlnet`: the decay starts where the ramp ends, and runs to a floor
+      (`model_utils.py` of the XLNet release).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        peak: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        end_ratio: float = 0.0,
+        power: float = 1.0,
+    ):
+        self.kind = kind
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+        self.end_ratio = end_ratio
+        self.power = power
+
+    def __call__(self, step):
+        step = ops.cast(step, keras.config.floatx())
+        ramp = ops.minimum(1.0, step / max(1, self.warmup_steps))
+        if self.kind == "electra":
+            return self._decay(step / self.total_steps) * ramp
+        if self.kind == "bert":
+            after = self._decay(step / self.total_steps)
+        else:
+            decay_steps = max(1, self.total_steps - self.warmup_steps)
+            after = self._decay((step - self.warmup_steps) / decay_steps)
+        if not self.warmup_steps:
+            return after
+        return ops.where(step < self.warmup_steps, self.peak * ramp, after)
+
+    def _decay(self, progress):
+        end = self.peak * self.end_ratio
+        progress = ops.clip(progress, 0.0, 1.0)
+        return end + (self.peak - end) * (1.0 - progress) ** self.power
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return dict(vars(self))
+
+
+def make(recipe: config.Recipe, steps: int) -> Schedule:
+    """The schedule of a recipe that runs for `steps` updates."""
+    schedule = recipe.schedule
+    return Schedule(
+        schedule.type,
+        recipe.optimizer.learning_rate,
+        steps,
+        schedule.warmup_steps or round(schedule.warmup_fraction * steps),
+        schedule.end_ratio,
+        schedule.power,
+    )

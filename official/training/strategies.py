@@ -1,0 +1,112 @@
+"""Where a run computes: one device, mirrored devices, several workers, or a TPU."""
+
+import json
+import os
+
+import tensorflow as tf
+
+from official.errors import UserError
+
+NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
+
+
+def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strategy:
+    """Makes a strategy. Must be called before TensorFlow has touched its devices.
+
+    Args:
+      name: one of `NAMES`.
+      tpu: address or name of the TPU, for `tpu` only; empty = the local one.
+      replicas: how many devices to use; 0 = all GPUs, or one CPU. More CPUs than one are logical
+        devices of the same processor: slower than one, useful to try things out.
+
+    Raises:
+      UserError: what was asked for is not there.
+    """
+    if name not in NAMES:
+        raise UserError(f"--distribution_strategy={name}: known are {', '.join(NAMES)}")
+    if name == "tpu":
+        return _tpu(tpu)
+    if tpu:
+        raise UserError(f"--tpu={tpu} goes with --distribution_strategy=tpu only")
+    if name == "multi_worker":
+        return _multi_worker()
+    devices = _devices(1 if name == "one_device" else replicas)
+    if name == "one_device":
+        if replicas > 1:
+            raise UserError(
+                f"--num_replicas={replicas} is more than one device: use "
+                "--distribution_strategy=mirrored"
+            )
+        return tf.distribute.get_strategy()
+    return tf.distribute.MirroredStrategy(devices)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes files: worker 0 of several, or the only one."""
+    return _worker(strategy)[0] == 0
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """How many processes run the same program together."""
+    return _worker(strategy)[1]
+
+
+def _worker(strategy: tf.distribute.Strategy) -> tuple[int, int]:
+    resolver = strategy.cluster_resolver
+    if resolver is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 0, 1
+    cluster = resolver.cluster_spec().as_dict()
+    return resolver.task_id or 0, max(1, len(cluster.get("worker", [])))
+
+
+def _devices(count: int) -> list[str]:
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        if count > len(gpus):
+            raise UserError(f"--num_replicas={count}: this machine has {len(gpus)} GPUs")
+        return [f"GPU:{i}" for i in range(count or len(gpus))]
+    count = count or 1
+    if count > 1:
+        try:
+            tf.config.set_logical_device_configuration(
+                tf.config.list_physical_devices("CPU")[0],
+                [tf.config.LogicalDeviceConfiguration()] * count,
+            )
+        except (RuntimeError, ValueError):  # TensorFlow has started: its devices stay as they are.
+            found = len(tf.config.list_logical_devices("CPU"))
+            if found < count:
+                raise UserError(
+                    f"--num_replicas={count}: TensorFlow has started with {found} CPU devices"
+                ) from None
+    return [f"CPU:{i}" for i in range(count)]
+
+
+def _multi_worker() -> tf.distribute.Strategy:
+    text = os.environ.get("TF_CONFIG")
+    if not text:
+        raise UserError(
+            "--distribution_strategy=multi_worker needs the variable TF_CONFIG, for example "
+            '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
+            '"task": {"type": "worker", "index": 0}}'
+        )
+    try:
+        config = json.loads(text)
+        workers, index = config["cluster"]["worker"], int(config["task"]["index"])
+        workers[index]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UserError(f"TF_CONFIG={text}: {type(error).__name__}: {error}") from None
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _tpu(address: str) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "local")
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"--distribution_strategy=tpu: no TPU answers at {address or 'local'!r} ({reason}); "
+            "give its address with --tpu, or choose one_device or mirrored"
+        ) from None
+    return tf.distribute.TPUStrategy(resolver)
