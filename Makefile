@@ -1,0 +1,61 @@
+# Everything runs from .venv, which is made from the pinned requirements when it is missing or
+# when they change. `make demo PYTHON=/path/to/python` names the Python to make it from.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint imports parity parity-environments bench clean
+
+first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
+	{ echo $$p; break; }; done)
+PYTHON ?= $(call first,python3.11 python3.12 python3.13)
+# TensorFlow 2.15, the last that tensorflow-addons works with, has no later Python than 3.11.
+PARITY_PYTHON ?= $(call first,python3.11)
+
+PY := .venv/bin/python
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+help:
+	@echo "make demo    raw text to a SavedModel that answers, with a table at the end (minutes)"
+	@echo "make test    the tests"
+	@echo "make lint    ruff, and the import rules of pyproject.toml"
+	@echo "make parity  live comparison with the reference implementations (installs them)"
+	@echo "make bench   speed, side by side with the references (installs them)"
+
+.venv/.ready: requirements.txt requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
+	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet -r requirements.txt -r requirements-dev.txt
+	@touch $@
+
+demo: .venv/.ready
+	$(PY) -m demo.run
+
+test: .venv/.ready
+	$(PY) -m pytest --ignore=tests/parity
+
+lint: .venv/.ready imports
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+imports: .venv/.ready
+	.venv/bin/lint-imports
+
+.parity/%/.ready: tests/parity/requirements-%.txt
+	@test -n "$(PARITY_PYTHON)" || { echo "error: the references need Python 3.11: install it, or" \
+	  "name it: make $(MAKECMDGOALS) PARITY_PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PARITY_PYTHON) -m venv --clear .parity/$*
+	.parity/$*/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
+
+parity: .venv/.ready parity-environments
+	GARDEN_PARITY=required $(PY) -m pytest tests/parity
+
+bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
+	$(PY) -m benchmarks.preprocess
+	$(PY) -m benchmarks.train_step
+
+clean:
+	rm -rf .venv .parity demo_run

@@ -1,0 +1,77 @@
+"""Reference implementations, each in an environment of its own that `make parity` makes."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def python_of(name: str) -> Path:
+    """The Python of a reference environment: `hf`, `tfm` or `tfa`.
+
+    `GARDEN_<NAME>_PYTHON` names another one than `.parity/<name>`. Where there is none the test
+    is skipped, or fails under `GARDEN_PARITY=required`, which `make parity` sets.
+    """
+    named = os.environ.get(f"GARDEN_{name.upper()}_PYTHON")
+    python = Path(named) if named else ROOT / ".parity" / name / "bin" / "python"
+    if not python.exists():
+        message = f"no reference environment {name} ({python}): `make parity` makes it"
+        if os.environ.get("GARDEN_PARITY") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return python
+
+
+class Reference:
+    """A reference environment in which scripts run."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.python = python_of(name)
+
+    def run(self, script: str | os.PathLike, *args, timeout: float = 600) -> str:
+        """Runs `script` with the environment's Python and gives what it printed.
+
+        The folder of the script is the only place of this project that it can import from.
+        """
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        environment.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+        done = subprocess.run(
+            [str(self.python), str(script), *map(str, args)],
+            cwd=Path(script).parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        if done.returncode:
+            pytest.fail(f"{script} under {self.name} ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def hf() -> Reference:
+    """PyTorch and transformers."""
+    return Reference("hf")
+
+
+@pytest.fixture(scope="session")
+def tfm() -> Reference:
+    """tf-models-official."""
+    return Reference("tfm")
+
+
+@pytest.fixture(scope="session")
+def tfa() -> Reference:
+    """tensorflow-addons."""
+    return Reference("tfa")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.parity)
