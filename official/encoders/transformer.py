@@ -1,0 +1,241 @@
+"""The transformer encoder: BERT and, by its arguments, RoBERTa, ALBERT, ELECTRA and GPT-2.
+
+Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, E embedding,
+V vocabulary, L layers.
+"""
+
+import dataclasses
+import zlib
+
+import keras
+from keras import ops
+
+from official import masks
+from official.errors import UserError
+from official.layers.activation import ACTIVATIONS
+from official.layers.block import Block
+from official.layers.embeddings import Embeddings
+from official.layers.linear import Linear
+from official.layers.norm import LayerNorm
+from official.layers.random import Draws, truncated_normal
+from official.layers.shared_stack import block_names
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and form of a transformer encoder.
+
+    Attributes:
+        vocab_size: rows of the token table; None = as many as the tokenizer has.
+        hidden_size: D.
+        num_layers: depth.
+        num_heads: N; divides the hidden size.
+        intermediate_size: width between the two maps of the feed-forward network.
+        embedding_size: E; None = the hidden size. Other sizes are followed by a projection.
+        max_positions: the longest sequence.
+        segment_types: rows of the segment table; 0 = no such table.
+        activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
+        dropout: on embeddings and on what each sublayer adds.
+        attention_dropout: on attention weights.
+        norm_epsilon: added to the variance.
+        norm: 'post' (after the residual sum) or 'pre' (before the sublayer; then there is no norm
+            on the embeddings, and one after the last layer).
+        causal: whether a position sees only itself and what stands before it.
+        position_offset: row of the position table that the first token takes.
+        layer_groups: None = no layer shares parameters; otherwise the number of groups that do.
+        inner_layers: blocks in a group.
+        pooler: whether there is a pooled output: tanh of an affine map of the first position.
+        initializer_range: standard deviation of the initial weights.
+    """
+
+    vocab_size: int | None = None
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    embedding_size: int | None = None
+    max_positions: int = 512
+    segment_types: int = 2
+    activation: str = "gelu_tanh"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    norm_epsilon: float = 1e-12
+    norm: str = "post"
+    causal: bool = False
+    position_offset: int = 0
+    layer_groups: int | None = None
+    inner_layers: int = 1
+    pooler: bool = True
+    initializer_range: float = 0.02
+
+    def __post_init__(self):
+        positive = ["hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions"]
+        positive += ["inner_layers"]
+        optional = ["vocab_size", "embedding_size", "layer_groups"]
+        for field in positive + [f for f in optional if getattr(self, f) is not None]:
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}: {getattr(self, field)} is less than 1")
+        for field in ("segment_types", "position_offset"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"{field}: {getattr(self, field)} is negative")
+        for field in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, field) < 1:
+                raise ValueError(f"{field}: {getattr(self, field)} is not in [0, 1)")
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
+            )
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation: {self.activation!r} is not one of {', '.join(sorted(ACTIVATIONS))}"
+            )
+        if self.norm not in ("post", "pre"):
+            raise ValueError(f"norm: {self.norm!r} is neither 'post' nor 'pre'")
+        if self.layer_groups is None and self.inner_layers != 1:
+            raise ValueError("inner_layers: has a meaning only where layer_groups is set")
+        if self.layer_groups is not None and self.num_layers % self.layer_groups:
+            raise ValueError(
+                f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
+            )
+
+
+class Encoder(keras.Layer):
+    """Embeddings, blocks and pooler."""
+
+    def __init__(self, config, *, seed=0, name="encoder", dtype=None):
+        """Describes an encoder; `build()` makes its variables.
+
+        Args:
+            config: `Config` with a vocabulary size.
+            seed: initial weights are a function of it and of the name.
+            name: first part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        if config.vocab_size is None:
+            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+        self.config = config
+        dtype = self.dtype_policy
+        initializer = truncated_normal(
+            config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
+        )
+        self.embeddings = Embeddings(
+            vocab_size=config.vocab_size,
+            embedding_size=config.embedding_size or config.hidden_size,
+            hidden_size=config.hidden_size,
+            max_positions=config.max_positions,
+            position_offset=config.position_offset,
+            segment_types=config.segment_types,
+            normalize=config.norm == "post",
+            epsilon=config.norm_epsilon,
+            dropout=config.dropout,
+            initializer=initializer,
+            name="embeddings",
+            dtype=dtype,
+        )
+        names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
+        blocks = {
+            name: Block(
+                config.hidden_size,
+                num_heads=config.num_heads,
+                intermediate_size=config.intermediate_size,
+                activation=config.activation,
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+                norm=config.norm,
+                epsilon=config.norm_epsilon,
+                initializer=initializer,
+                name=name,
+                dtype=dtype,
+            )
+            for name in dict.fromkeys(names)
+        }
+        self.blocks = list(blocks.values())
+        self.depths = [self.blocks.index(blocks[name]) for name in names]
+        self.final_norm = self.pooler = None
+        if config.norm == "pre":
+            self.final_norm = LayerNorm(
+                config.hidden_size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
+            )
+        if config.pooler:
+            self.pooler = Linear(
+                config.hidden_size,
+                config.hidden_size,
+                initializer=initializer,
+                name="pooler",
+                dtype=dtype,
+            )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in (self.embeddings, *self.blocks, self.final_norm, self.pooler):
+            if layer is not None:
+                layer.build()
+
+    @property
+    def token_table(self):
+        """The token `Table`, for outputs that are tied to it."""
+        return self.embeddings.token
+
+    def call(
+        self,
+        token_ids,
+        segment_ids=None,
+        attention_mask=None,
+        positions=None,
+        rng=None,
+        output_all=False,
+    ):
+        """Encodes a batch.
+
+        Args:
+            token_ids: int [B, T].
+            segment_ids: int [B, T]; None = all 0.
+            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+                `official.masks.padding` makes one from a padding mask.
+            positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
+            rng: `Draws`, or None for inference (no dropout).
+            output_all: whether to return the states and attention weights of all layers.
+
+        Returns:
+            dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler;
+            with `output_all` also `hidden_states`, a tuple of L + 1 tensors [B, T, D] (embeddings
+            first; the last one is `sequence_output`), and `attentions`, L tensors [B, N, T, S].
+
+        Raises:
+            UserError: the sequence is longer than the position table, or a rank is wrong.
+        """
+        self._check(token_ids, attention_mask)
+        length = ops.shape(token_ids)[1]
+        if self.config.causal:
+            attention_mask = masks.combine(attention_mask, masks.causal(length, length))
+        x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
+        hidden_states, attentions = [x], []
+        for depth in self.depths:
+            x, weights = self.blocks[depth](x, attention_mask, rng=rng)
+            hidden_states.append(x)
+            attentions.append(weights)
+        if self.final_norm is not None:
+            x = hidden_states[-1] = self.final_norm(x)
+        outputs = {"sequence_output": x}
+        if self.pooler is not None:
+            outputs["pooled_output"] = ops.tanh(self.pooler(x[:, 0]))
+        if output_all:
+            outputs["hidden_states"] = tuple(hidden_states)
+            outputs["attentions"] = tuple(attentions)
+        return outputs
+
+    def _check(self, token_ids, attention_mask):
+        if len(token_ids.shape) != 2:
+            raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
+        if attention_mask is not None and len(attention_mask.shape) != 4:
+            raise UserError(
+                "attention_mask: expected a shape that broadcasts to [B, N, T, S], got "
+                f"{tuple(attention_mask.shape)}; masks.padding makes one from a padding mask"
+            )
+        length = token_ids.shape[1]
+        if length is not None and length > self.config.max_positions:
+            raise UserError(
+                f"sequences of {length} tokens, but the encoder has {self.config.max_positions} "
+                "positions: use shorter sequences or raise encoder.max_positions"
+            )

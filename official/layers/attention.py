@@ -1,0 +1,61 @@
+"""Multi-head self-attention with one product for queries, keys and values.
+
+Shapes: B batch, T query length, S key length, N heads, H head size, D hidden.
+"""
+
+import keras
+from keras import ops
+
+from official import masks
+from official.layers.dropout import dropout
+from official.layers.linear import Linear
+from official.layers.precision import accurate
+
+
+class Attention(keras.Layer):
+    """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
+
+    def __init__(self, size, num_heads, *, dropout, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.num_heads = num_heads
+        self.head_size = size // num_heads
+        self.dropout = dropout
+        # The columns of the kernel are q | k | v, each of them head by head.
+        self.query_key_value = Linear(
+            size, 3 * size, initializer=initializer, name="query_key_value", dtype=dtype
+        )
+        self.output_projection = Linear(
+            size, size, initializer=initializer, name="output", dtype=dtype
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.query_key_value.build()
+        self.output_projection.build()
+
+    def call(self, x, attention_mask=None, rng=None):
+        """Attends.
+
+        Args:
+            x: [B, T, D].
+            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+            rng: `Draws`, or None for inference.
+
+        Returns:
+            The output [B, T, D] and the attention weights [B, N, T, S] before dropout.
+        """
+        batch, length, size = ops.shape(x)
+        projected = ops.reshape(
+            self.query_key_value(x), (batch, length, 3, self.num_heads, self.head_size)
+        )
+        query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
+        query = query * ops.cast(self.head_size**-0.5, query.dtype)
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, T, S]
+        scores = ops.cast(scores, accurate(self.compute_dtype))
+        if attention_mask is not None:
+            scores = scores + masks.bias(attention_mask, scores.dtype)
+        weights = ops.softmax(scores)
+        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
+        context = ops.matmul(kept, value)  # [B, N, T, H]
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, size))
+        return self.output_projection(context), weights

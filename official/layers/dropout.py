@@ -1,0 +1,16 @@
+"""Dropout as a function: no layer, no variable, nothing at all without draws."""
+
+import keras
+
+
+def dropout(x, rate, rng):
+    """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
+
+    Args:
+        x: any shape.
+        rate: probability, 0 <= rate < 1.
+        rng: `Draws`, or None for inference, which returns `x` itself.
+    """
+    if rng is None or rate == 0:
+        return x
+    return keras.random.dropout(x, rate, seed=rng)

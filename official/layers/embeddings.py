@@ -1,0 +1,114 @@
+"""From ids to vectors: a table, and the sum of tables that an encoder starts from.
+
+Shapes: B batch, T length, V vocabulary, E embedding size, D hidden size.
+"""
+
+import keras
+from keras import ops
+
+from official.layers import gather
+from official.layers.dropout import dropout
+from official.layers.linear import Linear
+from official.layers.norm import LayerNorm
+
+
+class Table(keras.Layer):
+    """A vector for each id: variable `table` [V, E]."""
+
+    def __init__(self, num_rows, size, *, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.num_rows = num_rows
+        self.size = size
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        # Not cast as a whole: only the rows that are looked up are.
+        self.table = self.add_weight(
+            (self.num_rows, self.size), self.initializer, name="table", autocast=False
+        )
+
+    def call(self, ids):
+        """Looks up ids [...]: [..., E]."""
+        return ops.cast(gather.rows(self.table, ids), self.compute_dtype)
+
+    def first(self, length, offset=0):
+        """The rows from `offset` on: [length, E], without a look-up."""
+        return ops.cast(self.table[offset : offset + length], self.compute_dtype)
+
+    def scores(self, x):
+        """Products of x [R, E] with every row, for an output tied to this table: [R, V]."""
+        return ops.matmul(x, ops.transpose(ops.cast(self.table, x.dtype)))
+
+
+class Embeddings(keras.Layer):
+    """Token + position + segment, normalised, dropped out, and brought to the hidden size.
+
+    Where the embedding size is not the hidden size (ALBERT section 3.1) everything up to the
+    dropout happens in the embedding size, and a projection follows.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size,
+        embedding_size,
+        hidden_size,
+        max_positions,
+        position_offset,
+        segment_types,
+        normalize,
+        epsilon,
+        dropout,
+        initializer,
+        name,
+        dtype=None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        self.position_offset = position_offset
+        self.dropout = dropout
+
+        def table(num_rows, name):
+            return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
+
+        self.token = table(vocab_size, "token_embedding")
+        self.position = table(max_positions + position_offset, "position_embedding")
+        self.segment = table(segment_types, "segment_embedding") if segment_types else None
+        self.norm = self.projection = None
+        if normalize:
+            self.norm = LayerNorm(embedding_size, epsilon=epsilon, name="norm", dtype=dtype)
+        if embedding_size != hidden_size:
+            self.projection = Linear(
+                embedding_size,
+                hidden_size,
+                initializer=initializer,
+                name="projection",
+                dtype=dtype,
+            )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in (self.token, self.position, self.segment, self.norm, self.projection):
+            if layer is not None:
+                layer.build()
+
+    def call(self, token_ids, segment_ids=None, positions=None, rng=None):
+        """Embeds token_ids [B, T]: [B, T, D].
+
+        Args:
+            token_ids: int [B, T].
+            segment_ids: int [B, T]; None = all 0.
+            positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to either.
+            rng: `Draws`, or None for inference.
+        """
+        x = self.token(token_ids)  # [B, T, E]
+        if positions is None:
+            x = x + self.position.first(ops.shape(token_ids)[1], self.position_offset)
+        else:
+            x = x + self.position(positions + self.position_offset)
+        if self.segment is not None:
+            x = x + (self.segment.first(1) if segment_ids is None else self.segment(segment_ids))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = dropout(x, self.dropout, rng)
+        return x if self.projection is None else self.projection(x)  # [B, T, D]

@@ -1,0 +1,32 @@
+"""The position-wise feed-forward network.
+
+Shapes: B batch, T length, D hidden, F intermediate.
+"""
+
+import keras
+
+from official.layers.activation import ACTIVATIONS
+from official.layers.linear import Linear
+
+
+class FeedForward(keras.Layer):
+    """Two affine maps with an activation between them: D to F and back to D."""
+
+    def __init__(self, size, intermediate_size, *, activation, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.activation = ACTIVATIONS[activation]
+        self.inner = Linear(
+            size, intermediate_size, initializer=initializer, name="inner", dtype=dtype
+        )
+        self.outer = Linear(
+            intermediate_size, size, initializer=initializer, name="outer", dtype=dtype
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.inner.build()
+        self.outer.build()
+
+    def call(self, x):
+        """Maps x [B, T, D] to [B, T, D]."""
+        return self.outer(self.activation(self.inner(x)))

@@ -1,0 +1,6 @@
+"""Which number type a computation runs in."""
+
+
+def accurate(dtype):
+    """The type for sums, softmax, norms and losses: float32 at least, float64 under float64."""
+    return "float64" if dtype == "float64" else "float32"

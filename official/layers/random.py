@@ -1,0 +1,49 @@
+"""Random draws of the network: each a pure function of (seed, step, replica, call site).
+
+No variables: the state is a pair of integers given from outside, and the place of a call is
+counted while the graph is traced.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+class Draws(keras.random.SeedGenerator):
+    """Seeds for the random calls of one forward pass.
+
+    Any `keras.random` function takes it as `seed`. The loop makes one for each replica and step;
+    the same pair gives the same draws in the same order. A layer that is given `rng=None` draws
+    nothing: that is inference.
+    """
+
+    def __init__(self, pair):
+        """Makes the draws of `pair`.
+
+        Args:
+            pair: two integers (a, b), or an integer tensor [2]; taken modulo 2**32. Call site n
+                draws from (a, b + n): keep the `b` of two users further apart than their calls.
+        """
+        # No super().__init__: it would create the variable that this class is there to avoid.
+        if isinstance(pair, tuple | list) and all(isinstance(x, int | np.integer) for x in pair):
+            pair = np.asarray([int(x) % 2**32 for x in pair], "uint32").view("int32")
+        elif isinstance(pair, tuple | list):
+            pair = ops.stack([ops.cast(x, "int32") for x in pair])
+        self.pair = ops.cast(pair, "int32")
+        self.calls = 0
+
+    def next(self, ordered=True):
+        """The seed of the next call site: int32 [2]."""
+        del ordered
+        site = np.asarray([0, self.calls], "int32")
+        self.calls += 1
+        return self.pair + site
+
+
+def truncated_normal(stddev, rng):
+    """An initialiser: normal with `stddev`, cut at two of them, each call another draw of `rng`."""
+
+    def initialize(shape, dtype=None):
+        return keras.random.truncated_normal(shape, stddev=stddev, dtype=dtype, seed=rng)
+
+    return initialize

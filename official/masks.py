@@ -1,0 +1,56 @@
+"""Attention masks: boolean, True = may attend, broadcastable to [B, N, T, S].
+
+Masks stay boolean until `bias`, the only place where one becomes a number.
+
+Shapes: B batch, N heads, T query length, S key length.
+"""
+
+from keras import ops
+
+
+def padding(padding_mask):
+    """Lets every query attend to the real keys.
+
+    Args:
+        padding_mask: [B, S], true (or not 0) where there is a token.
+
+    Returns:
+        bool [B, 1, 1, S].
+    """
+    return ops.cast(padding_mask, "bool")[:, None, None, :]
+
+
+def causal(query_length, key_length):
+    """Lets each query attend to itself and to what stands before it.
+
+    Queries are the last `query_length` of the keys, so with a memory in front of the sequence
+    all of the memory is visible.
+
+    Returns:
+        bool [1, 1, T, S].
+    """
+    rows = ops.arange(query_length)[:, None] + (key_length - query_length)
+    return (ops.arange(key_length)[None, :] <= rows)[None, None, :, :]
+
+
+def combine(*masks):
+    """Attention allowed by all of `masks`; those that are None allow everything.
+
+    Returns:
+        bool, the broadcast shape of the masks, or None where all are None.
+    """
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def bias(mask, dtype):
+    """What to add to attention scores: 0 where allowed, a very large negative number elsewhere.
+
+    The number is finite, so that a row that may attend to nothing gets equal weights and not NaN;
+    it is large enough to swallow any score, so that forbidden weights are exactly 0 in all others.
+    """
+    forbidden = -3e4 if dtype == "float16" else -1e30
+    return ops.where(mask, ops.cast(0.0, dtype), ops.cast(forbidden, dtype))

@@ -1,0 +1,112 @@
+"""An encoder and its objectives: outputs and loss terms.
+
+Shapes: B batch, T length, D hidden.
+"""
+
+import importlib
+
+import keras
+
+from official import masks
+from official.errors import UserError
+
+
+class Model(keras.Layer):
+    """What a config describes, with all its variables made.
+
+    Variables' paths do not depend on the recipe: `encoder/...` and one prefix per objective.
+    """
+
+    def __init__(self, config, *, dtype=None, name="model"):
+        """Makes the encoder and the objectives of `config`.
+
+        Args:
+            config: has `seed`, `encoder` and `objectives`, each of these a `Config` of its module.
+            dtype: Keras dtype policy; None = the global one.
+            name: not part of any path.
+
+        Raises:
+            UserError: parts that do not fit together, or two objectives of the same name.
+        """
+        super().__init__(name=name, dtype=dtype)
+        options = {"seed": config.seed, "dtype": self.dtype_policy}
+        self.encoder = _module(config.encoder).Encoder(config.encoder, **options)
+        self.objectives = [
+            _module(objective).Objective(objective, config.encoder, **options)
+            for objective in config.objectives
+        ]
+        names = [objective.name for objective in self.objectives]
+        for repeated in {n for n in names if names.count(n) > 1}:
+            raise UserError(f"objectives: {repeated} is there twice")
+        self.build()
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.encoder.build()
+        for objective in self.objectives:
+            objective.build()
+
+    def variables_by_path(self):
+        """All variables, trainable or not, by their unique paths."""
+        paths = {v.path.removeprefix(f"{self.name}/"): v for v in self.variables}
+        assert len(paths) == len(self.variables), "two variables have the same path"
+        return paths
+
+    @property
+    def term_weights(self):
+        """The factor of each term in the loss that is minimised: {term: float}."""
+        return _merged(objective.term_weights for objective in self.objectives)
+
+    def encode(self, batch, rng=None, output_all=False):
+        """Runs the encoder on `token_ids`, `segment_ids` and `padding_mask` [B, T] of a batch.
+
+        The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions`
+        are handed through.
+
+        Returns:
+            The encoder's dict.
+        """
+        padding_mask = batch.get("padding_mask")
+        padding = None if padding_mask is None else masks.padding(padding_mask)
+        return self.encoder(
+            batch["token_ids"],
+            batch.get("segment_ids"),
+            masks.combine(padding, batch.get("attention_mask")),
+            positions=batch.get("positions"),
+            rng=rng,
+            output_all=output_all,
+        )
+
+    def prepare(self, batch, rng=None):
+        """Lets each objective do what has to happen before the encoder runs."""
+        for objective in self.objectives:
+            batch = objective.prepare(batch, rng)
+        return batch
+
+    def weight_sums(self, batch):
+        """What to divide each term's sum by: {term: scalar}."""
+        return _merged(objective.weight_sums(batch) for objective in self.objectives)
+
+    def terms(self, batch, rng=None):
+        """Encodes a prepared batch and asks every objective.
+
+        Returns:
+            losses {term: sum} and metrics {name: (sum, weight)}.
+        """
+        encoded = self.encode(batch, rng)
+        terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
+        return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
+
+    def predictions(self, batch):
+        """What the objectives predict for each example: a dict of tensors [B, ...]."""
+        encoded = self.encode(batch)
+        return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
+
+
+def _module(config):
+    """The module that a `Config` belongs to."""
+    return importlib.import_module(type(config).__module__)
+
+
+def _merged(dicts):
+    return {key: value for d in dicts for key, value in d.items()}

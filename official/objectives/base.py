@@ -1,0 +1,119 @@
+"""What every objective is.
+
+Shapes: B batch.
+"""
+
+import dataclasses
+import zlib
+from typing import Any
+
+import keras
+from keras import ops
+
+from official.layers.precision import accurate
+from official.layers.random import Draws, truncated_normal
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What an objective makes of a batch.
+
+    Attributes:
+        losses: the sum of the loss over the batch for each term, never a mean: the loop adds up
+            sums and weights over replicas and accumulation steps, and divides once.
+        metrics: (sum, weight) for each metric; their quotient is the metric.
+    """
+
+    losses: dict[str, Any]
+    metrics: dict[str, tuple[Any, Any]]
+
+
+class Objective(keras.Layer):
+    """A question put to an encoder, with the head that answers it.
+
+    A module of `official.objectives` has a frozen dataclass `Config` (with a `weight`), a function
+    `needs(config)` that names the batch fields it reads, and a subclass `Objective`.
+
+    The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
+    Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
+    and 0 for one that only fills up the batch (all 1 where missing); it multiplies everything.
+    """
+
+    def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
+        """Describes the head; `build()` makes its variables.
+
+        Args:
+            config: the `Config` of the module.
+            encoder_config: `Config` of the encoder that the head reads.
+            name: the term's name, and the first part of the variables' paths.
+            seed: initial weights are a function of it and of the name.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+        self.encoder_config = encoder_config
+        self.initializer = truncated_normal(
+            encoder_config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
+        )
+
+    @property
+    def term_weights(self):
+        """The factor of each term in the loss that is minimised: {term: float}."""
+        return {self.name: self.config.weight}
+
+    def prepare(self, batch, rng=None):
+        """What has to happen before the encoder runs, another network's work for example.
+
+        Returns:
+            The batch that the encoder and `terms` get to see.
+        """
+        del rng
+        return batch
+
+    def weight_sums(self, batch):
+        """Returns {term: scalar}: what to divide each loss by; depends on the batch alone."""
+        raise NotImplementedError
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """Returns `Terms`.
+
+        Args:
+            batch: dict of tensors.
+            encoded: what the encoder returned for it.
+            encoder: the encoder, for outputs tied to its tables.
+            rng: `Draws`, or None for inference (no dropout).
+        """
+        raise NotImplementedError
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns a dict of tensors with one row for each example; empty where there is none."""
+        del batch, encoded, encoder
+        return {}
+
+    def example_weights(self, batch):
+        """The weight of each example, in the type of losses: [B]."""
+        weights = batch.get("example_weights")
+        if weights is None:
+            return ops.ones(ops.shape(batch["token_ids"])[:1], accurate(self.compute_dtype))
+        return ops.cast(weights, accurate(self.compute_dtype))
+
+    def as_loss(self, x):
+        """Brings scores to the type in which losses are computed."""
+        return ops.cast(x, accurate(self.compute_dtype))
+
+
+def class_terms(name, logits, labels, weights):
+    """`Terms` of a choice between classes: cross-entropy and accuracy.
+
+    Args:
+        name: the term.
+        logits: [B, classes], in the type of losses.
+        labels: int [B].
+        weights: [B].
+    """
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    hits = ops.cast(ops.equal(ops.argmax(logits, axis=-1), labels), weights.dtype)
+    return Terms(
+        losses={name: ops.sum(losses * weights)},
+        metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+    )

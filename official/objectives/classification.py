@@ -1,0 +1,88 @@
+"""One of several labels for each example, from the pooled output.
+
+Shapes: B batch, D hidden, C classes.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.errors import UserError
+from official.layers.dropout import dropout
+from official.layers.linear import Linear
+from official.objectives import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        labels: the labels' names in the order of their numbers; filled in from the data.
+        num_labels: how many there are; None = as many as `labels`.
+        dropout: on the pooled output.
+        weight: factor of this loss in the sum.
+    """
+
+    labels: tuple[str, ...] = ()
+    num_labels: int | None = None
+    dropout: float = 0.1
+    weight: float = 1.0
+
+    def __post_init__(self):
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+        if self.num_labels is not None and self.num_labels < 2:
+            raise ValueError(f"num_labels: {self.num_labels} is less than 2")
+        if self.num_labels and self.labels and self.num_labels != len(self.labels):
+            raise ValueError(
+                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
+            )
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"label"})
+
+
+class Objective(base.Objective):
+    """Dropout and one affine map to the classes."""
+
+    def __init__(self, config, encoder_config, *, name="classification", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        if not encoder_config.pooler:
+            raise UserError(f"{name} reads the pooled output: set encoder.pooler to true")
+        num_labels = config.num_labels or len(config.labels)
+        if not num_labels:
+            raise UserError(f"{name}: neither labels nor num_labels is set")
+        self.output_projection = Linear(
+            encoder_config.hidden_size,
+            num_labels,
+            initializer=self.initializer,
+            name="output",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.output_projection.build()
+
+    def logits(self, encoded, rng=None):
+        """Scores of the classes: [B, C]."""
+        pooled = dropout(encoded["pooled_output"], self.config.dropout, rng)
+        return self.as_loss(self.output_projection(pooled))
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self.example_weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        return base.class_terms(
+            self.name, self.logits(encoded, rng), batch["label"], self.example_weights(batch)
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns `probabilities` [B, C]."""
+        return {"probabilities": ops.softmax(self.logits(encoded))}

@@ -1,0 +1,75 @@
+"""How two segments belong together, asked of the pooled output: next-sentence prediction.
+
+Shapes: B batch, D hidden.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.errors import UserError
+from official.layers.linear import linear
+from official.objectives import base
+
+LABELS = {"next_sentence": "next_sentence_label"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
+        weight: factor of this loss in the sum.
+    """
+
+    relation: str = "next_sentence"
+    weight: float = 1.0
+
+    def __post_init__(self):
+        if self.relation not in LABELS:
+            raise ValueError(f"relation: {self.relation!r} is not one of {', '.join(LABELS)}")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    return frozenset({LABELS[config.relation]})
+
+
+class Objective(base.Objective):
+    """Two classes from the pooled output, without dropout."""
+
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        super().__init__(
+            config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
+        )
+        if not encoder_config.pooler:
+            raise UserError(f"{self.name} reads the pooled output: set encoder.pooler to true")
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.kernel = self.add_weight(
+            (self.encoder_config.hidden_size, 2), self.initializer, name="kernel"
+        )
+        self.bias = self.add_weight((2,), "zeros", name="bias")
+
+    def logits(self, encoded):
+        """Scores of the two classes: [B, 2]."""
+        return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self.example_weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        return base.class_terms(
+            self.name,
+            self.logits(encoded),
+            batch[LABELS[self.config.relation]],
+            self.example_weights(batch),
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns the probabilities of the two classes [B, 2]."""
+        return {f"{self.name}_probabilities": ops.softmax(self.logits(encoded))}
