@@ -444,12 +444,8 @@ def _check(config: Config, source: str) -> None:
         given |= module_of(config.corruption).GIVES
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
-    if not config.objectives:
-        raise UserError(f"{source}: objectives: at least one is needed")
     for i, objective in enumerate(config.objectives):
-        needs = module_of(objective).NEEDS
-        needs = needs(objective) if callable(needs) else needs
-        if lacking := sorted(needs - given):
+        if lacking := sorted(module_of(objective).needs(objective) - given):
             raise UserError(
                 f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
                 f"neither segments nor corruption give here (they give {', '.join(sorted(given))})"

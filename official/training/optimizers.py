@@ -104,6 +104,23 @@ class Optimizer(keras.optimizers.Optimizer):
         """Updates one variable (a `tf.Variable`, on its device) and its slots."""
         raise NotImplementedError
 
+    def slots(self) -> dict[str, keras.Variable]:
+        """The state kept for each variable, by `PATH-OF-THE-VARIABLE/SLOT`."""
+        raise NotImplementedError
+
+    def variables_by_path(self) -> dict[str, keras.Variable]:
+        """Every variable of the optimizer, for checkpoints.
+
+        Raises:
+          RuntimeError: two share a path, so that a checkpoint would lack one.
+        """
+        named = self.slots()
+        known = {id(variable) for variable in named.values()}
+        named |= {v.name: v for v in self.variables if id(v) not in known}
+        if len(named) != len(self.variables):
+            raise RuntimeError("two optimizer variables share a path")
+        return named
+
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay, as BERT was trained: without bias correction.
@@ -142,6 +159,15 @@ class AdamW(Optimizer):
             return
         super().build(variables)
         self._first, self._second = self.add_optimizer_variables(variables, ["m", "v"])
+
+    def slots(self) -> dict[str, keras.Variable]:
+        """First and second moments, `m` and `v`."""
+        pairs = zip(self._trainable_variables, self._first, self._second, strict=True)
+        return {
+            f"{variable.path}/{name}": slot
+            for variable, first, second in pairs
+            for name, slot in (("m", first), ("v", second))
+        }
 
     def update_step(self, gradient, variable, learning_rate, index):
         """One fused pass over the variable and its moments."""

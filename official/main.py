@@ -1,0 +1,191 @@
+"""Trains, evaluates and predicts: the command line over one config, one data folder, one model.
+
+Pretraining:
+
+  python -m official.main --mode=train_and_eval --config=configs/smoke/bert.yaml \
+      --data=SHARDS --validation_data=HELD_OUT_SHARDS --model_dir=MODEL
+
+Fine-tuning, from the encoder of that model:
+
+  python -m official.main --mode=train_and_eval --config=configs/finetune/sst2.yaml \
+      --data=TASK_SHARDS --init=MODEL --model_dir=TUNED
+
+Evaluation and prediction need no config, the model folder has it:
+
+  python -m official.main --mode=predict --data=TASK_SHARDS --split=test \
+      --model_dir=TUNED --output=predictions.tsv
+
+The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
+save and stop.
+"""
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from official import errors
+
+_MODES = ("train", "eval", "train_and_eval", "predict")
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_enum("mode", "train_and_eval", _MODES, "What to do.")
+    flags.DEFINE_string(
+        "config", None, "YAML file of the run. eval and predict take it from --model_dir."
+    )
+    flags.DEFINE_string("data", None, "Folder of shards.")
+    flags.DEFINE_string(
+        "validation_data",
+        None,
+        "Folder of held-out shards, for pretraining; task shards hold their own validation split.",
+    )
+    flags.DEFINE_string("model_dir", None, "Model folder: config, checkpoints, metrics, events.")
+    flags.DEFINE_string(
+        "init",
+        None,
+        "Model folder to start from: its encoder's sizes, tokenizer and weights "
+        "(recipe.init_weights says which of them).",
+    )
+    flags.DEFINE_string(
+        "checkpoint",
+        "best",
+        "Which checkpoint --init, eval and predict read: best, last, a step, or a path.",
+    )
+    flags.DEFINE_multi_string(
+        "override", [], "key.subkey=value, read as YAML; may be given many times."
+    )
+    flags.DEFINE_string(
+        "split", None, "train, validation or test. Default: validation (eval), test (predict)."
+    )
+    flags.DEFINE_string("output", None, "File that predict writes: .tsv or .jsonl.")
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        "one_device",
+        ["one_device", "mirrored", "multi_worker", "tpu"],
+        "Where to compute. multi_worker reads TF_CONFIG.",
+    )
+    flags.DEFINE_string("tpu", "", "Address or name of the TPU.")
+    flags.DEFINE_integer(
+        "num_replicas",
+        0,
+        "Devices for mirrored: 0 = all GPUs. On a machine without a GPU, logical CPU devices.",
+        lower_bound=0,
+    )
+    # The names that the TF Model Garden's users know.
+    flags.DEFINE_alias("config_file", "config")
+    flags.DEFINE_alias("params_override", "override")
+
+
+def main(argv: list[str]) -> None:
+    """Runs one mode."""
+    del argv
+    _require("data", "model_dir")
+    if FLAGS.mode.startswith("train"):
+        _require("config")
+        _train()
+    else:
+        _apply()
+
+
+def _require(*names: str) -> None:
+    for name in names:
+        if not FLAGS[name].value:
+            raise errors.UserError(f"--{name} is missing (--mode={FLAGS.mode}); see --help")
+
+
+def _train() -> None:
+    from official import config as config_lib
+    from official.data import Source
+    from official.training import checkpoints, loop, setup, strategies
+
+    config = config_lib.load(FLAGS.config, FLAGS.override)
+    if not config.objectives:
+        raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
+    initial = config_lib.load(FLAGS.init) if FLAGS.init else None
+    setup.set_precision(config.recipe.precision)
+    strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
+    train = Source(FLAGS.data, config, "train", training=True)
+    labels = tuple((train.manifest.task or {}).get("labels", ()))
+    config = setup.resolve(config, train.tokenizer.vocab_size, labels, initial)
+    train.check(config, strategy.num_replicas_in_sync)
+    if FLAGS.init:
+        _check_tokenizer(train, Path(FLAGS.init))
+    validation = None
+    if FLAGS.mode == "train_and_eval":
+        validation = Source(FLAGS.validation_data or FLAGS.data, config, "validation")
+        validation.check(config, strategy.num_replicas_in_sync)
+        if validation.tokenizer.fingerprint != train.tokenizer.fingerprint:
+            raise errors.UserError(
+                f"{FLAGS.validation_data}: made with another tokenizer than {FLAGS.data}: make "
+                "both with the same --tokenizer"
+            )
+    model_dir = Path(FLAGS.model_dir)
+    setup.check_same_run(config, model_dir)
+
+    model = setup.build_model(config, strategy)
+    if FLAGS.init and checkpoints.last_step(model_dir) is None:
+        count = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, config.recipe.init_weights)
+        print(f"{count} variables set from {FLAGS.init} ({config.recipe.init_weights})")
+    if strategies.is_chief(strategy):
+        model_dir.mkdir(parents=True, exist_ok=True)
+        config_lib.save(config, model_dir / setup.CONFIG)
+        train.tokenizer.save(model_dir / "tokenizer")
+    trainer = loop.Trainer(config, model, train, strategy, model_dir)
+    size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
+    print(
+        f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "
+        f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
+        f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}",
+        flush=True,
+    )
+    try:
+        trainer.train(validation)
+    except loop.Stopped as stopped:
+        sys.exit(128 + stopped.number if stopped.number != signal.SIGTERM else 143)
+
+
+def _apply() -> None:
+    """Evaluates or predicts with a trained model."""
+    from official import config as config_lib
+    from official.data import Source
+    from official.training import evaluation, predict, setup, strategies
+
+    model_dir = Path(FLAGS.model_dir)
+    config = config_lib.load(model_dir, FLAGS.override)
+    setup.set_precision(config.recipe.precision)
+    strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
+    predicting = FLAGS.mode == "predict"
+    if predicting:
+        _require("output")
+    source = Source(FLAGS.data, config, FLAGS.split or ("test" if predicting else "validation"))
+    source.check(config, strategy.num_replicas_in_sync)
+    _check_tokenizer(source, model_dir)
+    model = setup.build_model(config, strategy)
+    setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
+    if predicting:
+        predict.predict(model, config, source, strategy, FLAGS.output)
+    else:
+        figures = evaluation.Evaluator(config, model, strategy).run(source)
+        for name, value in figures.items():
+            print(f"{name:24} {value:.6f}")
+
+
+def _check_tokenizer(source, model_dir: Path) -> None:
+    from official import tokenizers
+
+    theirs = tokenizers.load(model_dir / "tokenizer")
+    if theirs.fingerprint != source.tokenizer.fingerprint:
+        raise errors.UserError(
+            f"{source.folder}: made with another tokenizer than the model in {model_dir}: make the "
+            f"shards again with --tokenizer={model_dir / 'tokenizer'}"
+        )
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

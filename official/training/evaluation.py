@@ -1,0 +1,93 @@
+"""Scores a split without dropout, and without changing anything.
+
+Shapes: K statistics, B examples.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from official import config as config_lib
+from official.data import Source
+from official.errors import UserError
+from official.model import Model
+from official.training import task_metrics
+from official.training.step import Statistics
+
+# What is handed back of a batch beside the predictions, and the field it stands in.
+TARGETS = {
+    "example_weights": "example_weights",
+    "label": "label",
+    "score_target": "score",
+    "row": "row",
+}
+
+
+def distribute(
+    strategy: tf.distribute.Strategy, source: Source, batch_size: int, start_step: int = 0
+):
+    """The batches of a source, shared out over the replicas of a strategy."""
+
+    def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        workers = context.num_input_pipelines
+        return source.dataset(
+            batch_size,
+            start_step=start_step,
+            workers=workers,
+            worker=context.input_pipeline_id,
+            replicas_per_worker=context.num_replicas_in_sync // workers,
+        )
+
+    return strategy.distribute_datasets_from_function(dataset)
+
+
+class Evaluator:
+    """Losses, metrics and the task's own metrics of a model's weights as they are."""
+
+    def __init__(self, config: config_lib.Config, model: Model, strategy: tf.distribute.Strategy):
+        self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
+        self.model = model
+        self.strategy = strategy
+        self.statistics = Statistics()
+        self._step: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
+
+    def run(self, source: Source, batches: int = 0) -> dict[str, float]:
+        """Scores a source.
+
+        Args:
+          batches: how many batches to score; 0 = all.
+
+        Returns:
+          `loss`, each term, each metric, and the task's metrics where the data is a task's.
+        """
+        rows, outputs = [], []
+        for number, batch in enumerate(distribute(self.strategy, source, self.batch_size)):
+            if batches and number == batches:
+                break
+            row, output = self._step(batch)
+            rows.append(row.numpy())
+            outputs.append({name: value.numpy() for name, value in output.items()})
+        if not rows:
+            raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
+        figures = self.statistics.summarise(np.stack(rows), self.model.term_weights)
+        if source.manifest.task:
+            merged = {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
+            figures |= task_metrics.evaluate(source.manifest.task, merged)
+        return figures
+
+    def _run(self, batch):
+        statistics, outputs = self.strategy.run(self._replica_step, args=(batch,))
+        statistics = self.strategy.reduce(tf.distribute.ReduceOp.SUM, statistics, axis=None)
+        gather = lambda value: self.strategy.gather(value, axis=0)  # noqa: E731
+        return statistics, {name: gather(value) for name, value in outputs.items()}
+
+    def _replica_step(self, batch):
+        batch = self.model.prepare(batch, None)
+        losses, metrics = self.model.terms(batch, None)
+        statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
+        outputs = dict(self.model.predictions(batch))
+        for name, field in TARGETS.items():
+            if field in batch:
+                outputs[name] = batch[field]
+        return statistics, outputs

@@ -1,0 +1,277 @@
+"""The one training loop, for pretraining and fine-tuning alike.
+
+Between reports, evaluations and saves the steps run inside the graph. What a step draws and reads
+is a function of its number, so a run that was stopped goes on from its last checkpoint to the
+same weights, bit for bit.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from official import config as config_lib
+from official.data import Source
+from official.errors import UserError
+from official.model import Model
+from official.training import checkpoints, metrics, optimizers, strategies
+from official.training.evaluation import Evaluator, distribute
+from official.training.step import TrainStep
+
+_SECONDS_IN_GRAPH = 10.0  # a signal is answered after this long, or one step if that is longer
+
+
+class Trainer:
+    """Trains, evaluates, saves and resumes one model.
+
+    Args:
+      config: resolved: its encoder and objectives say everything the model needs.
+      strategy: from `official.training.strategies`.
+      model_dir: the model folder.
+    """
+
+    def __init__(
+        self,
+        config: config_lib.Config,
+        model: Model,
+        source: Source,
+        strategy: tf.distribute.Strategy,
+        model_dir: Path,
+    ):
+        self.config = config
+        self.model = model
+        self.source = source
+        self.strategy = strategy
+        self.model_dir = Path(model_dir)
+        self.chief = strategies.is_chief(strategy)
+        self.total_steps = total_steps(config.recipe, source.num_examples)
+        with strategy.scope():
+            self.optimizer = optimizers.make(config.recipe, self.total_steps)
+            self.optimizer.build(model.trainable_variables)
+        self.variables = {
+            **model.variables_by_path(),
+            **{
+                f"{checkpoints.OPTIMIZER}{path}": variable
+                for path, variable in self.optimizer.variables_by_path().items()
+            },
+        }
+        self._train_step = TrainStep(
+            model,
+            self.optimizer,
+            strategy,
+            seed=config.seed,
+            accumulation=config.recipe.accumulation,
+            jit_compile=config.recipe.jit_compile,
+        )
+        self._evaluator = Evaluator(config, model, strategy)
+        self._figures: dict[str, float] = {}  # of the evaluation at the present step
+        self._stop: int | None = None
+        self._bad_steps = 0
+
+    def restore(self) -> int:
+        """Goes on from the last checkpoint of the model folder; returns its step, or 0."""
+        if self.chief:
+            checkpoints.sweep(self.model_dir)
+        step = checkpoints.last_step(self.model_dir)
+        if step is None:
+            return 0
+        arrays = checkpoints.load_variables(self.model_dir, "last", optimizer=True)
+        path = checkpoints.find(self.model_dir, "last")
+        checkpoints.assign(self.variables, arrays, str(path))
+        if figures := checkpoints.load_state(path)["figures"]:
+            # The kill may have come between this checkpoint and its being named the best.
+            self._figures = figures
+            self._judge(step)
+        return step
+
+    def train(self, validation: Source | None = None) -> dict[str, float]:
+        """Trains to the end, evaluating on `validation` where there is one.
+
+        Returns:
+          The figures of the evaluation at the end; empty without `validation`.
+
+        Raises:
+          UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full.
+          Stopped: SIGTERM or SIGINT came; the state is saved.
+        """
+        recipe = self.config.recipe
+        step = self.restore()
+        reporter = metrics.Reporter(self.model_dir, self.total_steps, step, not self.chief)
+        if step >= self.total_steps:
+            reporter.say(f"{self.model_dir}: trained already, to step {step}")
+            return self._figures
+        if step:
+            reporter.say(f"going on from step {step} of {self.model_dir}")
+        iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
+        rows: list[np.ndarray] = []
+        previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
+        limit = 1  # the first step alone: it includes the making of the graph
+        try:
+            while step < self.total_steps:
+                count = min(self._next_stop(step) - step, limit)
+                started = time.monotonic()
+                chunk = self._train_step.run(iterator, count)
+                self._watch(step, chunk)
+                step += count
+                rows.append(chunk)
+                if not reporter.started:
+                    reporter.start(step, self._summary(chunk)[0]["loss"])
+                else:
+                    limit = self._limit(count / (time.monotonic() - started))
+                at_end = step == self.total_steps
+                if step % recipe.report_every == 0 or at_end:
+                    reporter.train(step, *self._summary(np.concatenate(rows)))
+                    rows = []
+                stop = self._agreed_stop()
+                due = at_end or (recipe.eval_every and step % recipe.eval_every == 0)
+                with reporter.paused():
+                    self._figures = {}
+                    if validation is not None and due and stop is None:
+                        self._figures = self._evaluator.run(validation, recipe.eval_batches)
+                    if due or step % recipe.save_every == 0 or stop is not None:
+                        self.save(step)
+                    if self._figures:
+                        best = self._judge(step)
+                        reporter.evaluation(step, self._figures, "validation", best)
+                if stop is not None:
+                    reporter.say(f"{signal.Signals(stop).name}: saved step {step}, stopping")
+                    raise Stopped(stop)
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            reporter.close()
+        last = checkpoints.find(self.model_dir, "last")
+        reporter.say(f"done: {step} steps; last checkpoint {last}{self._best_line()}")
+        return self._figures
+
+    def save(self, step: int) -> None:
+        """Writes the checkpoint of a step (the chief alone)."""
+        if not self.chief:
+            return
+        checkpoints.save(
+            self.model_dir,
+            step,
+            checkpoints.values(self.variables),
+            {
+                "seed": self.config.seed,
+                "total_steps": self.total_steps,
+                "figures": self._figures,
+            },
+            keep=self.config.recipe.keep_checkpoints,
+        )
+
+    def _next_stop(self, step: int) -> int:
+        recipe = self.config.recipe
+        every = [recipe.report_every, recipe.save_every]
+        if recipe.eval_every:
+            every.append(recipe.eval_every)
+        return min(self.total_steps, *((step // n + 1) * n for n in every))
+
+    def _limit(self, steps_per_second: float) -> int:
+        if strategies.num_workers(self.strategy) > 1:
+            # Each worker must take part in the same collectives: no clock of its own.
+            return self.config.recipe.report_every
+        return max(1, int(steps_per_second * _SECONDS_IN_GRAPH))
+
+    def _summary(self, rows: np.ndarray) -> tuple[dict[str, float], float]:
+        statistics = self._train_step.statistics
+        figures = statistics.summarise(rows, self.model.term_weights)
+        norms = rows[:, len(statistics.names)]
+        finite = norms[np.isfinite(norms)]
+        figures["gradient_norm"] = float(finite.mean()) if finite.size else math.nan
+        if finite.size < norms.size:
+            figures["skipped_steps"] = float(norms.size - finite.size)
+        rate = self.optimizer.learning_rate
+        figures["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
+        return figures, float(rows[:, statistics.names.index("tokens")].mean())
+
+    def _watch(self, step: int, chunk: np.ndarray) -> None:
+        """Counts updates that were left out; stops the run when there are too many in a row."""
+        names = self._train_step.statistics.names
+        for offset, row in enumerate(chunk):
+            if np.isfinite(row[len(names)]):
+                self._bad_steps = 0
+                continue
+            self._bad_steps += 1
+            if self._bad_steps < self.config.recipe.max_bad_steps:
+                continue
+            terms = [
+                name.partition("/")[2]
+                for name, value in zip(names, row, strict=False)
+                if name.startswith("loss/") and not np.isfinite(value)
+            ]
+            variable = self._train_step.updated[int(row[len(names) + 1])].path
+            what = (
+                f"the loss term {', '.join(terms)} is not finite"
+                if terms
+                else f"the gradient of {variable} is not finite, though every loss term is"
+            )
+            first = step + offset + 1 - self._bad_steps
+            raise UserError(
+                f"step {step + offset}: {what}, for {self._bad_steps} steps in a row (since step "
+                f"{first}). None of them reached the weights; the last checkpoint in "
+                f"{self.model_dir} is good. Lower recipe.optimizer.learning_rate, or look at the "
+                "data of these steps"
+            )
+
+    def _judge(self, step: int) -> str:
+        """Marks the checkpoint of this step if it is the best so far; returns a note on it."""
+        figures = self._figures
+        name, higher = best_metric(self.config.recipe, self.source.manifest.task)
+        if name not in figures:
+            raise UserError(
+                f"recipe.best_metric: {name!r} is not measured here: {', '.join(figures)}"
+            )
+        value = figures[name]
+        old = checkpoints.best(self.model_dir)
+        better = old is None or (value > old["value"] if higher else value < old["value"])
+        if not better or not math.isfinite(value):
+            return ""
+        if self.chief:
+            checkpoints.mark_best(self.model_dir, step, name, value)
+        return "  (best so far)"
+
+    def _best_line(self) -> str:
+        best = checkpoints.best(self.model_dir)
+        return f"; best step {best['step']} ({best['metric']} {best['value']:.4g})" if best else ""
+
+    def _on_signal(self, number: int, frame) -> None:
+        self._stop = number
+
+    def _agreed_stop(self) -> int | None:
+        """The signal that any worker got, known to all at the same step."""
+        if strategies.num_workers(self.strategy) == 1:
+            return self._stop
+        mine = tf.constant(self._stop or 0)
+        total = self.strategy.run(
+            lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        )
+        found = int(self.strategy.experimental_local_results(total)[0])
+        return (self._stop or int(signal.SIGTERM)) if found else None
+
+
+class Stopped(Exception):
+    """The run was asked to stop by a signal, and has saved its state."""
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def total_steps(recipe: config_lib.Recipe, num_examples: int) -> int:
+    """Updates of a run: given, or enough for the epochs (the last batch rounded up)."""
+    return recipe.steps or max(1, math.ceil(recipe.epochs * num_examples / recipe.batch_size))
+
+
+def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, bool]:
+    """The figure that picks the best checkpoint, and whether more is better."""
+    if recipe.best_metric:
+        name = recipe.best_metric
+        losses = name == "loss" or (task is None and not name.endswith("accuracy"))
+        return name, not losses
+    return (task["metrics"][0], True) if task else ("loss", False)

@@ -1,0 +1,189 @@
+"""One update as every replica runs it, and the loop of updates inside the graph.
+
+The loss of an update is, for each term, its sum over every example of the batch divided by its
+weight sum over the same; replicas and accumulation steps only share out the summing, so they
+change nothing but rounding. Weight sums come first (they need no network), are summed over
+replicas, and scale each part's loss before its gradient is taken.
+
+Shapes: A accumulation steps, K statistics of a step.
+"""
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from official.layers.random import Draws
+from official.model import Model
+from official.training.optimizers import Optimizer
+
+_GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
+_SITES = 1 << 16  # draws that one replica may make in one step
+
+
+def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
+    """The random numbers of one forward pass: a function of (seed, pass count, replica, site)."""
+    base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
+    first = tf.cast(count, tf.int32) + base
+    return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
+
+
+class Statistics:
+    """Names the entries of the vector that a step returns; set while the step is traced.
+
+    Sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
+    `tokens`.
+    """
+
+    def __init__(self):
+        self.names: list[str] = []
+
+    def pack(
+        self, losses: Mapping, loss_weights: Mapping, metrics: Mapping, batch: Mapping
+    ) -> tf.Tensor:
+        """Sums of one replica as one vector [K]."""
+        entries = {f"loss/{name}": value for name, value in losses.items()}
+        entries |= {f"loss_weight/{name}": loss_weights[name] for name in losses}
+        for name, (total, weight) in metrics.items():
+            entries[f"metric/{name}"] = total
+            entries[f"metric_weight/{name}"] = weight
+        real = ops.cast(batch["padding_mask"], "float32") * batch["example_weights"][:, None]
+        entries["tokens"] = ops.sum(real)
+        self.names = list(entries)
+        return tf.stack([tf.cast(value, keras.config.floatx()) for value in entries.values()])
+
+    def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
+        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric."""
+        sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
+        summary = {"loss": 0.0}
+        for name, value in sums.items():
+            kind, _, key = name.partition("/")
+            if kind in ("loss", "metric"):
+                weight = sums[f"{kind}_weight/{key}"]
+                summary[key] = value / weight if weight else 0.0
+            if kind == "loss":
+                summary["loss"] += term_weights[key] * summary[key]
+        return summary
+
+
+class TrainStep:
+    """Updates a model under a strategy.
+
+    Args:
+      seed: of dropout and every other draw of the network.
+      accumulation: A; a replica's batch is cut into as many parts.
+      jit_compile: compile forward and backward pass with XLA.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Optimizer,
+        strategy: tf.distribute.Strategy,
+        *,
+        seed: int,
+        accumulation: int = 1,
+        jit_compile: bool = False,
+    ):
+        self.model = model
+        self.optimizer = optimizer
+        self.strategy = strategy
+        self.seed = seed
+        self.accumulation = accumulation
+        self.statistics = Statistics()
+        self.updated: list[keras.Variable] = []
+        self._gradients = (
+            tf.function(self._gradients, jit_compile=True) if jit_compile else (self._gradients)
+        )
+        self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
+
+    def run(self, iterator, steps: int) -> np.ndarray:
+        """Makes `steps` updates without leaving the graph.
+
+        Returns:
+          [steps, K + 2]: `statistics.names` of each step, then the gradient's global norm before
+          clipping (not finite: the update was left out) and the number of the first variable of
+          `updated` whose gradient was not finite, or -1.
+        """
+        return self._loop(iterator, tf.constant(steps, tf.int32)).numpy()
+
+    def _run(self, iterator, steps: tf.Tensor) -> tf.Tensor:
+        def body(i, rows):
+            result = self.strategy.run(self.replica_step, args=(next(iterator),))
+            local = self.strategy.experimental_local_results(result)[0]
+            return i + 1, rows.write(i, local)
+
+        rows = tf.TensorArray(keras.config.floatx(), size=steps, infer_shape=False)
+        _, rows = tf.while_loop(
+            lambda i, _: i < steps, body, (tf.constant(0), rows), parallel_iterations=1
+        )
+        return rows.stack()
+
+    def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """One replica's share of one update; returns a row of what `run` returns."""
+        context = tf.distribute.get_replica_context()
+        reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
+        replica = context.replica_id_in_sync_group
+        weights = self.model.weight_sums(batch)
+        names = list(weights)
+        floatx = keras.config.floatx()
+        totals = reduce(tf.stack([tf.cast(weights[name], floatx) for name in names]))
+        scales = {
+            name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), totals[i])
+            for i, name in enumerate(names)
+        }
+        first = tf.cast(self.optimizer.iterations.value, tf.int32) * self.accumulation
+        part = lambda a: self._gradients(  # noqa: E731
+            self._part(batch, a), scales, first + a, replica
+        )
+        gradients, statistics = part(0)
+        if self.accumulation > 1:
+            add = lambda a, sums: (  # noqa: E731
+                a + 1,
+                tf.nest.map_structure(tf.add, sums, part(a)),
+            )
+            _, (gradients, statistics) = tf.while_loop(
+                lambda a, _: a < self.accumulation,
+                add,
+                (tf.constant(1), (gradients, statistics)),
+                parallel_iterations=1,
+            )
+        self.optimizer.apply(gradients, self.updated)
+        outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
+        return tf.concat(
+            [reduce(statistics), tf.stack([tf.cast(value, floatx) for value in outcome])], axis=0
+        )
+
+    def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
+        if self.accumulation == 1:
+            return dict(batch)
+        rows = (
+            lambda x: tf.reshape(  # noqa: E731
+                x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0)
+            )
+        )
+        parts = {}
+        for name, value in batch.items():
+            part = rows(value)[a]
+            size = value.shape[0]
+            if size is not None:
+                part = tf.ensure_shape(part, [size // self.accumulation, *value.shape[1:]])
+            parts[name] = part
+        return parts
+
+    def _gradients(self, batch, scales, count, replica):
+        rng = draws(self.seed, count, replica)
+        variables = self.model.trainable_variables
+        with tf.GradientTape() as tape:
+            prepared = self.model.prepare(batch, rng)
+            losses, metrics = self.model.terms(prepared, rng)
+            loss = tf.add_n([losses[name] * scales[name] for name in losses])
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        # What no loss depends on (a pooler under masked LM alone) is not updated, nor decayed.
+        self.updated = [variables[i] for i in reached]
+        weights = self.model.weight_sums(batch)
+        statistics = self.statistics.pack(losses, weights, metrics, batch)
+        return [tf.convert_to_tensor(gradients[i]) for i in reached], statistics
