@@ -9,11 +9,23 @@ and Flood, 2014), in wrapping 64-bit arithmetic.
 Shapes: B rows, L numbers a row.
 """
 
+import enum
+
 import numpy as np
 import tensorflow as tf
 
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: walks through all 64-bit numbers
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+class Stream(enum.IntEnum):
+    """The uses of `bits`, each of which draws on its own."""
+
+    SHARD_ORDER = 0
+    RECORD_ORDER = 1
+    MASK_ORDER = 2
+    MASK_ACTION = 3
+    MASK_TOKEN = 4
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:
@@ -48,7 +60,7 @@ def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
 
     Args:
       rows: uint64 [B] from `row_seeds`.
-      stream: a small number that names the use; draws of two streams are independent.
+      stream: a `Stream`; draws of two streams are independent.
       length: L; the first places of a longer draw equal those of a shorter one.
 
     Returns:

@@ -1,0 +1,47 @@
+"""What corruption has to know of a vocabulary.
+
+Shapes: V pieces of the vocabulary.
+"""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from official.tokenizers.base import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """A vocabulary without its text.
+
+    Attributes:
+      size: V.
+      mask_id: what stands for a token that is hidden.
+      special_ids: ids that are never hidden.
+      word_starts: bool [V], true where a piece begins a word.
+    """
+
+    size: int
+    mask_id: int
+    special_ids: tuple[int, ...]
+    word_starts: np.ndarray
+
+    @classmethod
+    def of(cls, tokenizer: "Tokenizer") -> "Vocabulary":
+        """Returns that of a tokenizer."""
+        return cls(
+            size=tokenizer.vocab_size,
+            mask_id=tokenizer.mask_id,
+            special_ids=tuple(tokenizer.special_ids),
+            word_starts=np.asarray(tokenizer.word_starts, bool),
+        )
+
+    @functools.cached_property
+    def maskable(self) -> np.ndarray:
+        """Bool [V], false for the special ids."""
+        table = np.ones(self.size, bool)
+        table[list(self.special_ids)] = False
+        return table

@@ -1,0 +1,16 @@
+import types
+
+import numpy as np
+
+from official.corruption.vocabulary import Vocabulary
+
+
+def test_of_a_tokenizer():
+    tokenizer = types.SimpleNamespace(
+        vocab_size=6, mask_id=4, special_ids=(0, 4, 5), word_starts=[1, 1, 0, 1, 1, 1]
+    )
+    vocabulary = Vocabulary.of(tokenizer)
+    assert (vocabulary.size, vocabulary.mask_id, vocabulary.special_ids) == (6, 4, (0, 4, 5))
+    assert vocabulary.word_starts.dtype == bool
+    np.testing.assert_array_equal(vocabulary.word_starts, [1, 1, 0, 1, 1, 1])
+    np.testing.assert_array_equal(vocabulary.maskable, [0, 1, 1, 1, 0, 0])
