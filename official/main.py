@@ -19,7 +19,6 @@ The same command, given again, goes on from the last checkpoint of --model_dir. 
 save and stop.
 """
 
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -186,6 +185,11 @@ def _check_tokenizer(source, model_dir: Path) -> None:
         )
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """The console entry."""
     define_flags()
     errors.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -106,12 +106,9 @@ def check_same_run(config: config_lib.Config, model_dir: Path) -> None:
 
 
 def build_model(config: config_lib.Config, strategy: tf.distribute.Strategy) -> Model:
-    """Makes the model and all its variables, the same for the same seed."""
-    keras.utils.set_random_seed(config.seed)
+    """Makes the model and all its variables on the devices of a strategy."""
     with strategy.scope():
-        model = Model(config)
-        model.build_all()
-    return model
+        return Model(config)
 
 
 def start_from(model: Model, init: str, which: str, weights: str) -> int:

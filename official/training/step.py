@@ -62,7 +62,7 @@ class Statistics:
             kind, _, key = name.partition("/")
             if kind in ("loss", "metric"):
                 weight = sums[f"{kind}_weight/{key}"]
-                summary[key] = value / weight if weight else 0.0
+                summary[key] = float(value / weight) if weight else 0.0
             if kind == "loss":
                 summary["loss"] += term_weights[key] * summary[key]
         return summary
@@ -159,11 +159,9 @@ class TrainStep:
     def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
         if self.accumulation == 1:
             return dict(batch)
-        rows = (
-            lambda x: tf.reshape(  # noqa: E731
-                x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0)
-            )
-        )
+        def rows(x):
+            return tf.reshape(x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0))
+
         parts = {}
         for name, value in batch.items():
             part = rows(value)[a]
