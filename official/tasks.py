@@ -1,0 +1,215 @@
+"""Fine-tuning tasks: their files, columns, labels and metrics, in one table.
+
+A named task is one entry of `TASKS`. Anything else is `generic("classification", ...)` or
+`generic("regression", ...)`, whose columns, labels and files the user gives.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+
+from official.errors import UserError
+
+SPLITS = ("train", "validation", "test")
+
+# What official.training.task_metrics can compute for each kind of task; the first is the default.
+METRICS = {
+    "classification": ("accuracy", "f1", "matthews_correlation"),
+    "regression": ("pearson", "spearman"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Where a file keeps what a task needs: names from its header line, or indices from "0".
+
+    Attributes:
+      text: the column of the text, or of the first text of a pair.
+      text_pair: the column of the second text; None for tasks on single texts.
+      label: the column of the label or score; None where the file has none.
+      header: whether the first line of the file names the columns.
+    """
+
+    text: str
+    text_pair: str | None = None
+    label: str | None = None
+    header: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One fine-tuning task.
+
+    Attributes:
+      name: what `--task` calls it.
+      kind: "classification" or "regression".
+      columns: the columns of every split but those in `split_columns`.
+      labels: the names of the classes; the index is the id that the model learns. Empty for
+        regression.
+      values: what stands in the files for each of `labels`, where that is something else.
+      metrics: what is reported, the deciding one first.
+      files: the file of each split.
+      split_columns: the columns of splits that are laid out otherwise.
+    """
+
+    name: str
+    kind: str
+    columns: Columns
+    labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    split_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Checks what the user of `generic` can get wrong."""
+        if self.kind not in METRICS:
+            raise UserError(f"a task is {' or '.join(METRICS)}, not {self.kind!r}")
+        if self.kind == "regression" and self.labels:
+            raise UserError("a regression task has scores and no labels: leave the labels out")
+        for label in self.labels:
+            if not label.strip() or label != label.strip() or set(label) & set("\t\r\n"):
+                raise UserError(
+                    f"{label!r} cannot be a label: a label has no tab, line break or outer space "
+                    "and is not empty"
+                )
+            if self.labels.count(label) > 1:
+                raise UserError(f"label {label!r} is named twice in {_listed(self.labels)}")
+        if len(self.labels) == 1:
+            raise UserError(
+                f"one label ({self.labels[0]!r}) leaves nothing to tell apart: name two"
+            )
+        for metric in self.metrics:
+            if metric not in METRICS[self.kind]:
+                raise UserError(
+                    f"{self.kind} has no metric {metric!r}{nearest(metric, METRICS[self.kind])}: "
+                    f"its metrics are {_listed(METRICS[self.kind])}"
+                )
+        named = [c for c in dataclasses.astuple(self.columns)[:3] if c is not None]
+        for column in named:
+            if named.count(column) > 1:
+                raise UserError(
+                    f"column {column!r} is given twice: text, second text and label want a "
+                    "column each"
+                )
+        object.__setattr__(self, "values", self.values or self.labels)
+        object.__setattr__(self, "metrics", self.metrics or METRICS[self.kind][:1])
+
+    def columns_of(self, split: str) -> Columns:
+        """The columns of the file of `split`."""
+        return self.split_columns.get(split, self.columns)
+
+    def description(self) -> dict:
+        """What a manifest says of the task."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "pair": self.columns.text_pair is not None,
+            "labels": list(self.labels),
+            "values": list(self.values),
+            "metrics": list(self.metrics),
+            "columns": {
+                key: value
+                for key, value in dataclasses.asdict(self.columns).items()
+                if key != "header" and value is not None
+            },
+        }
+
+
+def generic(
+    kind: str,
+    text: str,
+    text_pair: str | None = None,
+    label: str | None = None,
+    labels: Iterable[str] = (),
+    metrics: Iterable[str] = (),
+    header: bool = True,
+) -> Task:
+    """A task that is not in the table.
+
+    Raises:
+      UserError: a label, a metric or a column that cannot be, in the words of `Task`.
+    """
+    default = METRICS["regression"] if kind == "regression" else ()
+    return Task(
+        name=kind,
+        kind=kind,
+        columns=Columns(text, text_pair, label, header),
+        labels=tuple(labels),
+        metrics=tuple(metrics) or default,
+    )
+
+
+def find(name: str) -> Task:
+    """The named task.
+
+    Raises:
+      UserError: there is none of that name.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    known = (*TASKS, *METRICS)
+    raise UserError(f"there is no task {name!r}{nearest(name, known)}: tasks are {_listed(known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Words for a message: the member of `known` most like `name`, or nothing."""
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(n) for n in names)
+
+
+def _glue(name: str, columns: Columns, labels: dict[str, str], metrics: str, **other) -> Task:
+    """A task of GLUE; `labels` are the values in the files and the names they get here."""
+    return Task(
+        name=name,
+        kind="classification" if labels else "regression",
+        columns=columns,
+        labels=tuple(labels.values()),
+        values=tuple(labels),
+        metrics=tuple(metrics.split()),
+        files={"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"},
+        **other,
+    )
+
+
+_ENTAILMENT = {"entailment": "entailment", "not_entailment": "not_entailment"}
+
+# GLUE (Wang et al., 2018), from the files as distributed; metrics as the benchmark reports them.
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        _glue(
+            "cola",
+            Columns("3", None, "1", header=False),
+            {"0": "unacceptable", "1": "acceptable"},
+            "matthews_correlation accuracy",
+            split_columns={"test": Columns("sentence")},
+        ),
+        _glue(
+            "sst2",
+            Columns("sentence", None, "label"),
+            {"0": "negative", "1": "positive"},
+            "accuracy",
+        ),
+        _glue(
+            "mrpc",
+            Columns("#1 String", "#2 String", "Quality"),
+            {"0": "not_equivalent", "1": "equivalent"},
+            "accuracy f1",
+        ),
+        _glue("stsb", Columns("sentence1", "sentence2", "score"), {}, "pearson spearman"),
+        _glue("qnli", Columns("question", "sentence", "label"), _ENTAILMENT, "accuracy"),
+        _glue("rte", Columns("sentence1", "sentence2", "label"), _ENTAILMENT, "accuracy"),
+        _glue(
+            "wnli",
+            Columns("sentence1", "sentence2", "label"),
+            {"0": "not_entailment", "1": "entailment"},
+            "accuracy",
+        ),
+    )
+}

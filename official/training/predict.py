@@ -1,0 +1,136 @@
+"""Predictions of a whole split, written beside nothing but the number of the row they are for.
+
+Shapes: B examples of a batch, C classes.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from official import atomic
+from official.errors import UserError
+from official.training import evaluation, strategies
+
+SUFFIXES = (".tsv", ".jsonl")
+
+
+def predict(
+    model: Any,
+    config: Any,
+    source: Any,
+    strategy: tf.distribute.Strategy,
+    output: str | os.PathLike,
+) -> int:
+    """Writes the predictions of a split, one line a row, in the order of the source file.
+
+    A classification gives the number of the row (from 0), the label and the probability of every
+    class; a regression the number of the row and the score. `.tsv` has a header line; in `.jsonl`
+    every line is an object.
+
+    Args:
+      model: an `official.model.Model` with a classification or regression objective.
+      config: its config.
+      source: an `official.data.Source` of the split, opened with `training=False`.
+      strategy: where the model computes; all workers call this, the chief writes.
+      output: the file to write, `.tsv` or `.jsonl`.
+
+    Returns:
+      The number of rows.
+
+    Raises:
+      UserError: another file ending, a model that predicts nothing, or data without rows.
+    """
+    output = Path(output)
+    if output.suffix not in SUFFIXES:
+        raise UserError(f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one")
+    outputs = _gather(model, config, source, strategy)
+    rows, order = np.unique(outputs.pop("row"), return_index=True)
+    if len(rows) != source.num_examples:
+        raise UserError(
+            f"{len(rows):,} predictions for the {source.num_examples:,} examples of the "
+            f"{source.split} split: rows are numbered twice; give one shard folder, made by build_task_shards"
+        )
+    outputs = {name: values[order] for name, values in outputs.items()}
+    if strategies.is_chief(strategy):
+        labels = _labels(config, source)
+        with atomic.file(output) as stream:
+            write = _write_tsv if output.suffix == ".tsv" else _write_jsonl
+            write(stream, rows, outputs, labels)
+    return len(rows)
+
+
+def _gather(
+    model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy
+) -> dict[str, np.ndarray]:
+    """Row numbers and predictions of the real examples, in the order they came."""
+
+    def on_replica(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        batch = model.prepare(batch, None)
+        found = model.predictions(batch)
+        wanted = {name: found[name] for name in ("probabilities", "score") if name in found}
+        if len(wanted) != 1:
+            raise UserError(
+                "this model has no classification or regression objective (or several), so "
+                f"there is no prediction to write; its outputs are {', '.join(found) or 'none'}"
+            )
+        if "row" not in batch:
+            raise UserError(
+                f"the {source.split} split has no row numbers: predictions want the shards of a "
+                "task, made by build_task_shards"
+            )
+        return {**wanted, "row": batch["row"], "example_weights": batch["example_weights"]}
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        outputs = strategy.run(on_replica, args=(batch,))
+        return {name: strategy.gather(value, axis=0) for name, value in outputs.items()}
+
+    batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
+    gathered: list[dict[str, np.ndarray]] = []
+    for batch in evaluation.distribute(strategy, source, batch_size):
+        outputs = {name: value.numpy() for name, value in step(batch).items()}
+        real = outputs.pop("example_weights") > 0  # [B]
+        gathered.append({name: value[real] for name, value in outputs.items()})
+    return {name: np.concatenate([part[name] for part in gathered]) for name in gathered[0]}
+
+
+def _labels(config: Any, source: Any) -> list[str]:
+    """The names of the classes: the model's own, or those of the data."""
+    for objective in config.objectives:
+        if labels := getattr(objective, "labels", ()):
+            return list(labels)
+    return list(source.manifest.task["labels"])
+
+
+def _write_tsv(stream: Any, rows: np.ndarray, outputs: dict, labels: list[str]) -> None:
+    if "score" in outputs:
+        stream.write("row\tscore\n")
+        stream.writelines(
+            f"{row}\t{score}\n" for row, score in zip(rows, outputs["score"], strict=True)
+        )
+        return
+    stream.write("\t".join(["row", "label", *(f"probability:{label}" for label in labels)]) + "\n")
+    for row, probabilities in zip(rows, outputs["probabilities"], strict=True):
+        label = labels[int(probabilities.argmax())]
+        stream.write("\t".join([str(row), label, *map(str, probabilities)]) + "\n")
+
+
+def _write_jsonl(stream: Any, rows: np.ndarray, outputs: dict, labels: list[str]) -> None:
+    def line(row: int, values: np.ndarray) -> dict:
+        # By way of text: the shortest that gives the same float32 again, as in TSV.
+        if "score" in outputs:
+            return {"row": row, "score": float(str(values))}
+        numbers = [float(str(value)) for value in values]
+        return {
+            "row": row,
+            "label": labels[int(values.argmax())],
+            "probabilities": dict(zip(labels, numbers, strict=True)),
+        }
+
+    (values,) = outputs.values()
+    for row, value in zip(rows.tolist(), values, strict=True):
+        stream.write(json.dumps(line(row, value), ensure_ascii=False) + "\n")

@@ -1,0 +1,101 @@
+import pytest
+
+from official import tasks
+from official.errors import UserError
+
+
+def test_table_says_what_glue_distributes():
+    mrpc = tasks.find("mrpc")
+    assert mrpc.columns == tasks.Columns("#1 String", "#2 String", "Quality")
+    assert (mrpc.values, mrpc.labels) == (("0", "1"), ("not_equivalent", "equivalent"))
+    assert mrpc.metrics == ("accuracy", "f1")
+    assert mrpc.files == {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+    sst2 = tasks.find("sst2")
+    assert (sst2.values, sst2.labels) == (("0", "1"), ("negative", "positive"))
+    assert sst2.columns.text_pair is None
+    stsb = tasks.find("stsb")
+    assert (stsb.kind, stsb.labels, stsb.metrics) == ("regression", (), ("pearson", "spearman"))
+
+
+def test_cola_has_a_header_in_its_test_file_alone():
+    cola = tasks.find("cola")
+    assert cola.columns_of("train") == tasks.Columns("3", None, "1", header=False)
+    assert cola.columns_of("test") == tasks.Columns("sentence")
+
+
+def test_description_is_what_a_manifest_says():
+    assert tasks.find("rte").description() == {
+        "name": "rte",
+        "kind": "classification",
+        "pair": True,
+        "labels": ["entailment", "not_entailment"],
+        "values": ["entailment", "not_entailment"],
+        "metrics": ["accuracy"],
+        "columns": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+    }
+
+
+def test_generic_defaults():
+    task = tasks.generic("classification", "review", label="stars", labels=["1", "2"])
+    assert (task.values, task.metrics) == (("1", "2"), ("accuracy",))
+    assert tasks.generic("regression", "a", "b", "score").metrics == ("pearson", "spearman")
+
+
+def test_every_metric_of_the_table_can_be_computed():
+    task_metrics = pytest.importorskip("official.training.task_metrics")
+    for kind in tasks.METRICS:
+        computed = task_metrics.compute(tasks.METRICS[kind], [0, 1, 1], [0, 1, 0])
+        assert list(computed) == list(tasks.METRICS[kind])
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: tasks.find("sst-2"),
+            "there is no task 'sst-2' (did you mean 'sst2'?): tasks are 'cola', 'sst2', 'mrpc', "
+            "'stsb', 'qnli', 'rte', 'wnli', 'classification', 'regression'",
+        ),
+        (
+            lambda: tasks.generic("tagging", "text"),
+            "a task is classification or regression, not 'tagging'",
+        ),
+        (
+            lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),
+            "a regression task has scores and no labels: leave the labels out",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", label="b", labels=["x", "y", "x"]),
+            "label 'x' is named twice in 'x', 'y', 'x'",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", label="b", labels=["x"]),
+            "one label ('x') leaves nothing to tell apart: name two",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", label="b", labels=["x", ""]),
+            "'' cannot be a label",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", label="b", labels=["x", "y\tz"]),
+            "'y\\tz' cannot be a label",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", label="b", metrics=["f_1"]),
+            "classification has no metric 'f_1' (did you mean 'f1'?): its metrics are 'accuracy', "
+            "'f1', 'matthews_correlation'",
+        ),
+        (
+            lambda: tasks.generic("regression", "a", label="b", metrics=["accuracy"]),
+            "regression has no metric 'accuracy': its metrics are 'pearson', 'spearman'",
+        ),
+        (
+            lambda: tasks.generic("classification", "a", "a", "b"),
+            "column 'a' is given twice: text, second text and label want a column each",
+        ),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(UserError) as error:
+        make()
+    assert message in str(error.value)

@@ -1,0 +1,177 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from official import manifest, tasks
+from official.errors import UserError
+from tfrecords_tools import build_task_shards
+
+
+def _plan(*arguments):
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    values(["build_task_shards", *arguments])
+    return build_task_shards.plan(values)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("train.tsv", "dev.tsv", "test.tsv", "train_sample.tsv", "more.csv"):
+        (tmp_path / name).write_text("text\tlabel\n")
+    return tmp_path
+
+
+def test_a_named_task_knows_its_files(folder):
+    task, files = _plan("--task=rte", f"--input={folder}")
+    assert task == tasks.TASKS["rte"]
+    assert files == {
+        "train": folder / "train.tsv",
+        "validation": folder / "dev.tsv",
+        "test": folder / "test.tsv",
+    }
+
+
+def test_files_of_a_named_task_can_be_others(folder):
+    _, files = _plan("--task=qnli", f"--input={folder}", "--train_file=train_sample.tsv")
+    assert files["train"] == folder / "train_sample.tsv"
+    assert files["validation"] == folder / "dev.tsv"
+    # A test file that is not there is gone without, one that is named is not.
+    (folder / "test.tsv").unlink()
+    _, files = _plan("--task=qnli", f"--input={folder}")
+    assert list(files) == ["train", "validation"]
+    with pytest.raises(UserError, match="there is no file .*test.tsv: it is to be the test split"):
+        _plan("--task=qnli", f"--input={folder}", "--test_file=test.tsv")
+    _, files = _plan("--task=qnli", f"--test_file={folder / 'dev.tsv'}")
+    assert files == {"test": folder / "dev.tsv"}
+    _, files = _plan(
+        "--task=qnli", f"--input={folder}", "--train_file=", "--validation_file=",
+        "--test_file=dev.tsv",
+    )  # fmt: skip
+    assert files == {"test": folder / "dev.tsv"}
+
+
+def test_a_generic_task_is_made_of_flags(folder):
+    task, files = _plan(
+        "--task=classification",
+        f"--train_file={folder / 'train.tsv'}",
+        f"--validation_file={folder / 'more.csv'}",
+        "--text_column=text",
+        "--text_pair_column=1",
+        "--label_column=label",
+        '--labels=no, yes,"so, so"',
+        "--metrics=f1,accuracy",
+    )
+    assert task.columns == tasks.Columns("text", "1", "label")
+    assert task.labels == ("no", "yes", "so, so")
+    assert task.metrics == ("f1", "accuracy")
+    assert files == {"train": folder / "train.tsv", "validation": folder / "more.csv"}
+    task, _ = _plan(
+        "--task=regression", f"--input={folder}", "--train_file=train.tsv", "--text_column=0",
+        "--label_column=1", "--noheader",
+    )  # fmt: skip
+    assert (task.kind, task.columns) == ("regression", tasks.Columns("0", None, "1", header=False))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--task=mpc --input={d}", "there is no task 'mpc' (did you mean 'mrpc'?): tasks are"),
+        (
+            "--task=sst2",
+            "--task=sst2 wants --input=DIR, the folder with train.tsv, dev.tsv, test.tsv",
+        ),
+        (
+            "--task=sst2 --input={d}/none",
+            "there is no file {d}/none/train.tsv: it is to be the train split (--train_file names "
+            "another, --train_file= goes without)",
+        ),
+        (
+            "--task=sst2 --input={d} --text_column=text",
+            "--text_column is for --task=classification and --task=regression: the columns and "
+            "labels of sst2 are known",
+        ),
+        ("--task=sst2 --input={d} --noheader", "--header is for --task=classification"),
+        (
+            "--task=classification --text_column=text",
+            "--task=classification wants its files: --train_file, --validation_file, --test_file",
+        ),
+        (
+            "--task=regression --train_file={d}/train.tsv",
+            "--task=regression wants --text_column, the name or index of the text",
+        ),
+        (
+            "--task=classification --train_file={d}/train.tsv --text_column=text",
+            "--label_column is missing: only a test file can go without labels",
+        ),
+        (
+            "--task=regression --train_file={d}/train.tsv --text_column=a --label_column=b "
+            "--labels=x,y",
+            "a regression task has scores and no labels: leave the labels out",
+        ),
+        (
+            "--task=classification --train_file={d}/train.tsv --text_column=a --label_column=b "
+            "--labels=x,x",
+            "label 'x' is named twice",
+        ),
+        (
+            "--task=classification --train_file={d}/train.tsv --text_column=a --label_column=a",
+            "column 'a' is given twice",
+        ),
+        (
+            "--task=classification --train_file={d}/train.tsv --validation_file={d}/./train.tsv "
+            "--text_column=a --label_column=b",
+            "{d}/train.tsv is given twice, as train and as validation split",
+        ),
+    ],
+)
+def test_errors_of_flags(folder, arguments, message):
+    with pytest.raises(UserError) as error:
+        _plan(*arguments.format(d=folder).split())
+    assert message.format(d=folder) in str(error.value)
+
+
+@pytest.mark.slow
+def test_command_line(tmp_path):
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    vocabulary = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad film ##s".split()
+    (tokenizer / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    (tokenizer / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    (tmp_path / "train.csv").write_text('text,stars\n"good, films",1\nbad,0\n')
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "tfrecords_tools.build_task_shards", *arguments],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            capture_output=True,
+            text=True,
+        )
+
+    flags_given = (
+        "--task=classification",
+        f"--input={tmp_path}",
+        "--train_file=train.csv",
+        "--text_column=text",
+        "--label_column=stars",
+        f"--tokenizer={tokenizer}",
+        f"--output={tmp_path / 'out'}",
+    )
+    done = run(*flags_given, "--max_length=32")
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first == ("train: 2 examples; 9 tokens; 0 cut at 32 tokens; 0 1 (50.0%), 1 1 (50.0%)")
+    assert last.startswith(f"{tmp_path / 'out'}: classification, 2 examples, 9 tokens, ")
+    assert manifest.read(tmp_path / "out").totals["examples"] == 2
+    done = run(*flags_given[:4], "--tokenizer=x", "--output=y")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == (
+        "error: --label_column is missing: only a test file can go without labels"
+    )
+    done = run("--task=sst2", "--output=y")
+    assert done.stderr.splitlines()[-1] == "error: --tokenizer is missing"

@@ -1,0 +1,156 @@
+"""Turns the files of a fine-tuning task into a shard folder: all splits, manifest, tokenizer.
+
+A task of `official.tasks`, from the files as distributed:
+  python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR --tokenizer=DIR --output=DIR
+Any other single-sentence or pair task (TSV, CSV or JSON Lines):
+  python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
+    --validation_file=dev.csv --text_column=review --label_column=stars \
+    --tokenizer=DIR --output=DIR --max_length=256
+"""
+
+import time
+from pathlib import Path
+
+from absl import flags
+
+from official import errors
+from official.errors import UserError
+from official.tasks import SPLITS, Task, find, generic
+
+GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
+
+
+def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
+    """The task and the files that the flags speak of.
+
+    Raises:
+      UserError: flags that do not go together, or a file that is not there.
+    """
+    given = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    if options.task in ("classification", "regression"):
+        task = _generic(options)
+        names = {split: name for split, name in given.items() if name}
+        if not names:
+            raise UserError(
+                f"--task={options.task} wants its files: --train_file, --validation_file, "
+                "--test_file"
+            )
+        if task.columns.label is None and set(names) != {"test"}:
+            raise UserError("--label_column is missing: only a test file can go without labels")
+    else:
+        task = find(options.task)
+        for name in GENERIC_FLAGS:
+            if options[name].present:
+                raise UserError(
+                    f"--{name} is for --task=classification and --task=regression: "
+                    f"the columns and labels of {task.name} are known"
+                )
+        names = dict(task.files) if options.input else {}
+        names |= {split: name for split, name in given.items() if name is not None}
+        names = {split: name for split, name in names.items() if name}
+        if not names:
+            raise UserError(
+                f"--task={task.name} wants --input=DIR, the folder with "
+                f"{', '.join(task.files.values())}"
+            )
+        path = Path(options.input, names.get("test", ""))
+        if given["test"] is None and not path.is_file():
+            names.pop("test", None)
+    files = {split: Path(options.input, name) for split, name in names.items()}
+    for split, path in files.items():
+        if not path.is_file():
+            raise UserError(
+                f"there is no file {path}: it is to be the {split} split "
+                f"(--{split}_file names another, --{split}_file= goes without)"
+            )
+        other = [s for s in files if s != split and files[s].resolve() == path.resolve()]
+        if other:
+            raise UserError(f"{path} is given twice, as {split} and as {other[0]} split")
+    return task, files
+
+
+def _generic(options: flags.FlagValues) -> Task:
+    if not options.text_column:
+        raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
+    return generic(
+        options.task,
+        text=options.text_column,
+        text_pair=options.text_pair_column,
+        label=options.label_column,
+        labels=[label.strip() for label in options.labels or ()],
+        metrics=options.metrics or (),
+        header=options.header,
+    )
+
+
+def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines the options of this command line."""
+
+    def text(name: str, default: str | None, doc: str) -> None:
+        flags.DEFINE_string(name, default, doc, flag_values=values)
+
+    text("task", None, "a task of official.tasks, or classification, or regression")
+    text("input", "", "folder that the files are in")
+    text("tokenizer", None, "tokenizer folder")
+    text("output", None, "shard folder to make")
+    flags.DEFINE_integer("max_length", 128, "longest example in tokens", 1, flag_values=values)
+    text("train_file", None, "file of the train split")
+    text("validation_file", None, "file of the validation split")
+    text("test_file", None, "file of the test split, which may be without labels")
+    text("text_column", None, "name or index (from 0) of the column with the text")
+    text("text_pair_column", None, "the same for the second text of a pair")
+    text("label_column", None, "the same for the label or score")
+    flags.DEFINE_list(
+        "labels", None, "labels by id; default: those of the train file, sorted", flag_values=values
+    )
+    flags.DEFINE_list(
+        "metrics", None, "metrics of official.tasks, the deciding one first", flag_values=values
+    )
+    flags.DEFINE_bool(
+        "header", True, "the first line of TSV and CSV names the columns", flag_values=values
+    )
+    flags.DEFINE_enum(
+        "format", None, ["tsv", "csv", "jsonl"], "default: by the file name", flag_values=values
+    )
+    flags.DEFINE_bool(
+        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command line."""
+    options = flags.FLAGS
+    for name in ("task", "tokenizer", "output"):
+        if not options[name].value:
+            raise UserError(f"--{name} is missing")
+    task, files = plan(options)
+
+    # TensorFlow is slow to load: the flags are checked before.
+    from official import tokenizers
+    from tfrecords_tools import task_shards
+
+    started = time.monotonic()
+    made = task_shards.build(
+        task,
+        files,
+        tokenizers.load(options.tokenizer),
+        Path(options.output),
+        options.max_length,
+        options.format,
+        options.skip_bad_rows,
+        report=lambda line: print(line, flush=True),
+    )
+    print(
+        f"{options.output}: {task.name}, {made.totals['examples']:,} examples, "
+        f"{made.totals['tokens']:,} tokens, {time.monotonic() - started:.1f} s"
+    )
+
+
+def run() -> None:
+    """The console entry."""
+    define_flags()
+    errors.run(main)
+
+
+if __name__ == "__main__":
+    run()
