@@ -1,0 +1,67 @@
+"""PyTorch transformers' side of `train_step`: `BertForPreTraining` and PyTorch's fused AdamW."""
+
+import torch
+import work
+from transformers import BertConfig, BertForPreTraining
+
+
+def main() -> None:
+    """Serves the steps of this side."""
+    size = work.sizes()
+    torch.manual_seed(0)
+    model = BertForPreTraining(
+        BertConfig(
+            vocab_size=size["vocab"],
+            hidden_size=size["hidden"],
+            num_hidden_layers=size["layers"],
+            num_attention_heads=size["heads"],
+            intermediate_size=size["intermediate"],
+            hidden_act="gelu_new",
+        )
+    ).train()
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
+        lr=1e-6,
+        eps=1e-6,
+        fused=True,
+    )
+    forward = torch.compile(model) if size["compile"] else model
+    batches = [_batch(batch) for batch in work.batches(size)]
+    done = 0
+
+    def run(steps: int) -> float:
+        nonlocal done
+        for _ in range(steps):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
+                loss = forward(**batches[done % len(batches)]).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            done += 1
+        return loss.item()
+
+    work.serve(run)
+
+
+def _batch(batch):
+    ids = torch.from_numpy(batch["token_ids"]).long()
+    labels = torch.full_like(ids, -100)
+    labels.scatter_(
+        1,
+        torch.from_numpy(batch["masked_positions"]).long(),
+        torch.from_numpy(batch["masked_ids"]).long(),
+    )
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "token_type_ids": torch.from_numpy(batch["segment_ids"]).long(),
+        "labels": labels,
+        "next_sentence_label": torch.from_numpy(batch["next_sentence_label"]).long(),
+    }
+
+
+if __name__ == "__main__":
+    main()

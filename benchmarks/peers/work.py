@@ -1,0 +1,64 @@
+"""What every side of `train_step` does alike: sizes, batches and clock.
+
+A side is a process that gets the sizes as its first argument (JSON), prepares itself and then
+serves: for each line on stdin, a number of steps, it makes that many and answers with one line of
+JSON. This file needs only numpy, so that it runs in every environment.
+
+Shapes: B batch, T length, P predictions.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+NUM_BATCHES = 4  # taken in turn
+
+
+def sizes() -> dict:
+    """The sizes that `train_step` gives to each side."""
+    return json.loads(sys.argv[1])
+
+
+def batches(size: dict) -> list[dict[str, np.ndarray]]:
+    """The same random batches for every side; no padding, so every token is work.
+
+    Each has token_ids and segment_ids [B, T], masked_positions (ascending) and masked_ids [B, P],
+    and next_sentence_label [B], all int32.
+    """
+    rng = np.random.default_rng(0)
+    shape = (size["batch"], size["length"])
+    found = []
+    for _ in range(NUM_BATCHES):
+        order = rng.permuted(np.tile(np.arange(1, shape[1]), (shape[0], 1)), axis=1)
+        batch = {
+            "token_ids": rng.integers(0, size["vocab"], shape),
+            "segment_ids": np.tile(np.arange(shape[1]) >= shape[1] // 2, (shape[0], 1)),
+            "masked_positions": np.sort(order[:, : size["predictions"]], axis=1),
+            "masked_ids": rng.integers(0, size["vocab"], (shape[0], size["predictions"])),
+            "next_sentence_label": rng.integers(0, 2, shape[0]),
+        }
+        found.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return found
+
+
+def serve(run: Callable[[int], float]) -> None:
+    """Answers until stdin ends.
+
+    Args:
+      run: makes a number of steps and returns the loss of the last, once all are finished.
+    """
+    # Libraries print as they like: the answers have a channel of their own.
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    for line in sys.stdin:
+        steps = int(line)
+        started = time.perf_counter()
+        loss = run(steps)
+        seconds = time.perf_counter() - started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer = {"seconds": seconds / steps, "loss": float(loss), "peak_mib": peak}
+        print(json.dumps(answer), file=answers, flush=True)

@@ -1,0 +1,145 @@
+"""Times one pretraining step of BERT: ours, tf-models-official's and PyTorch transformers'.
+
+  python -m benchmarks.train_step
+
+Same sizes, same random batches, dropout 0.1, AdamW with clipping. Every side runs in its own
+process and environment (made as by `make parity` when missing), in float32 and in mixed bfloat16;
+the processes take turns, round after round, on the same cores. What is shown is the median of the
+rounds, peak memory as the system counted it, and for each peer its better precision against ours.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import environments
+
+PEERS = Path(__file__).resolve().parent / "peers"
+# Side → (environment or None = ours, script).
+SIDES = {
+    "encoder garden": (None, "garden.py"),
+    "tf-models-official": ("tfm", "tf_models.py"),
+    "PyTorch transformers": ("hf", "transformers_bert.py"),
+}
+
+
+class Side:
+    """One process that makes steps when asked."""
+
+    def __init__(self, name: str, precision: str, sizes: dict):
+        self.name = name
+        self.precision = precision
+        self.answers: list[dict] = []
+        environment, script = SIDES[name]
+        variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        if environment is None:
+            python = sys.executable
+            variables["PYTHONPATH"] = str(environments.ROOT)
+        else:
+            python = environments.python(environment)
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [python, str(PEERS / script), json.dumps(sizes | {"precision": precision})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=variables,
+        )
+
+    def run(self, steps: int) -> dict:
+        """Makes `steps` steps; gives seconds per step, the last loss and peak memory."""
+        try:
+            print(steps, file=self._process.stdin, flush=True)
+            return json.loads(self._process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            self._errors.seek(0)
+            said = self._errors.read()[-3000:]
+            sys.exit(f"error: {self.name}, {self.precision}, ended early:\n{said}")
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+    def seconds(self) -> float:
+        """Seconds per step, the median of the rounds."""
+        return statistics.median(answer["seconds"] for answer in self.answers)
+
+
+def main() -> None:
+    """Runs the benchmark and prints its table."""
+    options = _options()
+    sizes = {
+        key: getattr(options, key)
+        for key in "layers hidden heads intermediate length batch predictions vocab".split()
+    }
+    sizes["compile"] = options.compile
+    sides = []
+    for name in options.sides:
+        for precision in options.precisions:
+            side = Side(name, precision, sizes)
+            first = side.run(options.warmup)  # Graphs are made, memory is taken.
+            print(f"{name}, {precision}: first loss {first['loss']:.3f}", flush=True)
+            sides.append(side)
+    for number in range(options.rounds):
+        for side in sides:
+            side.answers.append(side.run(options.steps))
+        seconds = "  ".join(f"{side.answers[-1]['seconds']:.3f}" for side in sides)
+        print(f"round {number + 1}: {seconds} s/step", flush=True)
+    for side in sides:
+        side.close()
+    _table(sides, sizes)
+
+
+def _table(sides: list[Side], sizes: dict) -> None:
+    best = {}
+    for side in sides:
+        if side.name not in best or side.seconds() < best[side.name].seconds():
+            best[side.name] = side
+    ours = best.get("encoder garden")
+    print(
+        f"\n{sizes['layers']} layers, hidden {sizes['hidden']}, {sizes['heads']} heads, inner "
+        f"{sizes['intermediate']}, batch {sizes['batch']} x {sizes['length']}, "
+        f"{sizes['predictions']} predictions, {sizes['vocab']:,} pieces, {os.cpu_count()} cores\n"
+    )
+    print(f"| {'side':20} | precision | s/step | range         | tokens/s | peak MiB | vs ours |")
+    print(f"|{'-' * 22}|-----------|--------|---------------|----------|----------|---------|")
+    for side in sides:
+        times = [answer["seconds"] for answer in side.answers]
+        ratio = ""
+        if ours is not None and side is best[side.name]:
+            ratio = f"{side.seconds() / ours.seconds():.2f}x"
+        print(
+            f"| {side.name:20} | {side.precision:9} | {side.seconds():6.3f} | "
+            f"{f'{min(times):.3f}-{max(times):.3f}':13} | "
+            f"{sizes['batch'] * sizes['length'] / side.seconds():8,.0f} | "
+            f"{max(answer['peak_mib'] for answer in side.answers):8,.0f} | {ratio:>7} |"
+        )
+    print("\nvs ours: seconds per step of a side's better precision over those of ours.")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for name, default in {
+        "layers": 4, "hidden": 512, "heads": 8, "intermediate": 2048, "length": 128, "batch": 16,
+        "predictions": 20, "vocab": 30_522, "warmup": 2, "steps": 8, "rounds": 5,
+    }.items():  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    precisions = ["float32", "bfloat16"]
+    parser.add_argument("--precisions", nargs="+", choices=precisions, default=precisions)
+    parser.add_argument(
+        "--compile", action="store_true", help="XLA for the TensorFlow sides, torch.compile"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
