@@ -1,0 +1,157 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from official import config
+from official.errors import UserError
+
+SMALL = {
+    "name": "small",
+    "segments": {"max_length": 32},
+    "corruption": {"type": "token_masks", "unit": "word"},
+    "encoder": {
+        "type": "transformer",
+        "hidden_size": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "intermediate_size": 16,
+    },
+    "objectives": [{"type": "masked_lm"}, {"type": "sentence_pair"}],
+    "recipe": {"steps": 5},
+}
+
+
+def write(tmp_path: Path, raw: dict | str) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(raw if isinstance(raw, str) else yaml.safe_dump(raw))
+    return path
+
+
+def changed(key: str, value) -> dict:
+    raw = yaml.safe_load(yaml.safe_dump(SMALL))
+    *parents, last = key.split(".")
+    place = raw
+    for parent in parents:
+        place = place[int(parent)] if parent.isdigit() else place.setdefault(parent, {})
+    place[last] = value
+    return raw
+
+
+def test_reads_values_and_defaults(tmp_path):
+    found = config.load(write(tmp_path, SMALL))
+    assert found.segments.max_length == 32 and found.segments.short_seq_prob == 0.1
+    assert found.corruption.unit == "word" and config.type_of(found.corruption) == "token_masks"
+    assert [config.type_of(o) for o in found.objectives] == ["masked_lm", "sentence_pair"]
+    assert found.recipe.steps == 5 and found.recipe.optimizer.epsilon == 1e-6
+
+
+def test_saved_config_reads_back_the_same(tmp_path):
+    found = config.load(write(tmp_path, SMALL))
+    config.save(found, tmp_path / "saved.yaml")
+    assert config.load(tmp_path / "saved.yaml") == found
+
+
+@pytest.mark.parametrize("path", sorted(Path("configs").rglob("*.yaml")), ids=str)
+def test_every_config_of_the_repository_reads(path):
+    found = config.load(path)
+    assert config.from_dict(config.to_dict(found)) == found
+
+
+def test_numbers_that_yaml_reads_as_text(tmp_path):
+    text = yaml.safe_dump(SMALL).replace("steps: 5", "steps: 5\n  optimizer: {epsilon: 1e-8}")
+    assert config.load(write(tmp_path, text)).recipe.optimizer.epsilon == 1e-8
+
+
+def test_overrides(tmp_path):
+    found = config.load(
+        write(tmp_path, SMALL),
+        ["recipe.optimizer.learning_rate=5e-5", "objectives.masked_lm.weight=2", "seed=7"],
+    )
+    assert found.recipe.optimizer.learning_rate == 5e-5
+    assert found.objectives[0].weight == 2.0 and found.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("recipe.optimizer.lerning_rate=1", "recipe.optimizer.lerning_rate: unknown key; did you "
+         "mean 'learning_rate'?"),
+        ("recipe.steps", "--override=recipe.steps: expected key.subkey=value"),
+        ("recipe.steps.more=1", "steps is a value and has no keys below it"),
+        ("objectives.masked_llm.weight=1", "no item 'masked_llm': there are masked_lm"),
+        ("recipe.steps=many", "recipe.steps: expected a whole number, got 'many'"),
+        ("recipe.steps={a", "the value is not YAML"),
+    ],
+)  # fmt: skip
+def test_bad_overrides(tmp_path, override, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?").replace("(", r"\(")):
+        config.load(write(tmp_path, SMALL), [override])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("encodr", {}, "encodr: unknown key; did you mean 'encoder'"),
+        ("segments.max_lenght", 1, "segments.max_lenght: unknown key; did you mean 'max_length'"),
+        ("segments.max_length", "long", "segments.max_length: expected a whole number, got 'long'"),
+        ("segments.max_length", True, "segments.max_length: expected a whole number, got True"),
+        ("segments.max_length", 2, "segments.max_length: 2 is less than 8"),
+        ("segments.format", "pears", "segments.format: 'pears' is not one of pairs"),
+        ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not a fraction"),
+        ("segments.static_masks", "yes?", "static_masks: expected true or false"),
+        ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),
+        ("encoder", {"hidden_size": 8}, "encoder: no `type` is given"),
+        ("encoder", [1], "encoder: expected a mapping with a `type`"),
+        ("objectives", {}, None),
+        ("objectives", "masked_lm", "objectives: expected a list"),
+        ("objectives.0.type", "mlm", "objectives.0: unknown type 'mlm'"),
+        ("recipe.epochs", 3, "give either steps or epochs"),
+        ("recipe.bucket_lengths", [64, 32], "bucket_lengths: must rise"),
+        ("recipe.bucket_lengths", 64, "bucket_lengths: expected a list"),
+        ("recipe.bucket_lengths", ["x"], "bucket_lengths.0: expected a whole number"),
+        ("recipe.precision", "float16", "precision: 'float16' is not one of float32"),
+        ("recipe.optimizer", 3, "recipe.optimizer: expected a mapping"),
+        ("recipe.schedule", {"warmup_steps": 1, "warmup_fraction": 0.1}, "not both"),
+        ("corruption", None, "objectives.0: masked_lm needs masked_ids, masked_positions"),
+        ("segments.max_length", 1024, "1024 tokens do not fit encoder.max_positions: 512"),
+        ("segments", None, "corruption: needs `segments`"),
+    ],
+)
+def test_refused_values(tmp_path, key, value, message):
+    path = write(tmp_path, changed(key, value))
+    if message is None:
+        assert config.load(path).objectives == ()
+        return
+    with pytest.raises(UserError) as caught:
+        config.load(path)
+    assert str(path) in str(caught.value) and message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not YAML"),
+        ("just text", "a config is a mapping"),
+        ("name: a\nname: b", "key 'name' is given twice"),
+        ("seed: 1", "name: missing, and it has no default"),
+        ("name: !!python/object:os.system {}", "not YAML"),
+    ],
+)
+def test_files_that_are_no_config(tmp_path, text, message):
+    with pytest.raises(UserError) as caught:
+        config.load(write(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(UserError, match="no such config file"):
+        config.load(tmp_path / "none.yaml")
+
+
+def test_differences():
+    a = config.from_dict(SMALL)
+    b = dataclasses.replace(a, recipe=dataclasses.replace(a.recipe, steps=9), seed=1)
+    assert config.differences(a, b) == [("seed", 0, 1), ("recipe.steps", 5, 9)]
+    assert config.differences(a, a) == []

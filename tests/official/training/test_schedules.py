@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from official import config
+from official.training import schedules
+
+PEAK, TOTAL, WARM, END = 2.0, 100, 10, 0.1
+
+
+def rates(kind, steps=TOTAL, warmup=WARM, power=1.0):
+    schedule = schedules.Schedule(kind, PEAK, steps, warmup, END, power)
+    return np.array([float(schedule(step)) for step in range(steps + 5)])
+
+
+def decay(progress, power=1.0):
+    return PEAK * END + (PEAK - PEAK * END) * (1 - min(max(progress, 0), 1)) ** power
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_bert_replaces_a_decay_that_runs_from_step_0(power):
+    wanted = [
+        PEAK * step / WARM if step < WARM else decay(step / TOTAL, power)
+        for step in range(TOTAL + 5)
+    ]
+    np.testing.assert_allclose(rates("bert", power=power), wanted, rtol=1e-6)
+    # The small jump after the ramp is the release's: the decay has already run for ten steps.
+    assert rates("bert")[WARM] == pytest.approx(decay(WARM / TOTAL))
+    assert decay(WARM / TOTAL) < PEAK
+
+
+def test_electra_multiplies_decay_and_ramp():
+    wanted = [decay(step / TOTAL) * min(1, step / WARM) for step in range(TOTAL + 5)]
+    np.testing.assert_allclose(rates("electra"), wanted, rtol=1e-6)
+
+
+def test_xlnet_decays_from_the_end_of_the_ramp():
+    wanted = [
+        PEAK * step / WARM if step < WARM else decay((step - WARM) / (TOTAL - WARM))
+        for step in range(TOTAL + 5)
+    ]
+    np.testing.assert_allclose(rates("xlnet"), wanted, rtol=1e-6)
+    assert rates("xlnet")[WARM] == pytest.approx(PEAK)
+    assert rates("xlnet")[TOTAL] == pytest.approx(PEAK * END)
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+def test_no_warm_up(kind):
+    assert rates(kind, warmup=0)[0] == pytest.approx(PEAK)
+
+
+def test_warm_up_as_a_fraction_of_the_steps():
+    recipe = config.Recipe(steps=50, schedule=config.Schedule(warmup_fraction=0.1))
+    assert schedules.make(recipe, 50).warmup_steps == 5
