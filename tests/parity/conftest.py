@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 
 def python_of(name: str) -> Path:
@@ -35,13 +36,13 @@ class Reference:
     def run(self, script: str | os.PathLike, *args, timeout: float = 600) -> str:
         """Runs `script` with the environment's Python and gives what it printed.
 
-        The folder of the script is the only place of this project that it can import from.
+        `script` is a file of this folder, or a path; this folder is where it runs.
         """
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         environment.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
         done = subprocess.run(
-            [str(self.python), str(script), *map(str, args)],
-            cwd=Path(script).parent,
+            [str(self.python), str(HERE / script), *map(str, args)],
+            cwd=HERE,
             env=environment,
             capture_output=True,
             text=True,
@@ -73,5 +74,5 @@ def tfa() -> Reference:
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.parity)

@@ -1,0 +1,44 @@
+import keras
+import numpy as np
+import pytest
+
+from official.training import optimizers
+
+STEPS, SIZE = 200, 50
+
+
+@pytest.fixture
+def float64():
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx("float32")
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_adamw_follows_tensorflow_addons(tfa, tmp_path, float64, weight_decay):
+    settings = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-6, weight_decay=weight_decay)
+    rng = np.random.default_rng(3)
+    start = rng.normal(size=SIZE)
+    # Gradients of very different sizes, some of them zero.
+    gradients = rng.normal(size=(STEPS, SIZE)) * 10.0 ** rng.integers(-6, 2, SIZE)
+    gradients[rng.random(gradients.shape) < 0.2] = 0
+    rates = np.linspace(1e-2, 1e-4, STEPS)
+    np.savez(
+        tmp_path / "in.npz",
+        start=start,
+        gradients=gradients,
+        rates=rates,
+        settings=list(settings.values()),
+    )
+    tfa.run("tfa_adamw.py", tmp_path / "in.npz", tmp_path / "out.npz")
+    theirs = np.load(tmp_path / "out.npz")["trajectory"]
+
+    weights = keras.Variable(start, dtype="float64", name="kernel")
+    optimizer = optimizers.AdamW(0.0, clip_norm=0.0, **settings)
+    optimizer.build([weights])
+    for gradient, rate, expected in zip(gradients, rates, theirs, strict=True):
+        optimizer.learning_rate = rate
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weights])
+        # Theirs keeps rates and betas in float32.
+        np.testing.assert_allclose(weights.numpy(), expected, rtol=0, atol=1e-6)
+    assert np.abs(theirs[-1] - start).max() > 0.1  # The weights went somewhere.
