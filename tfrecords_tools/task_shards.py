@@ -228,7 +228,8 @@ def _usable(
 
 def _score(text: str) -> float:
     try:
-        return float(np.float32(float(text)))  # as it is stored, where 1e39 is infinite
+        with np.errstate(over="ignore"):
+            return float(np.float32(float(text)))  # as it is stored, where 1e39 is infinite
     except ValueError:
         return math.nan
 

@@ -52,7 +52,8 @@ def predict(
     if len(rows) != source.num_examples:
         raise UserError(
             f"{len(rows):,} predictions for the {source.num_examples:,} examples of the "
-            f"{source.split} split: rows are numbered twice; give one shard folder, made by build_task_shards"
+            f"{source.split} split: rows are numbered twice; give one shard folder, made by "
+            "build_task_shards"
         )
     outputs = {name: values[order] for name, values in outputs.items()}
     if strategies.is_chief(strategy):

@@ -90,7 +90,8 @@ def test_optional_columns(tmp_path):
     ]
     mixed = _file(tmp_path, "b.jsonl", '{"text": "a"}\n{"text": "b", "label": 1}\n')
     assert _error(mixed, ["text", "label"], optional=["label"]) == (
-        f"{mixed}, line 2: has 'label', which the first row lacks: give it in all rows or in none"
+        f"{mixed}, line 2: has 'label', which the first row lacks: give it in all rows or in none; "
+        "--skip_bad_rows leaves such rows out"
     )
 
 
