@@ -1,1 +1,50 @@
-"""tokenizers."""
+"""Tokenizers: the same ids in Python and inside a graph, kept in folders of the usual file names.
+
+`load(folder)` reads one: `vocab.txt` means WordPiece, `spiece.model` SentencePiece. Its
+`encode(["some text"])` gives int32 arrays, its `tokenize(tf.constant(["some text"]))` the same ids
+as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens: packing does.
+"""
+
+import os
+from pathlib import Path
+
+from official.errors import UserError
+from official.tokenizers import base
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.packing import pack, pack_arrays
+from official.tokenizers.sentencepiece import SentencePiece
+from official.tokenizers.wordpiece import WordPiece
+
+__all__ = ["KINDS", "SentencePiece", "Tokenizer", "WordPiece", "load", "pack", "pack_arrays"]
+
+KINDS: dict[str, type[Tokenizer]] = {WordPiece.FILE: WordPiece, SentencePiece.FILE: SentencePiece}
+
+
+def load(folder: str | os.PathLike) -> Tokenizer:
+    """Reads the tokenizer in `folder`; which kind it is, its files tell.
+
+    Args:
+      folder: holds `vocab.txt` or `spiece.model`, and `tokenizer_config.json` where settings differ
+        from what the vocabulary itself tells.
+
+    Raises:
+      UserError: no such files, both, or files that cannot be used.
+    """
+    folder = Path(folder)
+    looked_for = "vocab.txt (WordPiece) or spiece.model (SentencePiece)"
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "is missing"
+        raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
+    found = [name for name in KINDS if (folder / name).is_file()]
+    if not found:
+        inner = any((folder / "tokenizer" / name).is_file() for name in KINDS)
+        has = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        raise UserError(
+            f"{folder} holds no tokenizer: looked for {looked_for}, found {has}"
+            + (f"; did you mean {folder / 'tokenizer'}?" if inner else "")
+        )
+    if len(found) > 1:
+        raise UserError(
+            f"{folder} holds both {' and '.join(found)}: remove the one that is not wanted"
+        )
+    return KINDS[found[0]].read(folder / found[0], base.read_settings(folder))

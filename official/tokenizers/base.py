@@ -1,0 +1,276 @@
+"""What all tokenizers share: ids in and outside a graph, special tokens, files, fingerprint.
+
+Shapes: N texts, V pieces of the vocabulary; a ragged dimension is written None.
+"""
+
+import abc
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from official import atomic
+from official.errors import UserError
+
+SETTINGS_FILE = "tokenizer_config.json"
+# The key in the settings file → what the special token is called where the settings do not say.
+SPECIALS = {
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<cls>"),
+    "sep_token": ("[SEP]", "<sep>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+# Settings of no use here that are saved as they were read.
+_KEPT = ("model_max_length", "tokenizer_class")
+_CHUNK_CHARACTERS = 1 << 20
+
+
+class Splitter(tf.Module):
+    """The part of a tokenizer that a SavedModel carries: strings in, ids out.
+
+    Text never gives a special token other than the unknown one, whatever it spells: a literal
+    "[MASK]" in a corpus is text. The splitters of WordPiece and SentencePiece see to it for the
+    usual special tokens; for others (a `CLS` without brackets, a user-defined SentencePiece symbol)
+    `forbid` makes it so.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._allowed = None
+
+    def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns ids of string [N], int32 [N, None], as the vocabulary has them."""
+        raise NotImplementedError
+
+    def forbid(self, ids: Sequence[int], replacement: int, size: int) -> None:
+        """From now on `replacement` comes where `split` gives one of `ids`."""
+        table = np.arange(size, dtype=np.int32)
+        table[list(ids)] = replacement
+        self._allowed = tf.constant(table)
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns ids of string [N], int32 [N, None], without special tokens around them."""
+        ids = self.split(texts)
+        if self._allowed is not None:
+            ids = ids.with_values(tf.gather(self._allowed, ids.values))
+        return ids
+
+
+class Tokenizer(abc.ABC):
+    """Text to ids and back.
+
+    Attributes:
+      vocab_size: V.
+      pieces: id → the text of the piece.
+      pad_id: id of the token that fills rows up.
+      unk_id: id of the token for what the vocabulary cannot spell.
+      cls_id: id of the token that opens a sequence.
+      sep_id: id of the token that ends a segment.
+      mask_id: id of the token that hides another.
+      special_ids: these five, ascending.
+      word_starts: bool [V], true where a piece begins a word, and for special tokens.
+      files: name → SHA-256 of each file, as `save` writes it.
+      fingerprint: SHA-256 over all that decides the ids; two tokenizers with the same one give the
+        same ids for every text.
+    """
+
+    FILE: str
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        specials: dict[str, str],
+        splitter: Splitter,
+        settings: dict[str, Any],
+    ):
+        self.pieces = list(pieces)
+        self.vocab_size = len(self.pieces)
+        self._splitter = splitter
+        self._specials = specials
+        self._settings = settings
+        ids = [self.pieces.index(specials[key]) for key in SPECIALS]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self.special_ids = tuple(sorted(set(ids)))
+        self.word_starts = np.array([self._begins_word(piece) for piece in self.pieces], bool)
+        self.word_starts[ids] = True
+        spelled = self.encode_ragged(list(specials.values()))[0].tolist()
+        if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
+            splitter.forbid(leaks, self.unk_id, self.vocab_size)
+        contents = self._contents()
+        self.files = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+        decides = {**self._decides(), "special_ids": ids, self.FILE: self.files[self.FILE]}
+        self.fingerprint = hashlib.sha256(json_bytes(decides)).hexdigest()
+
+    @classmethod
+    @abc.abstractmethod
+    def read(cls, path: Path, settings: dict[str, Any]) -> Self:
+        """Makes a tokenizer from its vocabulary file and settings."""
+
+    @abc.abstractmethod
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Returns readable text of ids; special tokens show as they are written."""
+
+    @abc.abstractmethod
+    def _begins_word(self, piece: str) -> bool: ...
+
+    @abc.abstractmethod
+    def _vocabulary_bytes(self) -> bytes: ...
+
+    @abc.abstractmethod
+    def _decides(self) -> dict[str, Any]:
+        """Settings, besides the special tokens, that ids depend on; they are saved as well."""
+
+    @abc.abstractmethod
+    def _for_others(self) -> dict[str, Any]:
+        """Settings that are saved for other tools only."""
+
+    def module(self) -> tf.Module:
+        """Returns the trackable object with `tokenize` that a SavedModel has to hold."""
+        return self._splitter
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Splits texts, in a graph or eagerly.
+
+        Args:
+          texts: UTF-8 strings [N]. Bytes that are not UTF-8 are unknown to the vocabulary.
+
+        Returns:
+          Ids, int32 [N, None], without special tokens around them.
+        """
+        return self._splitter.tokenize(texts)
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Returns the same ids for each text as an int32 array."""
+        values, splits = self.encode_ragged(texts)
+        return [values[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
+
+    def encode_ragged(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of all texts in one array: fast for thousands of texts at once.
+
+        Args:
+          texts: any number of texts; they are taken some megabytes at a time.
+
+        Returns:
+          values, int32 [sum of lengths], and row_splits, int64 [N + 1]: text i has
+          `values[row_splits[i]:row_splits[i + 1]]`.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("a list of texts is wanted, not one text")
+        values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        with tf.device("/CPU:0"):
+            for chunk in _chunks(texts):
+                ids = self.tokenize(_strings(chunk))
+                values.append(ids.values.numpy())
+                lengths.append(ids.row_lengths().numpy())
+        return np.concatenate(values), np.cumsum(np.concatenate(lengths))
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the vocabulary and `tokenizer_config.json` into `folder`.
+
+        Raises:
+          UserError: the disk is full.
+        """
+        for name, data in self._contents().items():
+            with atomic.file(Path(folder) / name, "wb") as file:
+                file.write(data)
+
+    def _contents(self) -> dict[str, bytes]:
+        kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
+        settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
+        return {self.FILE: self._vocabulary_bytes(), SETTINGS_FILE: json_bytes(settings)}
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Reads `tokenizer_config.json`; empty where there is none.
+
+    Raises:
+      UserError: it is not a JSON object, or a special token in it is not a string.
+    """
+    path = folder / SETTINGS_FILE
+    if not path.exists():
+        return {}
+    try:
+        settings = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} holds a {type(settings).__name__}, but an object is wanted")
+    for key in SPECIALS:
+        name = settings.get(key)
+        name = name.get("content") if isinstance(name, dict) else name
+        if not isinstance(name, str | None):
+            raise UserError(f"{path}: {key} is {name!r}, but the text of a token is wanted")
+        settings[key] = name
+    return settings
+
+
+def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | None:
+    """Returns a true-or-false setting.
+
+    Raises:
+      UserError: it is neither.
+    """
+    value = settings.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{SETTINGS_FILE}: {key} is {value!r}, but true or false is wanted")
+    return default if value is None else value
+
+
+def find_specials(pieces: Sequence[str], settings: dict[str, Any], source: str) -> dict[str, str]:
+    """Finds what the special tokens are called.
+
+    Args:
+      pieces: the vocabulary.
+      settings: may name them, under the keys of `SPECIALS`.
+      source: the name of the vocabulary in messages.
+
+    Raises:
+      UserError: some are not in the vocabulary.
+    """
+    known = set(pieces)
+    found, missing = {}, []
+    for key, usual in SPECIALS.items():
+        names = (settings[key],) if settings.get(key) is not None else usual
+        found[key] = next((name for name in names if name in known), "")
+        if not found[key]:
+            missing.append(f"{key} ({' or '.join(names)})")
+    if missing:
+        raise UserError(
+            f"{source} lacks special tokens: {', '.join(missing)}: add them to the vocabulary, or "
+            f"name in {SETTINGS_FILE} those that it has"
+        )
+    return found
+
+
+def has_capitals(pieces: Sequence[str], specials: dict[str, str]) -> bool:
+    """Whether a vocabulary can spell capital letters, special tokens apart."""
+    return any(piece != piece.lower() for piece in set(pieces) - set(specials.values()))
+
+
+def json_bytes(value: dict[str, Any]) -> bytes:
+    """Returns JSON that is the same for the same contents."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start = size = 0
+    for i, text in enumerate(texts):
+        size += len(text)
+        if size >= _CHUNK_CHARACTERS:
+            yield texts[start : i + 1]
+            start, size = i + 1, 0
+    if start < len(texts):
+        yield texts[start:]
+
+
+def _strings(texts: Sequence[str]) -> tf.Tensor:
+    try:
+        return tf.constant(texts, tf.string)
+    except UnicodeEncodeError:  # a lone surrogate: its bytes are not UTF-8, and split as such
+        return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)

@@ -1,0 +1,115 @@
+"""One or two texts as the sequence that an encoder reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+
+What is too long is cut at the end, token by token from whichever text is longer at the time (from B
+where they are equal), as BERT does for pairs in fine-tuning.
+
+Shapes: B examples, T tokens of the longest one.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from official.errors import UserError
+
+
+class SpecialIds(Protocol):
+    """What packing wants of a tokenizer."""
+
+    pad_id: int
+    cls_id: int
+    sep_id: int
+
+
+def pack(
+    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, max_length: int
+) -> dict[str, tf.Tensor]:
+    """Packs a batch with graph operations.
+
+    Args:
+      segments: one or two batches of ids, int32 [B, None] each.
+      tokenizer: has the special ids.
+      max_length: the most tokens of an example, special ones counted.
+
+    Returns:
+      token_ids int32 [B, T], segment_ids int32 [B, T] (0 for padding as well), padding_mask bool
+      [B, T].
+
+    Raises:
+      UserError: `max_length` has no room for a token of each text.
+    """
+    room = _room(len(segments), max_length)
+    lengths = [tf.cast(ids.row_lengths(), tf.int32) for ids in segments]
+    kept = _kept(lengths, room, tf.minimum, tf.maximum)
+    batch = tf.shape(lengths[0])[0]
+    first = tf.fill([batch, 1], tf.constant(tokenizer.cls_id, tf.int32))
+    last = tf.fill([batch, 1], tf.constant(tokenizer.sep_id, tf.int32))
+    parts = [first]
+    for ids, keep in zip(segments, kept, strict=True):
+        starts = ids.row_starts()
+        places = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
+        parts += [places.with_values(tf.gather(ids.values, places.values)), last]
+    token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id)  # [B, T]
+    totals = 1 + len(segments) + sum(kept)
+    place = tf.range(tf.shape(token_ids)[1])[None, :]
+    padding_mask = place < totals[:, None]
+    in_second = (place >= kept[0][:, None] + 2) & padding_mask
+    return {
+        "token_ids": token_ids,
+        "segment_ids": tf.cast(in_second, tf.int32),
+        "padding_mask": padding_mask,
+    }
+
+
+def pack_arrays(
+    segments: Sequence[np.ndarray], tokenizer: SpecialIds, max_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Packs one example with numpy, to the same ids as `pack`.
+
+    Args:
+      segments: the ids of one or two texts.
+      tokenizer: has the special ids.
+      max_length: the most tokens of the example, special ones counted.
+
+    Returns:
+      token_ids, int32, unpadded; segment_lengths, int32: the tokens of each segment, [CLS] counted
+      with the first and each [SEP] with the segment that it ends.
+
+    Raises:
+      UserError: `max_length` has no room for a token of each text.
+    """
+    room = _room(len(segments), max_length)
+    kept = _kept([len(ids) for ids in segments], room, min, max)
+    parts: list = [[tokenizer.cls_id]]
+    for ids, keep in zip(segments, kept, strict=True):
+        parts += [ids[:keep], [tokenizer.sep_id]]
+    token_ids = np.concatenate(parts).astype(np.int32)
+    lengths = np.array(kept, np.int32) + 1
+    lengths[0] += 1
+    return token_ids, lengths
+
+
+def _room(segments: int, max_length: int) -> int:
+    if segments not in (1, 2):
+        raise ValueError(f"one or two texts are wanted, not {segments}")
+    if max_length < 1 + 2 * segments:
+        what = "a text" if segments == 1 else "two texts"
+        raise UserError(
+            f"max_length={max_length} has no room for {what} and {1 + segments} special tokens: "
+            f"at least {1 + 2 * segments} is wanted"
+        )
+    return max_length - 1 - segments
+
+
+def _kept(lengths, room, smaller, larger):
+    """What remains of each length after cutting tokens one by one from the longer text."""
+    if len(lengths) == 1:
+        return [smaller(lengths[0], room)]
+    # A text gives nothing while it is within its half: the other one has what it leaves.
+    first, second = lengths
+    return [
+        smaller(first, larger((room + 1) // 2, room - second)),
+        smaller(second, larger(room // 2, room - first)),
+    ]
