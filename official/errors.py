@@ -5,8 +5,7 @@ import sys
 from collections.abc import Callable
 
 # Set before TensorFlow is imported anywhere: its start-up notices are not for users.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 class UserError(ValueError):

@@ -56,7 +56,7 @@ def save(
     parent = Path(model_dir) / _FOLDER
     path = parent / f"step-{step:08d}"
     with atomic.folder(path, replace=True) as folder:
-        arrays = {name: np.ascontiguousarray(array) for name, array in variables.items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
         safetensors.numpy.save_file(arrays, folder / _VARIABLES)
         record = {"step": step, "sha256": _sha256(folder / _VARIABLES), **state}
         (folder / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

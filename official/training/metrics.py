@@ -8,9 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from official import atomic
+
+# What marks a value as a scalar for TensorBoard; `tf.summary.scalar` itself would need it installed.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+)
 
 
 class Reporter:
@@ -93,7 +99,7 @@ class Reporter:
             self._writers[split] = tf.summary.create_file_writer(str(self._model_dir / split))
         with self._writers[split].as_default(step=step):
             for name, value in figures.items():
-                tf.summary.scalar(name, value)
+                tf.summary.write(name, np.float32(value), metadata=_SCALAR)
 
     def _drop_after(self, step: int) -> None:
         kept = []
