@@ -24,6 +24,7 @@ from pydoc_data import topics
 from typing import NamedTuple
 
 from official import atomic
+from tfrecords_tools import sentences
 
 # Which part of the standard library a top-level module belongs to. Not every Python has all.
 AREAS = {
@@ -56,8 +57,6 @@ _COMMENT = re.compile(r"(?:^[ \t]*#(?!!)[^\n]*\n){2,}", re.MULTILINE)
 _MODULE_NAME = re.compile(
     r"\b({})\b".format("|".join(sorted({name.strip("_") for name in AREA_OF}))), re.IGNORECASE
 )
-# A full stop, the space after it, and something that can begin a sentence.
-_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z\"'(])")
 
 
 class Passage(NamedTuple):
@@ -82,7 +81,7 @@ class Passage(NamedTuple):
 
     def sentences(self) -> list[str]:
         """Its paragraphs, cut into sentences."""
-        return [s for text in self.paragraphs for s in _SENTENCE_END.split(text)]
+        return [s for text in self.paragraphs for s in sentences.split(text)]
 
 
 def passages(library: Path | None = None) -> Iterator[Passage]:
