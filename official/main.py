@@ -113,10 +113,18 @@ def _train() -> None:
     config = setup.resolve(config, train.tokenizer.vocab_size, labels, initial)
     train.check(config, strategy.num_replicas_in_sync)
     if FLAGS.init:
-        _check_tokenizer(train, Path(FLAGS.init))
+        train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
     validation = None
     if FLAGS.mode == "train_and_eval":
-        validation = Source(FLAGS.validation_data or FLAGS.data, config, "validation")
+        if config.segments and not FLAGS.validation_data:
+            raise errors.UserError(
+                "--validation_data is missing: name shards made of held-out text, or use "
+                "--mode=train"
+            )
+        held_out = (
+            (FLAGS.validation_data, "train") if config.segments else (FLAGS.data, "validation")
+        )
+        validation = Source(held_out[0], config, held_out[1])
         validation.check(config, strategy.num_replicas_in_sync)
         if validation.tokenizer.fingerprint != train.tokenizer.fingerprint:
             raise errors.UserError(
@@ -134,6 +142,7 @@ def _train() -> None:
         model_dir.mkdir(parents=True, exist_ok=True)
         config_lib.save(config, model_dir / setup.CONFIG)
         train.tokenizer.save(model_dir / "tokenizer")
+        setup.save_task(train.manifest, model_dir)
     trainer = loop.Trainer(config, model, train, strategy, model_dir)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     print(
@@ -161,9 +170,12 @@ def _apply() -> None:
     predicting = FLAGS.mode == "predict"
     if predicting:
         _require("output")
-    source = Source(FLAGS.data, config, FLAGS.split or ("test" if predicting else "validation"))
-    source.check(config, strategy.num_replicas_in_sync)
-    _check_tokenizer(source, model_dir)
+    split = FLAGS.split or (
+        "test" if predicting else "validation" if not config.segments else "train"
+    )
+    source = Source(FLAGS.data, config, split)
+    source.check(config, strategy.num_replicas_in_sync, predicting)
+    source.check_tokenizer(model_dir / "tokenizer")
     model = setup.build_model(config, strategy)
     setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
     if predicting:
@@ -172,17 +184,6 @@ def _apply() -> None:
         figures = evaluation.Evaluator(config, model, strategy).run(source)
         for name, value in figures.items():
             print(f"{name:24} {value:.6f}")
-
-
-def _check_tokenizer(source, model_dir: Path) -> None:
-    from official import tokenizers
-
-    theirs = tokenizers.load(model_dir / "tokenizer")
-    if theirs.fingerprint != source.tokenizer.fingerprint:
-        raise errors.UserError(
-            f"{source.folder}: made with another tokenizer than the model in {model_dir}: make the "
-            f"shards again with --tokenizer={model_dir / 'tokenizer'}"
-        )
 
 
 def run() -> None:

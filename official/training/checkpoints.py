@@ -46,6 +46,8 @@ def save(
     """Writes the checkpoint of a step and removes those that are no longer kept.
 
     Args:
+      model_dir: the model folder.
+      step: how many updates the variables have seen.
       variables: arrays by path.
       state: goes into `state.json` as it is, with the step and the checksum.
       keep: how many of the newest stay, beside the best.
@@ -102,6 +104,7 @@ def find(model_dir: str | os.PathLike, which: str = "best") -> Path:
     """The folder of a checkpoint.
 
     Args:
+      model_dir: the model folder.
       which: `best` (the last, where no evaluation named one), `last`, a step, or a path.
 
     Raises:
@@ -132,6 +135,7 @@ def load_variables(
     """Arrays by path, after the checksum held.
 
     Args:
+      model_dir: the model folder.
       which: as in `find`.
       optimizer: the optimizer's variables too.
 

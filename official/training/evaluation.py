@@ -56,6 +56,7 @@ class Evaluator:
         """Scores a source.
 
         Args:
+          source: of which split.
           batches: how many batches to score; 0 = all.
 
         Returns:

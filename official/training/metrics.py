@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from official import atomic
 
-# What marks a value as a scalar for TensorBoard; `tf.summary.scalar` itself would need it installed.
+# Marks a value as a scalar for TensorBoard; `tf.summary.scalar` would need that installed.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
 )
@@ -42,8 +42,10 @@ class Reporter:
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._model_dir = Path(model_dir)
         self.started = False
-        if not silent and self._path.exists():
-            self._drop_after(start_step)
+        if not silent:
+            self._model_dir.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                self._drop_after(start_step)
 
     def start(self, step: int, loss: float) -> None:
         """Starts the clock, once the first step has been made and with it the graph."""

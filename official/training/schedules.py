@@ -37,6 +37,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.power = power
 
     def __call__(self, step):
+        """The rate of the update that follows `step` others."""
         step = ops.cast(step, keras.config.floatx())
         ramp = ops.minimum(1.0, step / max(1, self.warmup_steps))
         if self.kind == "electra":

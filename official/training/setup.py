@@ -1,11 +1,13 @@
 """From a config, data and perhaps another model to what a run works on."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
+from official import atomic, manifest
 from official import config as config_lib
 from official.errors import UserError
 from official.model import Model
@@ -32,6 +34,7 @@ def resolve(
     """Fills in what a config leaves to its data and to the model that it starts from.
 
     Args:
+      config: as read.
       vocab_size: of the data's tokenizer.
       labels: class names of the data's task.
       initial: the config of the model given with `--init`.
@@ -111,10 +114,19 @@ def build_model(config: config_lib.Config, strategy: tf.distribute.Strategy) -> 
         return Model(config)
 
 
+def save_task(found: manifest.Manifest, model_dir: Path) -> None:
+    """Notes in the model folder what the serving export has to know of the training data."""
+    if found.task is not None:
+        with atomic.file(model_dir / "task.json") as stream:
+            json.dump({**found.task, "max_length": found.max_length}, stream, indent=1)
+
+
 def start_from(model: Model, init: str, which: str, weights: str) -> int:
     """Copies weights of another model folder into a new model.
 
     Args:
+      model: the new one.
+      init: the other's model folder.
       which: the checkpoint, as in `checkpoints.find`.
       weights: `encoder`, `all`, or `none`.
 

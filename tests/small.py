@@ -1,0 +1,95 @@
+"""Small, real inputs for tests: a tokenizer, documents, a shard folder, configs."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from official import config as config_lib
+from official import manifest, tokenizers
+from tfrecords_tools import shards
+from tfrecords_tools.pretraining_shards import settings_of
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
+
+
+def tokenizer_folder(folder: Path, words=WORDS) -> Path:
+    """A WordPiece vocabulary of whole words and of their second halves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = [*SPECIALS, *words, *(f"##{word}" for word in words)]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    return folder
+
+
+def documents(count: int, seed: int = 0) -> list[list[str]]:
+    """Documents of a few sentences of a few words of one or two pieces."""
+    rng = np.random.default_rng(seed)
+    word = lambda: "".join(rng.choice(WORDS, rng.integers(1, 3)))  # noqa: E731
+    sentence = lambda: " ".join(word() for _ in range(rng.integers(3, 9)))  # noqa: E731
+    return [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
+
+
+def config(**changes) -> config_lib.Config:
+    """A tiny BERT; `changes` are dotted keys with __ for the dots."""
+    raw = {
+        "name": "tiny",
+        "segments": {"max_length": 32},
+        "corruption": {"type": "token_masks", "max_predictions": 5},
+        "encoder": {
+            "type": "transformer",
+            "vocab_size": len(SPECIALS) + 2 * len(WORDS),
+            "hidden_size": 16,
+            "num_layers": 2,
+            "num_heads": 2,
+            "intermediate_size": 32,
+            "max_positions": 32,
+        },
+        "objectives": [{"type": "masked_lm"}, {"type": "sentence_pair"}],
+        "recipe": {
+            "steps": 6,
+            "batch_size": 8,
+            "report_every": 2,
+            "save_every": 2,
+            "optimizer": {"learning_rate": 1e-2},
+        },
+    }
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        place = raw
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return config_lib.from_dict(raw)
+
+
+def shard_folder(
+    folder: Path, made_of: config_lib.Config, count: int = 60, seed: int = 0
+) -> Path:
+    """Pretraining shards of `documents`, made in this process."""
+    tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
+    settings = settings_of(made_of, tokens)
+    folder.mkdir(parents=True)
+    records = shards.process_piece(shards.TextPiece(0, documents(count, seed)), settings)
+    writer = shards.Writer(folder, 2)
+    writer.write(records.examples)
+    tokenizer = tokenizers.load(tokens)
+    tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+    manifest.write(
+        folder,
+        manifest.Manifest(
+            kind="pretraining",
+            features=("token_ids", "segment_lengths", "next_sentence_label"),
+            tokenizer=tokenizer.files,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            max_length=made_of.segments.max_length,
+            seed=0,
+            shards=writer.finish(),
+        ),
+    )
+    return folder
+
+
+def replace(config: config_lib.Config, **recipe) -> config_lib.Config:
+    """The config with another recipe."""
+    return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, **recipe))
