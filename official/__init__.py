@@ -1,1 +1,23 @@
 """Encoder Garden: pretrained text encoders on TensorFlow 2 and Keras 3."""
+
+import os
+import typing
+
+if typing.TYPE_CHECKING:
+    from official.inference import Loaded
+
+
+def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "Loaded":
+    """Loads a model folder: `official.load(DIR).encode(["some text"])` gives its vectors.
+
+    Args:
+      model_dir: made by training or by `official.convert`.
+      checkpoint: `best` (the last, where no evaluation named one), `last`, a step or a path.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together.
+    """
+    # Imported here: `import official` stays light.
+    from official import inference
+
+    return inference.load(model_dir, checkpoint)

@@ -1,0 +1,61 @@
+"""Converts weights: `python -m official.convert --source=hf|tf1 --input=DIR --output=DIR`.
+
+`--source` makes a model folder of another tool's files, `--target=hf` the other way round:
+`python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+"""
+
+from absl import flags
+
+from official import errors
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_enum(
+        "source",
+        None,
+        ["hf", "tf1"],
+        "Whose files --input holds: Hugging Face's (config.json, model.safetensors) or the TF1 "
+        "release's (bert_config.json, *.ckpt.index).",
+    )
+    flags.DEFINE_enum("target", None, ["hf"], "Whose files to write; --input is a model folder.")
+    flags.DEFINE_string("input", None, "Folder to read.")
+    flags.DEFINE_string("output", None, "Folder to write; must not be there.")
+    flags.DEFINE_string(
+        "checkpoint", "best", "With --target: best, last, a step or the path of a checkpoint."
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Reads one folder and writes the other."""
+    del argv
+    if (FLAGS.source is None) == (FLAGS.target is None):
+        raise errors.UserError("give either --source=hf, --source=tf1 or --target=hf")
+    for name in ("input", "output"):
+        if not FLAGS[name].value:
+            raise errors.UserError(f"--{name} is missing: name a folder")
+    if FLAGS.target:
+        from official.convert import huggingface
+
+        huggingface.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
+        print(f"wrote {FLAGS.output}")
+        return
+    from official.convert import model_folder
+
+    if FLAGS.source == "hf":
+        from official.convert import huggingface as reader
+    else:
+        from official.convert import tf1 as reader
+    converted = reader.read(FLAGS.input)
+    model_folder.write(converted, FLAGS.output)
+    count = sum(variable.size for variable in converted.variables.values())
+    print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")
+    if converted.leftover:
+        print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

@@ -1,0 +1,185 @@
+"""Model folders from and to Hugging Face's: config.json, model.safetensors, vocab.txt.
+
+Weights are read from safetensors only: unpickling a `pytorch_model.bin` can run code.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from official import atomic, inference
+from official.convert import bert, mapping, model_folder
+from official.errors import UserError
+
+# `model_type` of config.json → the module with its tables.
+SYSTEMS = {"bert": bert}
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def read(folder: str | os.PathLike) -> model_folder.Converted:
+    """Reads a folder as `save_pretrained` writes it.
+
+    Raises:
+      UserError: a file is missing or broken, or the model is of a kind that is not here.
+    """
+    folder = Path(folder)
+    source = folder / "config.json"
+    config = read_json(source, "is this the folder of a Hugging Face model?")
+    system = SYSTEMS.get(config.get("model_type"))
+    if system is None:
+        raise UserError(
+            f"{source}: model_type {config.get('model_type')!r} cannot be converted "
+            f"(known: {', '.join(SYSTEMS)})"
+        )
+    with Tensors(folder, system) as tensors:
+        names = set(tensors)
+        pooler = any(name.startswith(f"{system.PREFIX}pooler.") for name in names)
+        heads = system.heads_of(names, config)
+        made = model_folder.config_of(
+            folder,
+            system.encoder_config(config, str(source), pooler),
+            system.objectives(heads, config, str(source)),
+        )
+        tokenizer = model_folder.tokenizer_of(folder, made.encoder.vocab_size, source)
+        variables, leftover = mapping.bring_in(
+            system.huggingface_rows(made.encoder.num_layers, heads, pooler),
+            tensors,
+            model_folder.shapes(made),
+            str(tensors.source),
+        )
+    return model_folder.Converted(made, tokenizer, variables, leftover)
+
+
+def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
+    """Writes a model folder of ours as one that `from_pretrained` reads.
+
+    Raises:
+      UserError: `model_dir` is no model folder, its model cannot be expressed, or `output` is
+        there already.
+    """
+    config, tokenizer, model = inference.restore(model_dir, checkpoint)
+    heads = [objective.name for objective in model.objectives]
+    described = bert.huggingface_config(config, heads)
+    described["pad_token_id"] = tokenizer.pad_id
+    variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
+    rows = bert.huggingface_rows(config.encoder.num_layers, heads, config.encoder.pooler)
+    tensors = mapping.take_out(rows, variables)
+    if not heads:
+        tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
+    described["dtype"] = next(iter(tensors.values())).dtype.name
+    with atomic.folder(output) as temporary:
+        tokenizer.save(temporary)
+        (temporary / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+        # The mark without which transformers refuses the file.
+        safetensors.numpy.save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
+
+
+class Tensors(Mapping[str, np.ndarray]):
+    """The tensors of a folder under today's names, each read when it is asked for.
+
+    Old spellings (`LayerNorm.gamma`), a missing `bert.` and the tied output layer's second copy
+    are put right; constants that old files hold are left out.
+
+    Attributes:
+      source: the file that stands for all in messages.
+    """
+
+    def __init__(self, folder: Path, system: Any):
+        """Opens the file or, where `save_pretrained` cut it in pieces, the files."""
+        self.source = folder / WEIGHTS
+        files = [self.source]
+        if not self.source.exists():
+            self.source = folder / INDEX
+            if not self.source.exists():
+                raise UserError(_no_weights(folder))
+            places = read_json(self.source, "").get("weight_map", {})
+            files = [folder / Path(name).name for name in sorted(set(places.values()))]
+        self._handles = [_open(file) for file in files]
+        self._places = {name: handle for handle in self._handles for name in handle.keys()}
+        self._names = {_today(name, system.PREFIX): name for name in self._places}
+        for buffer in system.BUFFERS:
+            self._names.pop(buffer, None)
+        for alias, name in system.ALIASES.items():
+            if alias not in self._names:
+                continue
+            if name in self._names and not np.array_equal(self[alias], self[name]):
+                raise UserError(
+                    f"{self.source}: {alias} differs from {name}: an output layer that is not "
+                    "tied to the embedding is not supported"
+                )
+            self._names.setdefault(name, self._names[alias])
+            del self._names[alias]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads one tensor."""
+        stored = self._names[name]
+        return self._places[stored].get_tensor(stored)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._names)
+
+    def __enter__(self) -> "Tensors":
+        """The files stay open until the block ends."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Closes the files."""
+        self._places.clear()
+        self._handles.clear()
+
+
+def read_json(path: Path, advice: str) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+      UserError: the file is missing or something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path} is missing{': ' if advice else ''}{advice}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _today(name: str, prefix: str) -> str:
+    stem, _, kind = name.rpartition(".")
+    name = ".".join((stem, {"gamma": "weight", "beta": "bias"}.get(kind, kind)))
+    return prefix + name if name.startswith(("embeddings.", "encoder.", "pooler.")) else name
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safetensors.safe_open(path, framework="np").__enter__()
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing, though {INDEX} names it") from None
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path} is broken ({error}): copy or download it again") from None
+
+
+def _no_weights(folder: Path) -> str:
+    pickles = [*folder.glob("pytorch_model*.bin"), *folder.glob("*.pt")]
+    if not pickles:
+        return f"{folder / WEIGHTS} is missing: is this the folder of a Hugging Face model?"
+    return (
+        f"{folder} has its weights in {pickles[0].name} only, and reading that can run code that "
+        "somebody hid in it. If you trust the file, load it with the model's class in transformers "
+        "(BertForPreTraining.from_pretrained(FOLDER), say) and write it anew with "
+        "save_pretrained(NEW_FOLDER, safe_serialization=True)"
+    )

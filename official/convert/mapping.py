@@ -1,0 +1,105 @@
+"""Which of another tool's tensors make up one of our variables, and the moves there and back.
+
+A system's table is a list of `Row`s. The same row is read in both directions and every move is a
+permutation of elements, so out and in again gives the same bits.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from official.errors import UserError
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One of our variables and the tensors it is made of.
+
+    Attributes:
+      path: the path of our variable.
+      names: the other side's tensors, in the order they stand along our last axis.
+      transposed: whether the other side keeps matrices as [out, in] (torch's Linear).
+    """
+
+    path: str
+    names: tuple[str, ...]
+    transposed: bool = False
+
+    def part_shape(self, shape: Shape) -> Shape:
+        """The shape of each named tensor when our variable has `shape`."""
+        part = (*shape[:-1], shape[-1] // len(self.names))
+        return part[::-1] if self.transposed else part
+
+    def join(self, parts: Iterable[np.ndarray]) -> np.ndarray:
+        """Theirs to ours."""
+        parts = [part.T if self.transposed else part for part in parts]
+        return np.ascontiguousarray(np.concatenate(parts, axis=-1))
+
+    def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
+        """Ours to theirs."""
+        parts = np.split(variable, len(self.names), axis=-1)
+        # Contiguous, because safetensors writes memory as it lies and ignores strides.
+        parts = [np.ascontiguousarray(part.T if self.transposed else part) for part in parts]
+        return dict(zip(self.names, parts, strict=True))
+
+
+def bring_in(
+    rows: Iterable[Row],
+    tensors: Mapping[str, np.ndarray],
+    shapes: Mapping[str, Shape],
+    source: str,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Makes our variables out of another tool's tensors.
+
+    Args:
+      rows: the table.
+      tensors: the other side's tensors by name; read one at a time.
+      shapes: the shape of each of our variables by path; every path needs a row.
+      source: what to call the place the tensors come from in messages.
+
+    Returns:
+      Our variables by path (float32 unless the source has float64), and the names of the tensors
+      that no row asks for.
+
+    Raises:
+      UserError: tensors are missing, or one has another shape than the config says.
+    """
+    rows, present = list(rows), set(tensors)  # a set: to look into `tensors` may be to read them
+    missing = [name for row in rows for name in row.names if name not in present]
+    if missing:
+        raise UserError(
+            f"{source} lacks {_listed(missing)}: the file is not whole, or its config "
+            "describes another model"
+        )
+    variables = {}
+    for row in rows:
+        expected = row.part_shape(shapes[row.path])
+        parts = []
+        for name in row.names:
+            part = np.asarray(tensors[name])
+            if part.shape != expected:
+                raise UserError(
+                    f"{source}: tensor {name} has the shape {list(part.shape)}, the config asks "
+                    f"for {list(expected)}: are tensors and config of the same model?"
+                )
+            parts.append(part if part.dtype == np.float64 else part.astype(np.float32))
+        variables[row.path] = row.join(parts)
+    used = {name for row in rows for name in row.names}
+    return variables, sorted(present - used)
+
+
+def take_out(rows: Iterable[Row], variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Makes another tool's tensors out of our variables."""
+    tensors: dict[str, np.ndarray] = {}
+    for row in rows:
+        tensors.update(row.split(variables[row.path]))
+    return tensors
+
+
+def _listed(names: list[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} more tensors" if len(names) > limit else ""
+    kind = "the tensor " if len(names) == 1 else "the tensors "
+    return kind + ", ".join(names[:limit]) + more

@@ -1,0 +1,90 @@
+"""Model folders from checkpoints of BERT's TF1 release.
+
+Such a folder has bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from official.convert import bert, mapping, model_folder
+from official.convert.huggingface import read_json
+from official.errors import UserError
+
+# What training leaves beside the weights.
+_SLOTS = ("/adam_m", "/adam_v")
+_COUNTERS = ("global_step",)
+# TensorFlow's reader turns some of its own errors into Python's.
+_READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
+
+
+def read(folder: str | os.PathLike) -> model_folder.Converted:
+    """Reads a folder of the release.
+
+    Raises:
+      UserError: a file is missing or broken, or the checkpoint holds another model.
+    """
+    folder = Path(folder)
+    source = folder / "bert_config.json"
+    config = read_json(source, "is this the folder of a TF1 BERT checkpoint?")
+    tensors = Checkpoint(folder)
+    heads = bert.heads_of(set(tensors), config)
+    made = model_folder.config_of(
+        folder,
+        bert.tf1_encoder_config(config, str(source)),
+        bert.objectives(heads, config, str(source)),
+    )
+    tokenizer = model_folder.tokenizer_of(folder, made.encoder.vocab_size, source)
+    variables, leftover = mapping.bring_in(
+        bert.tf1_rows(made.encoder.num_layers, heads),
+        tensors,
+        model_folder.shapes(made),
+        str(tensors.prefix),
+    )
+    return model_folder.Converted(made, tokenizer, variables, leftover)
+
+
+class Checkpoint(Mapping[str, np.ndarray]):
+    """The weights of the one checkpoint of a folder, without the optimizer's slots.
+
+    Attributes:
+      prefix: the path without `.index`.
+    """
+
+    def __init__(self, folder: Path):
+        """Finds and opens the checkpoint."""
+        latest = tf.train.latest_checkpoint(folder)
+        found = [latest] if latest else [str(p)[: -len(".index")] for p in folder.glob("*.index")]
+        if not found:
+            raise UserError(f"{folder} holds no checkpoint: a file *.ckpt.index is expected")
+        if len(found) > 1:
+            names = ", ".join(sorted(Path(prefix).name for prefix in found))
+            raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
+        self.prefix = Path(found[0])
+        try:
+            self._reader = tf.train.load_checkpoint(found[0])
+        except _READ_ERRORS as error:
+            raise UserError(f"{self.prefix}: cannot be read: {error}") from None
+        self._names = {
+            name
+            for name in self._reader.get_variable_to_shape_map()
+            if not name.endswith(_SLOTS) and name not in _COUNTERS
+        }
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads one tensor."""
+        try:
+            return self._reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise UserError(f"{self.prefix}: {name} cannot be read: {error}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._names)

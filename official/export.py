@@ -1,0 +1,198 @@
+"""Writes a SavedModel that takes raw text: `python -m official.export --model_dir= --output=`.
+
+A server needs tensorflow and the ops of tensorflow_text, nothing of this project. Signatures:
+
+  single           text string [B]
+  pair             text string [B], text_b string [B]
+  serving_default  one of the two, whichever the model was trained on (`--inputs` decides otherwise)
+  tokens           input_word_ids, input_mask, input_type_ids int32 [B, T]
+
+All give the same outputs: a classifier `probabilities` [B, C] and `label` string [B]; a regression
+`score` [B]; any other model `sequence_output` [B, T, D], where there is a pooler `pooled_output`
+[B, D], and for text `input_mask` [B, T], which tells tokens from padding. Text of any length is
+taken: longer than the model's, it is cut as in training.
+
+Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
+"""
+
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+from absl import flags
+
+from official import atomic, errors, inference, tokenizers
+from official import config as configs
+from official.errors import UserError
+from official.model import Model
+from official.tokenizers.packing import pack
+
+INPUTS = ("single", "pair")
+
+# The ecosystem's names at the serving door, and ours.
+_TOKENS = {
+    "input_word_ids": "token_ids",
+    "input_mask": "padding_mask",
+    "input_type_ids": "segment_ids",
+}
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_string("model_dir", None, "The model folder.")
+    flags.DEFINE_string("output", None, "Folder of the SavedModel; must not be there.")
+    flags.DEFINE_string("checkpoint", "best", "best, last, a step or a path.")
+    flags.DEFINE_integer(
+        "max_length", None, "Cut texts to this many tokens. Default: the length of training."
+    )
+    flags.DEFINE_enum(
+        "inputs", None, INPUTS, "What serving_default takes. Default: what it was trained on."
+    )
+
+
+def export(
+    model_dir: str | os.PathLike,
+    output: str | os.PathLike,
+    checkpoint: str = "best",
+    max_length: int | None = None,
+    inputs: str | None = None,
+) -> tuple[str, int]:
+    """Writes a SavedModel (see above).
+
+    Returns:
+      What `serving_default` takes and the longest input in tokens.
+
+    Raises:
+      UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
+        fit the model, or `output` is there already.
+    """
+    config, tokenizer, model = inference.restore(model_dir, checkpoint)
+    if inputs is None:
+        inputs = "pair" if inference.task(model_dir).get("pair") else "single"
+    if max_length is None:
+        max_length = inference.max_length(model_dir, config)
+    most = config.encoder.max_positions
+    if not 4 <= max_length <= most:
+        raise UserError(
+            f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
+        )
+    server = make_server(config, tokenizer, model, max_length)
+    signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
+    signatures["serving_default"] = signatures[inputs]
+    with atomic.folder(output) as temporary:
+        tf.saved_model.save(server, str(temporary), signatures=signatures)
+    return inputs, max_length
+
+
+def make_server(
+    config: configs.Config, tokenizer: tokenizers.Tokenizer, model: Model, max_length: int
+) -> tf.Module:
+    """An object with the functions `single`, `pair` and `tokens`, and all that they need."""
+    server = tf.Module()
+    server.tokenizer = tokenizer.module()
+    # The bare variables rather than the Keras object: each is stored once and nothing but
+    # TensorFlow is needed to read them.
+    server.weights = [variable.value for variable in model.variables_by_path().values()]
+    answer = _answer(config, model)
+    text = tf.TensorSpec([None], tf.string, "text")
+    text_b = tf.TensorSpec([None], tf.string, "text_b")
+    ids = {name: tf.TensorSpec([None, None], tf.int32, name) for name in _TOKENS}
+
+    def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Bytes that are not UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
+        texts = [tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts]
+        batch = pack([tokenizer.tokenize(t) for t in texts], tokenizer, max_length)
+        # Where there is no text at all, rows still have the first position that a pooler reads.
+        none = tf.cast(tf.equal(tf.size(texts[0]), 0), tf.int32)
+        batch = {name: tf.pad(rows, [[0, 0], [0, none]]) for name, rows in batch.items()}
+        outputs = answer(batch)
+        if "sequence_output" in outputs:
+            outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
+        return outputs
+
+    def single(text):
+        return of_texts(text)
+
+    def pair(text, text_b):
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_equal(
+                    tf.size(text),
+                    tf.size(text_b),
+                    "text and text_b have different numbers of texts",
+                )
+            ]
+        ):
+            return of_texts(tf.identity(text), text_b)
+
+    def tokens(input_word_ids, input_mask, input_type_ids):
+        most = config.encoder.max_positions
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_less_equal(
+                    tf.shape(input_word_ids)[1], most, f"this encoder takes at most {most} tokens"
+                )
+            ]
+        ):
+            batch = dict(
+                zip(
+                    _TOKENS.values(),
+                    (tf.identity(input_word_ids), input_mask, input_type_ids),
+                    strict=True,
+                )
+            )
+            return answer(batch)
+
+    server.single = tf.function(single, input_signature=[text], autograph=False)
+    server.pair = tf.function(pair, input_signature=[text, text_b], autograph=False)
+    server.tokens = tf.function(tokens, input_signature=list(ids.values()), autograph=False)
+    return server
+
+
+def _answer(config: configs.Config, model: Model) -> Callable[[dict], dict[str, tf.Tensor]]:
+    """What the model says of a batch, by the names of the outputs."""
+    kinds = [configs.type_of(objective) for objective in config.objectives]
+    if "classification" in kinds:
+        labels = config.objectives[kinds.index("classification")].labels
+        if not labels:
+            raise UserError(
+                "objectives: the classification has no `labels` in config.yaml: write the names "
+                "there, in the order of their numbers"
+            )
+
+        def answer(batch: dict) -> dict[str, tf.Tensor]:
+            probabilities = model.predictions(batch)["probabilities"]
+            label = tf.gather(tf.constant(labels), tf.argmax(probabilities, axis=-1))
+            return {"probabilities": probabilities, "label": label}
+
+    elif "regression" in kinds:
+
+        def answer(batch: dict) -> dict[str, tf.Tensor]:
+            return {"score": model.predictions(batch)["score"]}
+
+    else:
+
+        def answer(batch: dict) -> dict[str, tf.Tensor]:
+            return dict(model.encode(batch))
+
+    return answer
+
+
+def main(argv: list[str]) -> None:
+    """Exports what the flags name."""
+    del argv
+    for name in ("model_dir", "output"):
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is missing: name a folder")
+    inputs, length = export(
+        FLAGS.model_dir, FLAGS.output, FLAGS.checkpoint, FLAGS.max_length, FLAGS.inputs
+    )
+    what = "a text" if inputs == "single" else "two texts"
+    print(f"wrote {FLAGS.output}: serving_default takes {what}, cut at {length} tokens")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

@@ -1,0 +1,167 @@
+"""A model folder as an object that answers: `official.load(DIR)`.
+
+Shapes: B batch, T length, D hidden.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from official import config as configs
+from official import tokenizers
+from official.errors import UserError
+from official.model import Model
+from official.tokenizers.packing import pack_arrays
+from official.training import checkpoints
+
+POOLINGS = ("mean", "first", "pooled")
+
+
+class Loaded:
+    """A model and its tokenizer, ready to encode text.
+
+    Attributes:
+      config: of the run that made the model.
+      tokenizer: text to ids and back.
+      model: `official.model.Model` with the checkpoint's weights.
+      max_length: longer texts are cut to this many tokens, special tokens counted.
+    """
+
+    def __init__(
+        self,
+        config: configs.Config,
+        tokenizer: tokenizers.Tokenizer,
+        model: Model,
+        max_length: int,
+    ):
+        self.config = config
+        self.tokenizer = tokenizer
+        self.model = model
+        self.max_length = max_length
+        ids = tf.TensorSpec([None, None], tf.int32)
+        mask = tf.TensorSpec([None, None], tf.bool)
+        self._encode = tf.function(
+            lambda token_ids, padding_mask: model.encode(
+                {"token_ids": token_ids, "padding_mask": padding_mask}
+            ),
+            input_signature=[ids, mask],
+            autograph=False,
+        )
+
+    def encode(
+        self, texts: Sequence[str], batch_size: int = 32, pooling: str = "mean"
+    ) -> np.ndarray:
+        """Gives each text a vector.
+
+        Args:
+          texts: any number of texts; those longer than `max_length` are cut.
+          batch_size: how many are computed at a time; texts of like length go together.
+          pooling: `mean` of the last layer over the tokens, the `first` position of it, or the
+            `pooled` output.
+
+        Returns:
+          float32 [number of texts, D], in the order of `texts`.
+
+        Raises:
+          UserError: a single text instead of a list, a pooling that is not there.
+        """
+        if isinstance(texts, str | bytes):
+            raise UserError("encode: give a list of texts, such as [text]")
+        if pooling not in POOLINGS:
+            raise UserError(f"encode: pooling {pooling!r} is not one of {', '.join(POOLINGS)}")
+        if pooling == "pooled" and not self.config.encoder.pooler:
+            raise UserError("encode: this encoder has no pooler: use pooling='mean'")
+        if batch_size < 1:
+            raise UserError(f"encode: batch_size: {batch_size} is less than 1")
+        packed = [
+            pack_arrays([ids], self.tokenizer, self.max_length)[0]
+            for ids in self.tokenizer.encode(list(texts))
+        ]
+        vectors = np.zeros((len(packed), self.config.encoder.hidden_size), np.float32)
+        order = np.argsort([len(ids) for ids in packed], kind="stable")
+        for start in range(0, len(packed), batch_size):
+            rows = order[start : start + batch_size]
+            vectors[rows] = self._vectors([packed[row] for row in rows], pooling)
+        return vectors
+
+    def _vectors(self, sequences: list[np.ndarray], pooling: str) -> np.ndarray:
+        lengths = np.array([len(ids) for ids in sequences])
+        padding_mask = np.arange(lengths.max()) < lengths[:, None]  # [B, T]
+        token_ids = np.full(padding_mask.shape, self.tokenizer.pad_id, np.int32)
+        token_ids[padding_mask] = np.concatenate(sequences)
+        outputs = self._encode(token_ids, padding_mask)
+        if pooling == "pooled":
+            return outputs["pooled_output"].numpy()
+        states = outputs["sequence_output"].numpy()  # [B, T, D]
+        if pooling == "first":
+            return states[:, 0]
+        return np.einsum("btd,bt->bd", states, padding_mask / lengths[:, None])
+
+
+def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:
+    """Loads a model folder.
+
+    Args:
+      model_dir: made by training or by `official.convert`.
+      checkpoint: `best` (the last, where no evaluation named one), `last`, a step or a path.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together.
+    """
+    config, tokenizer, model = restore(model_dir, checkpoint)
+    return Loaded(config, tokenizer, model, max_length(model_dir, config))
+
+
+def restore(
+    model_dir: str | os.PathLike, checkpoint: str = "best"
+) -> tuple[configs.Config, tokenizers.Tokenizer, Model]:
+    """Builds the model of a model folder and gives it the weights of a checkpoint.
+
+    It computes in float32, or in float64 where it was trained in it.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together.
+    """
+    model_dir = Path(model_dir)
+    if not (model_dir / "config.yaml").is_file():
+        raise UserError(
+            f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
+            "(--model_dir), and so does official.convert"
+        )
+    config = configs.load(model_dir / "config.yaml")
+    tokenizer = tokenizers.load(model_dir / "tokenizer")
+    if config.encoder is None:
+        raise UserError(f"{model_dir / 'config.yaml'}: encoder: missing")
+    if tokenizer.vocab_size != config.encoder.vocab_size:
+        raise UserError(
+            f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
+            f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
+        )
+    path = checkpoints.find(model_dir, checkpoint)
+    arrays = checkpoints.load_variables(model_dir, checkpoint)
+    model = build(config)
+    checkpoints.assign(model.variables_by_path(), arrays, str(path))
+    return config, tokenizer, model
+
+
+def build(config: configs.Config) -> Model:
+    """The model of a config for use, not for training: mixed precision is left aside."""
+    return Model(config, dtype="float64" if config.recipe.precision == "float64" else "float32")
+
+
+def task(model_dir: str | os.PathLike) -> dict[str, Any]:
+    """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
+    path = Path(model_dir) / "task.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
+    """The longest sequence the model was trained on, or else the longest it can take."""
+    if length := task(model_dir).get("max_length"):
+        return length
+    return config.segments.max_length if config.segments else config.encoder.max_positions

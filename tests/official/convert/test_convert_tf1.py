@@ -1,0 +1,213 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import inference
+from official.convert import model_folder, tf1
+from official.errors import UserError
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "on"]
+CONFIG = {
+    "vocab_size": len(PIECES),
+    "hidden_size": 6,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 10,
+    "max_position_embeddings": 9,
+    "type_vocab_size": 2,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "hidden_act": "gelu",
+}
+
+
+def release_tensors():
+    """Random tensors under the names and in the shapes of the release, written out by hand."""
+    rng = np.random.default_rng(0)
+    tensors = {}
+
+    def add(name, *shape):
+        tensors[name] = (rng.standard_normal(shape) * 0.5).astype(np.float32)
+
+    def dense(name, inner, outer):
+        add(f"{name}/kernel", inner, outer)
+        add(f"{name}/bias", outer)
+
+    def norm(name):
+        add(f"{name}/LayerNorm/beta", 6)
+        add(f"{name}/LayerNorm/gamma", 6)
+
+    add("bert/embeddings/word_embeddings", 11, 6)
+    add("bert/embeddings/position_embeddings", 9, 6)
+    add("bert/embeddings/token_type_embeddings", 2, 6)
+    norm("bert/embeddings")
+    for i in range(2):
+        layer = f"bert/encoder/layer_{i}"
+        for part in ("query", "key", "value"):
+            dense(f"{layer}/attention/self/{part}", 6, 6)
+        dense(f"{layer}/attention/output/dense", 6, 6)
+        norm(f"{layer}/attention/output")
+        dense(f"{layer}/intermediate/dense", 6, 10)
+        dense(f"{layer}/output/dense", 10, 6)
+        norm(f"{layer}/output")
+    dense("bert/pooler/dense", 6, 6)
+    dense("cls/predictions/transform/dense", 6, 6)
+    norm("cls/predictions/transform")
+    add("cls/predictions/output_bias", 11)
+    add("cls/seq_relationship/output_weights", 2, 6)
+    add("cls/seq_relationship/output_bias", 2)
+    return tensors
+
+
+def save(folder, tensors, name="bert_model.ckpt"):
+    """A checkpoint as TF1's Saver writes it, with the slots of the release's optimizer."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [
+            tf.compat.v1.Variable(array, name=name, use_resource=False)
+            for name, array in tensors.items()
+        ]
+        for slot in ("adam_m", "adam_v"):
+            for path, array in tensors.items():
+                variables.append(
+                    tf.compat.v1.Variable(array * 0, name=f"{path}/{slot}", use_resource=False)
+                )
+        variables.append(tf.compat.v1.Variable(7, name="global_step", use_resource=False))
+        session.run(tf.compat.v1.global_variables_initializer())
+        saver = tf.compat.v1.train.Saver(variables)
+        saver.save(session, str(folder / name), write_meta_graph=False, write_state=False)
+
+
+@pytest.fixture
+def release(tmp_path):
+    folder = tmp_path / "uncased_L-2_H-6_A-3"
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(json.dumps(CONFIG))
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    save(folder, release_tensors())
+    return folder
+
+
+def gelu(x):
+    """The release's own form."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def forward(t, ids, types, real):
+    """BERT in NumPy, straight from the release's names; softmax over real keys only."""
+
+    def dense(x, name):
+        return x @ t[f"{name}/kernel"] + t[f"{name}/bias"]
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return scaled * t[f"{name}/LayerNorm/gamma"] + t[f"{name}/LayerNorm/beta"]
+
+    x = t["bert/embeddings/word_embeddings"][ids]
+    x = x + t["bert/embeddings/position_embeddings"][: ids.shape[1]]
+    x = norm(x + t["bert/embeddings/token_type_embeddings"][types], "bert/embeddings")
+    for i in range(2):
+        layer = f"bert/encoder/layer_{i}"
+        q, k, v = (
+            dense(x, f"{layer}/attention/self/{part}").reshape(*ids.shape, 3, 2)
+            for part in ("query", "key", "value")
+        )
+        scores = np.einsum("btnh,bsnh->bnts", q, k) / np.sqrt(2)
+        scores = np.where(real[:, None, None, :], scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        context = np.einsum("bnts,bsnh->btnh", weights, v).reshape(x.shape)
+        attended = dense(context, f"{layer}/attention/output/dense")
+        x = norm(x + attended, f"{layer}/attention/output")
+        inner = gelu(dense(x, f"{layer}/intermediate/dense"))
+        x = norm(x + dense(inner, f"{layer}/output/dense"), f"{layer}/output")
+    pooled = np.tanh(dense(x[:, 0], "bert/pooler/dense"))
+    hidden = norm(gelu(dense(x, "cls/predictions/transform/dense")), "cls/predictions/transform")
+    masked = hidden @ t["bert/embeddings/word_embeddings"].T + t["cls/predictions/output_bias"]
+    related = (
+        pooled @ t["cls/seq_relationship/output_weights"].T + t["cls/seq_relationship/output_bias"]
+    )
+    return x, pooled, masked, related
+
+
+def test_outputs_are_those_of_the_release(release, tmp_path):
+    converted = tf1.read(release)
+    assert converted.leftover == []
+    model_folder.write(converted, tmp_path / "model")
+    config, _, model = inference.restore(tmp_path / "model")
+    assert config.name == "uncased_L-2_H-6_A-3"
+    batch = {
+        "token_ids": np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32),
+        "segment_ids": np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7], np.int32),
+        "padding_mask": np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]], bool),
+    }
+    tensors = {name: array.astype(np.float64) for name, array in release_tensors().items()}
+    states, pooled, masked, related = forward(tensors, *batch.values())
+    encoded = model.encode(batch)
+    real = batch["padding_mask"][..., None]
+    np.testing.assert_allclose(encoded["sequence_output"] * real, states * real, atol=1e-5)
+    np.testing.assert_allclose(encoded["pooled_output"], pooled, atol=1e-5)
+    masked_lm, next_sentence = model.objectives
+    rows = np.asarray(encoded["sequence_output"]).reshape(-1, 6)
+    found = np.asarray(masked_lm.logits(rows, model.encoder)).reshape(2, 7, -1)
+    np.testing.assert_allclose(found * real, masked * real, atol=1e-5)
+    np.testing.assert_allclose(next_sentence.logits(encoded), related, atol=1e-5)
+
+
+def test_case_is_told_from_the_vocabulary(release):
+    assert tf1.read(release).tokenizer.encode(["The CAT"])[0].tolist() == [5, 6]
+    pieces = [{"the": "The", "cat": "CAT"}.get(piece, piece) for piece in PIECES]
+    (release / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    assert tf1.read(release).tokenizer.encode(["The CAT"])[0].tolist() == [5, 6]
+    assert tf1.read(release).tokenizer.encode(["the cat"])[0].tolist() == [1, 1]
+
+
+def test_a_task_head_is_left_over(release):
+    tensors = {**release_tensors(), "output_weights": np.zeros((3, 6), np.float32)}
+    save(release, tensors)
+    assert tf1.read(release).leftover == ["output_weights"]
+
+
+def test_missing_tensors_and_other_shapes_are_named(release):
+    tensors = release_tensors()
+    del tensors["bert/pooler/dense/bias"]
+    save(release, tensors)
+    with pytest.raises(UserError, match=r"bert_model\.ckpt lacks the tensor bert/pooler/dense/b"):
+        tf1.read(release)
+    tensors["bert/pooler/dense/bias"] = np.zeros(5, np.float32)
+    save(release, tensors)
+    with pytest.raises(UserError, match=r"dense/bias has the shape \[5\], the config asks for"):
+        tf1.read(release)
+
+
+def test_files_that_are_not_there_are_named(release):
+    save(release, release_tensors(), "other.ckpt")
+    with pytest.raises(UserError, match=r"more than one checkpoint \(bert_model\.ckpt, other\.ck"):
+        tf1.read(release)
+    for path in release.glob("*.ckpt.*"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"holds no checkpoint: a file \*\.ckpt\.index"):
+        tf1.read(release)
+    (release / "bert_config.json").unlink()
+    with pytest.raises(UserError, match=r"bert_config\.json is missing: is this the folder of a"):
+        tf1.read(release)
+
+
+def test_a_damaged_checkpoint_is_named(release):
+    (data,) = release.glob("bert_model.ckpt.data-*")
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"bert_model\.ckpt: .*cannot be read"):
+        tf1.read(release)
+    Path(release / "bert_model.ckpt.index").write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match=r"bert_model\.ckpt: cannot be read"):
+        tf1.read(release)
+
+
+def test_the_vocabulary_must_be_of_the_models_size(release):
+    (release / "vocab.txt").write_text("\n".join(PIECES[:-1]) + "\n")
+    with pytest.raises(UserError, match=r"has 10 pieces, .*bert_config\.json says vocab_size 11"):
+        tf1.read(release)

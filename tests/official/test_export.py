@@ -1,0 +1,338 @@
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import config as configs
+from official import export, inference, tokenizers
+from official.encoders import transformer
+from official.errors import UserError
+from official.objectives import classification, masked_lm, regression
+from official.training import checkpoints
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "bare"
+TEXTS = [
+    "The cat sat.",
+    "",
+    "a",
+    "\x00\t\x07 ",
+    "dog " * 100,
+    "The quick dog ran under the tree, and a cat sat on the mat!",
+    "ünïcødé 猫 😀",
+]
+SECOND = ["The dog ran.", "", "cats", "?", "cat " * 50, "", "a mat"]
+OBJECTIVES = {
+    "classification": classification.Config(labels=("bad", "good", "neither")),
+    "regression": regression.Config(),
+    "bare": None,
+}
+
+# What a server does: nothing of this project, nothing of Keras' own loading.
+CLIENT = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+folder, requests, answers = sys.argv[1:]
+loaded = tf.saved_model.load(folder)
+out = {}
+for i, request in enumerate(json.load(open(requests))):
+    inputs = {}
+    for name, value in request["inputs"].items():
+        kind = tf.string if name.startswith("text") else tf.int32
+        value = [bytes.fromhex(v) for v in value] if kind == tf.string else value
+        inputs[name] = tf.constant(value, kind)
+    for name, value in loaded.signatures[request["signature"]](**inputs).items():
+        out[f"{i}/{name}"] = value.numpy()
+np.savez(answers, **{k: v.astype("S") if v.dtype == object else v for k, v in out.items()})
+assert not any(name.startswith("official") for name in sys.modules)
+"""
+
+
+def ask(folder, requests, tmp_path):
+    """Answers of a process that has only TensorFlow, one dict for each request."""
+    plain = [
+        {
+            "signature": signature,
+            "inputs": {
+                name: [(v if isinstance(v, bytes) else v.encode()).hex() for v in value]
+                if name.startswith("text")
+                else np.asarray(value).tolist()
+                for name, value in inputs.items()
+            },
+        }
+        for signature, inputs in requests
+    ]
+    (tmp_path / "requests.json").write_text(json.dumps(plain))
+    (tmp_path / "client.py").write_text(CLIENT)
+    files = [str(folder), str(tmp_path / "requests.json"), str(tmp_path / "answers.npz")]
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "client.py"), *files],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers = [{} for _ in plain]
+    for key, value in np.load(tmp_path / "answers.npz").items():
+        number, name = key.split("/")
+        answers[int(number)][name] = value
+    return answers
+
+
+def make(folder, kind, max_length=12, pair=False, **changes):
+    """A model folder with random weights."""
+    tokenizer = tokenizers.load(GOLDEN)
+    encoder = transformer.Config(
+        vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=2, num_heads=3,
+        intermediate_size=20, max_positions=24, initializer_range=0.5,
+    )  # fmt: skip
+    objective = OBJECTIVES[kind]
+    config = configs.Config(
+        name=kind, encoder=encoder, objectives=(objective,) if objective else (), **changes
+    )
+    config = dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, steps=1))
+    configs.save(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer")
+    variables = checkpoints.values(inference.build(config).variables_by_path())
+    checkpoints.save(folder, 1, variables, {})
+    (folder / "task.json").write_text(json.dumps({"pair": pair, "max_length": max_length}))
+    return folder
+
+
+@pytest.fixture(scope="module", params=OBJECTIVES)
+def exported(request, tmp_path_factory):
+    parent = tmp_path_factory.mktemp(request.param)
+    make(parent / "model", request.param)
+    export.export(parent / "model", parent / "saved")
+    return request.param, parent
+
+
+def in_process(loaded, kind, texts, second=None, max_length=12):
+    """The same answers, one text at a time, by the plain rule of BERT and the model itself."""
+    answers = []
+    for row, text in enumerate(texts):
+        parts = [loaded.tokenizer.encode([text])[0].tolist()]
+        if second is not None:
+            parts.append(loaded.tokenizer.encode([second[row]])[0].tolist())
+        while sum(map(len, parts)) + len(parts) + 1 > max_length:
+            longest = parts[0] if len(parts) == 1 or len(parts[0]) > len(parts[1]) else parts[1]
+            longest.pop()
+        ids, types = [loaded.tokenizer.cls_id], [0]
+        for number, part in enumerate(parts):
+            ids += [*part, loaded.tokenizer.sep_id]
+            types += [number] * (len(part) + 1)
+        batch = {"token_ids": np.array([ids]), "segment_ids": np.array([types])}
+        outputs = loaded.model.encode(batch) if kind == "bare" else loaded.model.predictions(batch)
+        answers.append({name: np.asarray(value)[0] for name, value in outputs.items()})
+    return answers
+
+
+def compare(kind, expected, answer):
+    names = {
+        "classification": {"probabilities", "label"},
+        "regression": {"score"},
+        "bare": {"sequence_output", "pooled_output", "input_mask"},
+    }[kind]
+    assert answer.keys() == names
+    for row, wanted in enumerate(expected):
+        for name, value in wanted.items():
+            found = answer[name][row]
+            if name == "sequence_output":
+                assert answer["input_mask"][row].sum() == len(value)
+                assert answer["input_mask"][row][: len(value)].all()
+                found = found[: len(value)]
+            np.testing.assert_allclose(found, value, atol=1e-5)
+        if kind == "classification":
+            label = OBJECTIVES[kind].labels[wanted["probabilities"].argmax()]
+            assert answer["label"][row] == label.encode()
+
+
+def test_a_process_with_tensorflow_alone_answers_the_same(exported, tmp_path):
+    kind, parent = exported
+    loaded = official.load(parent / "model")
+    expected = in_process(loaded, kind, TEXTS)
+    expected_pairs = in_process(loaded, kind, TEXTS, SECOND)
+    bad = [b"The \xff\xfecat\x80", b"\xc3"]
+    replaced = [text.decode("utf-8", "replace") for text in bad]
+    answers = ask(
+        parent / "saved",
+        [
+            ("serving_default", {"text": TEXTS}),
+            ("single", {"text": TEXTS[4:5]}),
+            ("single", {"text": TEXTS[1:2]}),
+            ("pair", {"text": TEXTS, "text_b": SECOND}),
+            ("pair", {"text": TEXTS[4:5], "text_b": SECOND[4:5]}),
+            ("single", {"text": bad}),
+        ],
+        tmp_path,
+    )
+    compare(kind, expected, answers[0])
+    compare(kind, expected[4:5], answers[1])
+    compare(kind, expected[1:2], answers[2])
+    compare(kind, expected_pairs, answers[3])
+    compare(kind, expected_pairs[4:5], answers[4])
+    compare(kind, in_process(loaded, kind, replaced), answers[5])
+
+
+def test_token_signature_takes_padded_rows_of_any_size(exported):
+    kind, parent = exported
+    signature = tf.saved_model.load(str(parent / "saved")).signatures["tokens"]
+    names = {"input_word_ids", "input_mask", "input_type_ids"}
+    specs = signature.structured_input_signature[1]
+    assert set(specs) == names
+    assert all(s.dtype == tf.int32 and s.shape.as_list() == [None, None] for s in specs.values())
+    model = inference.restore(parent / "model")[2]
+    rng = np.random.default_rng(0)
+    for rows, length in ((1, 3), (4, 24)):
+        lengths = rng.integers(2, length + 1, rows)
+        mask = np.arange(length) < lengths[:, None]
+        ids = rng.integers(5, 35, (rows, length)) * mask
+        types = rng.integers(0, 2, (rows, length))
+        batch = {"token_ids": ids, "segment_ids": types, "padding_mask": mask}
+        found = signature(
+            input_word_ids=tf.constant(ids, tf.int32),
+            input_mask=tf.constant(mask, tf.int32),
+            input_type_ids=tf.constant(types, tf.int32),
+        )
+        if kind == "bare":
+            assert found.keys() == {"sequence_output", "pooled_output"}
+            expected = model.encode(batch)
+        else:
+            expected = model.predictions(batch)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+def test_token_signature_refuses_more_tokens_than_positions(exported):
+    signature = tf.saved_model.load(str(exported[1] / "saved")).signatures["tokens"]
+    long = tf.ones([1, 25], tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 24 tokens"):
+        signature(input_word_ids=long, input_mask=long, input_type_ids=long)
+
+
+def test_pairs_must_be_of_the_same_number(exported):
+    signature = tf.saved_model.load(str(exported[1] / "saved")).signatures["pair"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of texts"):
+        signature(text=tf.constant(["a", "b"]), text_b=tf.constant(["a"]))
+
+
+def test_no_text_no_answer(exported):
+    kind, parent = exported
+    signature = tf.saved_model.load(str(parent / "saved")).signatures["serving_default"]
+    for value in signature(text=tf.constant([], tf.string)).values():
+        assert value.shape[0] == 0
+
+
+def test_every_variable_is_stored_once(exported):
+    _, parent = exported
+    stored = tf.train.load_checkpoint(str(parent / "saved" / "variables" / "variables"))
+    shapes = [
+        tuple(shape)
+        for name, shape in stored.get_variable_to_shape_map().items()
+        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
+    ]
+    model = inference.restore(parent / "model")[2]
+    assert sorted(shapes) == sorted(tuple(v.shape) for v in model.variables)
+
+
+def test_a_model_of_pairs_is_served_pairs(tmp_path):
+    make(tmp_path / "model", "regression", pair=True)
+    assert export.export(tmp_path / "model", tmp_path / "saved") == ("pair", 12)
+    signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    assert set(signature.structured_input_signature[1]) == {"text", "text_b"}
+    loaded = official.load(tmp_path / "model")
+    found = signature(text=tf.constant(TEXTS), text_b=tf.constant(SECOND))
+    compare("regression", in_process(loaded, "regression", TEXTS, SECOND), found)
+
+
+def test_the_length_can_be_chosen(tmp_path):
+    make(tmp_path / "model", "regression")
+    done = export.export(tmp_path / "model", tmp_path / "saved", max_length=20, inputs="pair")
+    assert done == ("pair", 20)
+    signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
+    loaded = official.load(tmp_path / "model")
+    expected = in_process(loaded, "regression", TEXTS, max_length=20)
+    compare("regression", expected, signature(text=tf.constant(TEXTS)))
+
+
+def test_the_checkpoint_can_be_chosen(tmp_path):
+    make(tmp_path / "model", "regression")
+    variables = checkpoints.load_variables(tmp_path / "model", "last")
+    for path in ("regression/output/kernel", "regression/output/bias"):
+        variables[path] = variables[path] * 0 + 3
+    checkpoints.save(tmp_path / "model", 2, variables, {})
+    checkpoints.mark_best(tmp_path / "model", 1, "loss", 1.0)
+    scores = {}
+    for which in ("best", "last", str(tmp_path / "model" / "checkpoints" / "step-00000002")):
+        export.export(tmp_path / "model", tmp_path / which[-4:], checkpoint=which)
+        signature = tf.saved_model.load(str(tmp_path / which[-4:])).signatures["single"]
+        scores[which[-4:]] = signature(text=tf.constant(["a cat"]))["score"].numpy()
+    assert scores["last"] == scores["0002"]
+    assert abs(scores["best"] - scores["last"]) > 1e-3
+
+
+def test_the_head_of_pretraining_is_left_out(tmp_path):
+    make(tmp_path / "model", "bare")
+    config = configs.load(tmp_path / "model")
+    config = dataclasses.replace(
+        config,
+        segments=configs.Segments(max_length=16),
+        corruption=configs.from_dict(
+            {"name": "x", "segments": {}, "corruption": {"type": "token_masks"}}
+        ).corruption,  # fmt: skip # noqa: E501
+        objectives=(masked_lm.Config(),),
+    )
+    configs.save(config, tmp_path / "model" / "config.yaml")
+    (tmp_path / "model" / "task.json").unlink()
+    variables = checkpoints.values(inference.build(config).variables_by_path())
+    checkpoints.save(tmp_path / "model", 2, variables, {})
+    assert export.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
+    outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs
+    assert set(outputs) == {"sequence_output", "pooled_output"}
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"not a model folder: there is no config\.yaml in it"):
+        export.export(tmp_path, tmp_path / "saved")
+    model = make(tmp_path / "model", "classification")
+    for length in (3, 25):
+        with pytest.raises(UserError, match=f"--max_length={length}: must be from 4 to 24"):
+            export.export(model, tmp_path / "saved", max_length=length)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine").write_text("keep")
+    with pytest.raises(UserError, match="there is there already"):
+        export.export(model, tmp_path / "there")
+    text = (model / "config.yaml").read_text()
+    nameless = text.replace("labels:\n  - bad\n  - good\n  - neither\n", "labels: []\n")
+    assert nameless != text
+    nameless = nameless.replace("num_labels: null", "num_labels: 3")
+    (model / "config.yaml").write_text(nameless)
+    with pytest.raises(UserError, match=r"no `labels` in config\.yaml: write the names there"):
+        export.export(model, tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.slow
+def test_the_command_line(tmp_path):
+    def run(*flags):
+        return subprocess.run(
+            [sys.executable, "-m", "official.export", *flags],
+            cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    make(tmp_path / "model", "regression")
+    done = run(f"--model_dir={tmp_path / 'model'}", f"--output={tmp_path / 'saved'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"wrote {tmp_path / 'saved'}: serving_default takes a text, cut at 12 tokens\n"
+    )
+    assert (tmp_path / "saved" / "saved_model.pb").exists()
+    missing = run(f"--model_dir={tmp_path / 'model'}")
+    assert missing.returncode == 2
+    assert missing.stderr.endswith("error: --output is missing: name a folder\n")
