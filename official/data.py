@@ -1,0 +1,340 @@
+"""From shards to batches: check, read, corrupt, pad, share out over replicas, resume.
+
+Order and masks are functions of (seed, epoch, number of the example), so a run that is killed goes
+on with the same batches, on however many workers: see `official.records`.
+
+Shapes: B examples of a replica's batch, T tokens with padding, S segments, P predictions.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from official import config as config_lib
+from official import features, manifest, records, seeding, tokenizers
+from official.corruption.vocabulary import Vocabulary
+from official.errors import UserError
+
+# Features that become other fields of a batch; all the others are fields as they are.
+_LISTS = frozenset({"token_ids", "segment_lengths", "masked_positions", "masked_ids"})
+_STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
+_TARGETS = frozenset({"label", "score"})
+
+
+class Source:
+    """The examples of one split of one or more shard folders.
+
+    Attributes:
+      folder: the folder, or several separated by commas, as messages name it.
+      split: 'train', 'validation' or 'test'.
+      manifest: of the (first) folder.
+      tokenizer: that the examples were made with.
+      num_examples: how many there are in the split.
+      max_length: no example has more tokens.
+    """
+
+    def __init__(
+        self,
+        folders: str | os.PathLike | Sequence[str | os.PathLike],
+        config: config_lib.Config,
+        split: str = "train",
+        training: bool = False,
+    ):
+        """Reads the manifests and checks every byte of the split.
+
+        Args:
+          folders: one folder or several, whose examples are then counted through.
+          config: of which seed, segments, corruption and recipe are used here.
+          split: of the examples.
+          training: endless and shuffled, or once and in order.
+
+        Raises:
+          UserError: no such folder or split, a shard that is not as it was written, folders that
+            do not fit one another or the config.
+        """
+        paths = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+        self.folder = ", ".join(map(str, paths))
+        self.config = config
+        self.split = split
+        self.training = training
+        manifests = [_read(Path(path), split) for path in paths]
+        self.manifest = manifests[0]
+        self.max_length = max(m.max_length for m in manifests)
+        shards = [
+            (str(Path(path) / shard.name), shard.records)
+            for path, found in zip(paths, manifests, strict=True)
+            for shard in found.split(split)
+        ]
+        self._files = records.Files(*zip(*shards, strict=True))
+        self.num_examples = sum(self._files.counts)
+        for path, other in zip(paths[1:], manifests[1:], strict=True):
+            _check_alike(paths[0], self.manifest, path, other)
+        self.tokenizer = _load_tokenizer(Path(paths[0]), self.manifest)
+        self._features = set(self.manifest.features)
+        if split in (self.manifest.task or {}).get("unlabelled", ()):
+            self._features -= _TARGETS
+        self._max_predictions = self._check_masks()
+        self._vocabulary = Vocabulary.of(self.tokenizer)
+
+    def check(self, config: config_lib.Config, replicas: int = 1, predicting: bool = False) -> None:
+        """Refuses what this data cannot give.
+
+        Args:
+          config: as resolved: its encoder and objectives are those of the model.
+          replicas: over which a batch is shared out, on all workers together.
+          predicting: whether the examples may lack the label or score.
+
+        Raises:
+          UserError: features that the objectives need, positions that the encoder lacks, or a
+            batch that cannot be shared out.
+        """
+        recipe = config.recipe
+        if self.training:
+            self._check_shares(recipe.batch_size, replicas)
+        else:
+            self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
+        fields = self.fields | (_TARGETS if predicting else frozenset())
+        for objective in config.objectives:
+            if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):
+                raise UserError(
+                    f"{self.folder}: the {self.split} split does not give {', '.join(lacking)}, "
+                    f"which {config_lib.type_of(objective)} needs; it gives "
+                    f"{', '.join(sorted(fields))}: name other shards, or other objectives"
+                )
+        positions = getattr(config.encoder, "max_positions", None)
+        if positions and self.max_length > positions:
+            raise UserError(
+                f"{self.folder}: examples have up to {self.max_length} tokens, and the encoder has "
+                f"positions for {positions} (encoder.max_positions): make the shards again with "
+                f"max_length {positions} or less, or take an encoder with more positions"
+            )
+
+    def check_tokenizer(self, folder: str | os.PathLike) -> None:
+        """Refuses data made with another tokenizer than the one in `folder` (of a model)."""
+        theirs = tokenizers.load(folder)
+        if theirs.fingerprint != self.tokenizer.fingerprint:
+            raise UserError(
+                f"{self.folder} was made with another tokenizer "
+                f"({self.tokenizer.fingerprint[:16]}…) than that of the model, {folder} "
+                f"({theirs.fingerprint[:16]}…): make the shards again with --tokenizer={folder}"
+            )
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of a batch's fields."""
+        fields = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
+        fields |= self._features - _LISTS
+        if _STATIC_MASKS <= self._features:
+            fields |= _STATIC_MASKS | {"masked_weights"}
+        elif self.config.corruption is not None:
+            fields |= config_lib.module_of(self.config.corruption).GIVES
+        return frozenset(fields)
+
+    def dataset(
+        self,
+        batch_size: int,
+        *,
+        start_step: int = 0,
+        workers: int = 1,
+        worker: int = 0,
+        replicas_per_worker: int = 1,
+    ) -> tf.data.Dataset:
+        """Returns this worker's part of the batches.
+
+        Every worker reads all records, and parses its own. For each batch it yields one element
+        per replica, in order; replica r of R has the rows from r·batch_size/R on.
+
+        In training every shape is static, and the batches have no end. Else the batches go once
+        through the examples in order, and rows that fill up the last one have `example_weights`
+        (and `masked_weights`) 0. With `recipe.bucket_lengths`, each batch has examples of about
+        the same length, and only T differs between batches.
+
+        Args:
+          batch_size: examples of a batch over all replicas of all workers.
+          start_step: how many batches to leave out at the start.
+          workers: how many share the batches out.
+          worker: which of them this one is.
+          replicas_per_worker: how many elements a batch becomes on each.
+
+        Returns:
+          Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
+          example_weights float32 [B], the features of one number [B], and what the corruption
+          gives.
+
+        Raises:
+          UserError: a batch that cannot be shared out.
+        """
+        replicas = workers * replicas_per_worker
+        self._check_shares(batch_size, replicas)
+        share = batch_size // replicas
+        batches = self._batches(batch_size, start_step)
+        if not self.training:
+            batches = batches.map(lambda rows: records.filled(rows, batch_size))
+        if replicas > 1:
+            mine = slice(
+                worker * replicas_per_worker * share, (worker + 1) * replicas_per_worker * share
+            )
+            batches = batches.map(lambda rows: {name: value[mine] for name, value in rows.items()})
+            batches = batches.rebatch(share)
+        batches = batches.map(
+            lambda rows: self._batch(rows, share), num_parallel_calls=tf.data.AUTOTUNE
+        )
+        options = tf.data.Options()
+        options.deterministic = True
+        # Strategies would otherwise share the files out among workers, on top of the above.
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+    def _batches(self, batch_size: int, start_step: int) -> tf.data.Dataset:
+        """Batches of rows, over all replicas; the last one may be short."""
+        recipe, seed = self.config.recipe, self.config.seed
+        if recipe.bucket_lengths:
+            rows = records.in_order(self._files)
+            if self.training:
+                rows = records.shuffled(self._files, seed, recipe.shuffle_buffer)
+            bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
+            bounds.append(self.max_length)
+            return records.bucketed(rows, _lengths, bounds, batch_size).skip(start_step)
+        if self.training:
+            start = start_step * batch_size
+            rows = records.shuffled(self._files, seed, recipe.shuffle_buffer, start)
+            return rows.rebatch(batch_size)
+        return records.in_order(self._files).rebatch(batch_size).skip(start_step)
+
+    def _check_shares(self, batch_size: int, replicas: int) -> None:
+        accumulation = self.config.recipe.accumulation if self.training else 1
+        parts = replicas * accumulation
+        if batch_size % parts:
+            steps = f" × {accumulation} accumulation steps" if accumulation > 1 else ""
+            below = batch_size - batch_size % parts
+            near = f"{below} or {below + parts}" if below else f"{parts}"
+            raise UserError(
+                f"a batch of {batch_size} cannot be shared by {replicas} replicas{steps} = {parts} "
+                f"parts: make it a multiple of {parts}, such as {near}"
+            )
+
+    def _check_masks(self) -> int | None:
+        """Returns P of static masks; None where there are none."""
+        static = _STATIC_MASKS <= self._features
+        segments, corruption = self.config.segments, self.config.corruption
+        if segments is not None and segments.static_masks != static:
+            kind = "static masks" if static else "no static masks"
+            raise UserError(
+                f"{self.folder} has {kind}, and the config says segments.static_masks: "
+                f"{str(segments.static_masks).lower()}: change the config, or make the shards "
+                "again with it"
+            )
+        if not static:
+            return None
+        theirs = self.manifest.config["corruption"]["max_predictions"]
+        ours = getattr(corruption, "max_predictions", theirs)
+        if ours != theirs:
+            raise UserError(
+                f"{self.folder} was made with corruption.max_predictions: {theirs}, and the config "
+                f"says {ours}: its masks are static, so take the same number"
+            )
+        return theirs
+
+    def _batch(self, rows: Mapping[str, tf.Tensor], size: int) -> dict[str, tf.Tensor]:
+        """Parses, pads and corrupts the rows of one replica."""
+        index = tf.ensure_shape(rows["index"], [size])
+        parsed = features.parse(tf.ensure_shape(rows["record"], [size]), sorted(self._features))
+        lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [B]
+        places = rows["places"][0] if "places" in rows else self.max_length
+        columns = tf.range(places)
+        padding_mask = columns < lengths[:, None]  # [B, T]
+        ends = tf.cumsum(parsed["segment_lengths"].to_tensor(), axis=1)  # [B, S]
+        segment_ids = tf.reduce_sum(
+            tf.cast(columns >= ends[:, :, None], tf.int32), axis=1
+        )  # [B, T]: how many segments have ended
+        weights = tf.cast(index >= 0, tf.float32)  # [B]
+        batch = {
+            "token_ids": parsed["token_ids"].to_tensor(
+                self.tokenizer.pad_id, shape=tf.stack([size, places])
+            ),
+            "segment_ids": tf.where(padding_mask, segment_ids, 0),
+            "padding_mask": padding_mask,
+            "example_weights": weights,
+        }
+        batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
+        if self._max_predictions:
+            batch |= _static_masks(parsed, size, self._max_predictions)
+        elif self.config.corruption is not None:
+            seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
+            corrupt = config_lib.module_of(self.config.corruption).corrupt
+            batch = corrupt(self.config.corruption, self._vocabulary, batch, seeds)
+        if "masked_weights" in batch:
+            batch["masked_weights"] *= weights[:, None]
+        return batch
+
+
+def _read(folder: Path, split: str) -> manifest.Manifest:
+    """Reads a manifest and verifies the shards of a split."""
+    found = manifest.read(folder)
+    if found.kind == "tf_models":
+        raise UserError(
+            f"{folder} was written with --format=tf_models, for other programs to read: make the "
+            "shards again without it"
+        )
+    if not any(shard.records for shard in found.split(split)):
+        others = sorted({shard.split for shard in found.shards if shard.records})
+        raise UserError(
+            f"{folder} has no examples of a {split} split; it has {', '.join(others) or 'none'}"
+        )
+    problems = manifest.verify(folder, deep=True, split=split)
+    if problems:
+        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+        raise UserError(
+            f"{'; '.join(problems[:3])}{more}: copy the folder again from where it is whole, or "
+            "make the shards again"
+        )
+    return found
+
+
+def _check_alike(
+    first: str | os.PathLike, a: manifest.Manifest, second: str | os.PathLike, b: manifest.Manifest
+) -> None:
+    """Refuses two folders whose examples cannot be in one batch."""
+    for what, ours, theirs in (
+        ("tokenizer", a.tokenizer_fingerprint, b.tokenizer_fingerprint),
+        ("features", sorted(a.features), sorted(b.features)),
+        ("static masks", a.config.get("corruption"), b.config.get("corruption")),
+        ("labels", (a.task or {}).get("labels"), (b.task or {}).get("labels")),
+    ):
+        if ours != theirs:
+            raise UserError(
+                f"{first} and {second} cannot be read together: {what} {ours} in the first, "
+                f"{theirs} in the second; make both in the same way"
+            )
+
+
+def _load_tokenizer(folder: Path, found: manifest.Manifest) -> "tokenizers.Tokenizer":
+    path = folder / manifest.TOKENIZER_FOLDER
+    tokenizer = tokenizers.load(path)
+    if tokenizer.fingerprint != found.tokenizer_fingerprint:
+        raise UserError(
+            f"{path} is another tokenizer ({tokenizer.fingerprint[:16]}…) than the one that the "
+            f"shards of {folder} were made with ({found.tokenizer_fingerprint[:16]}…): put that "
+            "one back, or make the shards again"
+        )
+    return tokenizer
+
+
+def _lengths(serialized: tf.Tensor) -> tf.Tensor:
+    """Returns how many tokens examples have, int32 [B], from strings [B]."""
+    return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
+
+
+def _static_masks(
+    parsed: Mapping[str, tf.RaggedTensor], size: int, max_predictions: int
+) -> dict[str, tf.Tensor]:
+    """Pads what the shards say of masks; arguments B and P."""
+    counts = parsed["masked_positions"].row_lengths()
+    shape = [size, max_predictions]
+    return {
+        "masked_positions": parsed["masked_positions"].to_tensor(shape=shape),
+        "masked_ids": parsed["masked_ids"].to_tensor(shape=shape),
+        "masked_weights": tf.sequence_mask(counts, max_predictions, tf.float32),
+    }
