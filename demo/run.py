@@ -8,6 +8,7 @@ it runs. What they make is below the output folder, which is emptied first.
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from demo import corpus
 MARKER = "made_by_demo"
 PRETRAIN = "configs/smoke/bert_demo.yaml"
 FINETUNE = "configs/smoke/classification_demo.yaml"
+# What TensorFlow says on stderr whenever it starts; no setting keeps it from that.
+NOTICES = re.compile(r"WARNING: All log messages before absl|I0000 00:00:|To enable the following")
 QUESTIONS = [
     "Wait until the server has sent its reply, then read the header and the body.",
     "Start another process and run the function there, without waiting for its result.",
@@ -137,8 +140,12 @@ def _command(*arguments) -> str:
     words = [str(word) for word in (python, *arguments)]
     print(f"$ {shlex.join(words)}", flush=True)
     said = []
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
     for line in process.stdout:
+        if NOTICES.match(line):
+            continue
         print(f"  {line}", end="", flush=True)
         said.append(line)
     if process.wait():
