@@ -1,0 +1,210 @@
+"""Tests of tfrecords_tools.shards."""
+
+import errno
+import hashlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import features, manifest, seeding, tokenizers
+from official.corruption import token_masks
+from official.corruption.vocabulary import Vocabulary
+from tests import small
+from tfrecords_tools import segments, shards
+from tfrecords_tools.documents import Document
+from tfrecords_tools.shards import Settings, TextPiece
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(small.tokenizer_folder(tmp_path_factory.mktemp("made") / "tokenizer"))
+
+
+def settings(folder, format="examples", split_sentences=False, **options):
+    changes = {f"segments__{name}": value for name, value in options.items()}
+    made_of = small.config(corruption__unit="word", **changes)
+    static = made_of.segments.static_masks or format == "tf_models"
+    corruption = made_of.corruption if static else None
+    return Settings(made_of.segments, corruption, folder, 7, format, split_sentences)
+
+
+def text_piece(number=0, documents=30):
+    return TextPiece(number, small.documents(documents))
+
+
+def parsed(records, *names):
+    return {name: v.numpy() for name, v in features.parse(tf.constant(records), names).items()}
+
+
+def lists(values):
+    return [row.tolist() for row in values]
+
+
+def rebuilt(piece, how):
+    """The examples of a piece in the order of `process_piece`, put together one by one."""
+    tokenizer = tokenizers.load(how.tokenizer)
+    ids, splits = tokenizer.encode_ragged([s for d in piece.documents for s in d])
+    tokens = segments.Piece.of(ids, splits, [len(d) for d in piece.documents])
+    made, labels, duplicates = [], [], []
+    for i in range(how.segments.duplicates):
+        cut = segments.pairs(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
+        for (a0, a1, b0, b1), label in zip(cut.spans, cut.labels, strict=True):
+            a, b = tokens.ids[a0:a1].tolist(), tokens.ids[b0:b1].tolist()
+            made.append(([2, *a, 3, *b, 3], [len(a) + 2, len(b) + 1]))
+            labels.append(label)
+            duplicates.append(i)
+    order = seeding.numpy_rng(7, piece.number).permutation(len(made))
+    seeds = [(7, duplicates[i], (piece.number << 32) + i) for i in order]
+    return [made[i] for i in order], [labels[i] for i in order], seeds
+
+
+def test_cut():
+    def cut(*sizes):
+        documents = [Document(["x" * size], None, 1) for size in sizes]
+        pieces = list(shards.cut(documents, size=10))
+        assert [piece.number for piece in pieces] == list(range(len(pieces)))
+        return [[len(d[0]) for d in piece.documents] for piece in pieces]
+
+    assert cut() == []
+    assert cut(3) == [[3]]
+    assert cut(30) == [[30]]
+    assert cut(4, 4, 4, 4, 4, 4) == [[4, 4, 4], [4, 4, 4]]
+    assert cut(30, 1, 30, 1) == [[30, 1], [30, 1]]  # two documents at least
+    assert cut(5, 5, 30) == [[5, 5, 30]]  # the last one cannot stand alone
+    assert cut(5, 5, 2, 2) == [[5, 5, 2, 2]]  # too little for a piece
+    assert cut(5, 5, 4, 4) == [[5, 5], [4, 4]]
+
+
+def test_examples(folder):
+    piece, how = text_piece(number=3), settings(folder, duplicates=2)
+    made = shards.process_piece(piece, how)
+    expected, labels, _ = rebuilt(piece, how)
+    got = parsed(made.examples, "token_ids", "segment_lengths", "next_sentence_label")
+    assert lists(got["token_ids"]) == [ids for ids, _ in expected]
+    assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
+    assert got["next_sentence_label"].tolist() == labels
+    assert made.documents == 30
+    assert made.sentences == sum(map(len, piece.documents))
+    counts = np.bincount([len(ids) for ids, _ in expected], minlength=33)
+    assert made.lengths.tolist() == counts.tolist()
+    words = [word for d in piece.documents for s in d for word in s.split()]
+    assert made.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
+
+
+def test_pure(folder):
+    how = settings(folder, static_masks=True, duplicates=2)
+    first = shards.process_piece(text_piece(5), how)
+    shards.process_piece(text_piece(6), settings(folder))
+    again = shards.process_piece(text_piece(5), how)
+    assert first.examples == again.examples
+    other = shards.process_piece(text_piece(6), how)
+    assert set(first.examples).isdisjoint(other.examples)
+    assert len(set(first.examples)) == len(first.examples)
+
+
+def test_batches_leave_no_trace(folder, monkeypatch):
+    how = settings(folder, static_masks=True)
+    whole = shards.process_piece(text_piece(), how)
+    monkeypatch.setattr(shards, "_BATCH", 7)
+    assert shards.process_piece(text_piece(), how).examples == whole.examples
+
+
+def test_static_masks_are_those_of_the_corruption(folder):
+    piece, how = text_piece(number=2), settings(folder, static_masks=True, duplicates=2)
+    made = shards.process_piece(piece, how)
+    names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
+    got = parsed(made.examples, *names)
+    expected, _, seeds = rebuilt(piece, how)
+    vocabulary = Vocabulary.of(tokenizers.load(folder))
+    some_hidden = 0
+    for i, ((ids, lengths), (seed, duplicate, index)) in enumerate(
+        zip(expected, seeds, strict=True)
+    ):
+        row = {
+            "token_ids": tf.constant([ids], tf.int32),
+            "padding_mask": tf.ones([1, len(ids)], tf.bool),
+        }
+        row_seed = seeding.row_seeds(seed, duplicate, tf.constant([index], tf.int64))
+        masked = token_masks.corrupt(how.corruption, vocabulary, row, row_seed)
+        count = int(tf.reduce_sum(masked["masked_weights"]))
+        some_hidden += masked["token_ids"].numpy()[0].tolist() != ids
+        assert got["token_ids"][i].tolist() == masked["token_ids"].numpy()[0].tolist()
+        assert got["segment_lengths"][i].tolist() == lengths
+        for name in names[2:]:
+            assert got[name][i].tolist() == masked[name].numpy()[0, :count].tolist()
+    assert some_hidden > 0.9 * len(expected)
+
+
+def test_tf_models_features(folder):
+    """The same examples and masks as ours, padded, under the other names."""
+    names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
+    ours = shards.process_piece(text_piece(), settings(folder, static_masks=True))
+    got = parsed(ours.examples, *names, "next_sentence_label")
+    theirs = shards.process_piece(text_piece(), settings(folder, format="tf_models"))
+    kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in ("input_ids", "input_mask")}
+    kinds["segment_ids"] = kinds["input_ids"]
+    for name in ("masked_lm_positions", "masked_lm_ids"):
+        kinds[name] = tf.io.FixedLenFeature([5], tf.int64)
+    kinds["masked_lm_weights"] = tf.io.FixedLenFeature([5], tf.float32)
+    kinds["next_sentence_labels"] = tf.io.FixedLenFeature([1], tf.int64)
+    read = tf.io.parse_example(tf.constant(theirs.examples), kinds)
+    read = {name: value.numpy() for name, value in read.items()}
+    assert len(theirs.examples) == len(ours.examples)
+    for i, ids in enumerate(got["token_ids"]):
+        a, b = got["segment_lengths"][i]
+        count = len(got["masked_ids"][i])
+        padded = {
+            "input_ids": [*ids, *[0] * (32 - len(ids))],
+            "input_mask": [1] * len(ids) + [0] * (32 - len(ids)),
+            "segment_ids": [0] * a + [1] * b + [0] * (32 - a - b),
+            "masked_lm_positions": [*got["masked_positions"][i], *[0] * (5 - count)],
+            "masked_lm_ids": [*got["masked_ids"][i], *[0] * (5 - count)],
+            "masked_lm_weights": [1.0] * count + [0.0] * (5 - count),
+            "next_sentence_labels": [got["next_sentence_label"][i]],
+        }
+        for name, values in padded.items():
+            assert read[name][i].tolist() == values
+
+
+def test_paragraphs_are_split(folder):
+    lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
+    made = shards.process_piece(TextPiece(0, lines), settings(folder, split_sentences=True))
+    assert (made.documents, made.sentences, made.tokens) == (2, 6, 10 + 6)
+    made = shards.process_piece(TextPiece(0, lines), settings(folder))
+    assert made.sentences == 3
+
+
+def test_documents_without_a_token(folder):
+    lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
+    made = shards.process_piece(TextPiece(0, lines), settings(folder))
+    assert (made.documents, made.sentences, len(made.examples)) == (1, 1, 1)
+    made = shards.process_piece(TextPiece(0, lines[:1]), settings(folder))
+    assert made.examples == [] and made.documents == 0
+
+
+def test_writer(tmp_path):
+    writer = shards.Writer(tmp_path, 3, "validation")
+    writer.write([b"0", b"1"])
+    writer.write([])
+    writer.write([b"2", b"3", b"4"])
+    entries = writer.finish()
+    assert [entry.records for entry in entries] == [2, 2, 1]
+    for i, entry in enumerate(entries):
+        assert entry.name == f"validation-{i:05d}-of-00003.tfrecord"
+        assert entry == manifest.describe(tmp_path / entry.name, "validation")
+        content = (tmp_path / entry.name).read_bytes()
+        assert entry.sha256 == hashlib.sha256(content).hexdigest()
+        records = list(tf.data.TFRecordDataset(str(tmp_path / entry.name)).as_numpy_iterator())
+        assert records == [[b"0", b"3"], [b"1", b"4"], [b"2"]][i]
+
+
+def test_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
+
+    writer = shards.Writer(tmp_path, 1)
+    monkeypatch.setattr(writer._writers[0], "write", full, raising=False)
+    with pytest.raises(OSError) as caught:
+        writer.write([b"1"])
+    assert caught.value.errno == errno.ENOSPC

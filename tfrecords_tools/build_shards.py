@@ -1,0 +1,70 @@
+"""Turns text into a shard folder for pretraining.
+
+  python -m tfrecords_tools.build_shards --config=FILE --input=GLOB --tokenizer=DIR --output=DIR \
+    --workers=N
+
+The input is text with one sentence a line (or, with --split_sentences, one paragraph a line) and a
+blank line between documents, or JSON Lines with a `text` field; plain or gzipped. The same command
+gives the same bytes with any number of workers.
+"""
+
+import os
+
+from absl import flags
+
+from official import config, errors
+from tfrecords_tools import parallel
+
+
+def _flags() -> None:
+    flags.DEFINE_string("config", None, "YAML file that says how", required=True)
+    flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
+    flags.DEFINE_list("input", None, "text or .jsonl files, plain or .gz; globs", required=True)
+    flags.DEFINE_string("tokenizer", None, "tokenizer folder", required=True)
+    flags.DEFINE_string("output", None, "shard folder to make", required=True)
+    flags.DEFINE_integer("workers", os.cpu_count(), "processes", lower_bound=1)
+    flags.DEFINE_integer("num_shards", 0, "0 = by the size of the input", lower_bound=0)
+    flags.DEFINE_integer("seed", None, "default: the config's", lower_bound=0)
+    flags.DEFINE_enum(
+        "format", "examples", ["examples", "tf_models"], "tf_models: for the TF Model Garden"
+    )
+    flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
+    what = "leave out and count, rather than stop at, lines that are "
+    flags.DEFINE_enum("on_bad_utf8", "error", ["error", "skip"], what + "not UTF-8")
+    flags.DEFINE_enum("on_long_line", "error", ["error", "skip"], what + "too long")
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command line."""
+    options = flags.FLAGS
+    # TensorFlow is slow to load: the process that workers are forked from does it meanwhile.
+    parallel.start("tfrecords_tools.shards")
+    from tfrecords_tools import pretraining_shards
+
+    settings = pretraining_shards.settings_of(
+        config.load(options.config, options.override),
+        options.tokenizer,
+        options.seed,
+        options.format,
+        options.split_sentences,
+    )
+    pretraining_shards.build(
+        settings,
+        options.input,
+        options.output,
+        options.workers,
+        options.num_shards,
+        options.on_bad_utf8,
+        options.on_long_line,
+        lambda line: print(line, flush=True),
+    )
+
+
+def run() -> None:
+    """Defines the flags and runs the command line."""
+    _flags()
+    errors.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,209 @@
+"""Shows what is in a shard folder, and checks that it is whole.
+
+  python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify]
+
+The examples are shown as text: a hidden token as {was → is}, one to be predicted but left as it is
+as {was}. With --verify every checksum and record is checked; the status is 1 if anything is wrong.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+from official import errors
+from official.errors import UserError
+
+_SHARDS_SHOWN = 8
+_LENGTH_GROUPS = 8
+
+
+def summary(folder: Path) -> Iterator[str]:
+    """Yields the lines of a folder's summary.
+
+    Raises:
+      UserError: it has no manifest that can be read.
+    """
+    from official import manifest
+
+    made = manifest.read(folder)
+    totals = dict(made.totals)
+    size = sum(shard.bytes for shard in made.shards)
+    yield (
+        f"{folder}: {made.kind}, {sum(shard.records for shard in made.shards):,} examples in "
+        f"{len(made.shards)} shards, {size / 1e6:.1f} MB"
+    )
+    skipped = totals.pop("skipped", {})
+    yield f"  features: {', '.join(made.features)}; at most {made.max_length} tokens"
+    counts = {name: n for name, n in totals.items() if isinstance(n, int)}
+    yield f"  made of: {_listed(counts)}; left out: {_listed(skipped) or 'nothing'}"
+    if made.length_histogram:
+        yield f"  lengths: {', '.join(_lengths(made.length_histogram))}"
+    if made.task:
+        labels = made.task.get("labels") or ()
+        yield f"  task: {made.task.get('name')} ({made.task.get('kind')}) {', '.join(labels)}"
+    yield f"  settings: seed={made.seed}{''.join(f' {k}={v}' for k, v in _flat(made.config))}"
+    yield f"  tokenizer: {', '.join(made.tokenizer)}; fingerprint {made.tokenizer_fingerprint}"
+    for shard in made.shards[:_SHARDS_SHOWN]:
+        yield f"  {shard.name}: {shard.records:,} records, {shard.bytes:,} bytes"
+    if len(made.shards) > _SHARDS_SHOWN:
+        yield f"  … and {len(made.shards) - _SHARDS_SHOWN} more shards"
+
+
+def examples(folder: Path, count: int) -> Iterator[str]:
+    """Yields the first examples of a folder, as text.
+
+    Raises:
+      UserError: a shard cannot be read.
+    """
+    import tensorflow as tf
+
+    from official import manifest, tokenizers
+
+    made = manifest.read(folder)
+    tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
+    paths = [str(folder / shard.name) for shard in made.shards]
+    try:
+        for number, record in enumerate(tf.data.TFRecordDataset(paths).take(count)):
+            example = tf.train.Example.FromString(record.numpy())
+            values = {
+                name: list(feature.int64_list.value or feature.float_list.value)
+                for name, feature in example.features.feature.items()
+            }
+            facts, *texts = _example(values, tokenizer, made.task)
+            yield "\n  ".join([f"example {number}: {facts}", *texts])
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"{folder}: a shard cannot be read ({error.message}): try --verify"
+        ) from None
+
+
+def verify(folder: Path) -> list[str]:
+    """Returns what is wrong with a folder: shards and tokenizer files, one sentence each.
+
+    Raises:
+      UserError: it has no manifest that can be read.
+    """
+    from official import manifest
+
+    problems = manifest.verify(folder, deep=True)
+    for name, digest in manifest.read(folder).tokenizer.items():
+        path = folder / manifest.TOKENIZER_FOLDER / name
+        if not path.is_file():
+            problems.append(f"{path} is missing")
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            problems.append(f"{path} has changed since it was written")
+    return problems
+
+
+def _example(
+    values: Mapping[str, list], tokenizer: Any, task: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Yields an example's facts, then the text of each segment."""
+    facts = []
+    if "input_ids" in values:
+        values = _from_tf_models(values)
+    if "next_sentence_label" in values:
+        random = values["next_sentence_label"] == [1]
+        facts.append("B is from another document" if random else "B follows A")
+    if "label" in values:
+        labels = (task or {}).get("labels") or ()
+        label = values["label"][0]
+        facts.append(f"label {labels[label] if 0 <= label < len(labels) else label}")
+    facts += [f"{name} {values[name][0]}" for name in ("score", "row") if values.get(name)]
+    ids = values["token_ids"]
+    yield ", ".join([f"{len(ids)} tokens", *facts])
+    hidden = dict(
+        zip(values.get("masked_positions", ()), values.get("masked_ids", ()), strict=True)
+    )
+    start = 0
+    for name, length in zip("ABCDEFGH", values["segment_lengths"], strict=False):
+        yield f"{name}: {_text(ids, range(start, start + length), hidden, tokenizer)}"
+        start += length
+
+
+def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:
+    length = sum(values["input_mask"])
+    second = sum(values["segment_ids"])
+    predictions = int(sum(values["masked_lm_weights"]))
+    return {
+        "token_ids": values["input_ids"][:length],
+        "segment_lengths": [length - second, second],
+        "next_sentence_label": values["next_sentence_labels"],
+        "masked_positions": values["masked_lm_positions"][:predictions],
+        "masked_ids": values["masked_lm_ids"][:predictions],
+    }
+
+
+def _text(
+    ids: list[int], positions: Iterable[int], hidden: Mapping[int, int], tokenizer: Any
+) -> str:
+    """Writes tokens as words; pieces within a word stand together."""
+    text = ""
+    for position in positions:
+        now = ids[position]
+        was = hidden.get(position, now)
+        shown = _plain(was, tokenizer)
+        if position in hidden:
+            shown = f"{{{shown}}}" if was == now else f"{{{shown} → {_plain(now, tokenizer)}}}"
+        text += (" " if tokenizer.word_starts[was] else "") + shown
+    return text.strip()
+
+
+def _plain(token: int, tokenizer: Any) -> str:
+    piece = tokenizer.pieces[token]
+    return piece.removeprefix("▁" if tokenizer.word_starts[token] else "##") or piece
+
+
+def _lengths(histogram: Iterable[int]) -> Iterator[str]:
+    histogram = list(histogram)
+    step = -(-len(histogram) // _LENGTH_GROUPS)
+    for start in range(0, len(histogram), step):
+        if share := sum(histogram[start : start + step]) / max(sum(histogram), 1):
+            yield f"{start}-{min(start + step, len(histogram)) - 1} {share:.1%}"
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command line; `argv` has the folder as its only argument."""
+    if len(argv) != 2:
+        raise UserError("name one shard folder: python -m tfrecords_tools.inspect_shards DIR")
+    folder = Path(argv[1])
+    for line in summary(folder):
+        print(line)
+    if flags.FLAGS.examples:
+        for text in examples(folder, flags.FLAGS.examples):
+            print(text)
+    if flags.FLAGS.verify:
+        problems = verify(folder)
+        print("\n".join(problems) or "verified: every file is as it was written")
+        if problems:
+            sys.exit(1)
+
+
+def run() -> None:
+    """Defines the flags and runs the command line."""
+    flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
+    flags.DEFINE_bool("verify", False, "check every checksum and record")
+    app.define_help_flags()
+    arguments = app.parse_flags_with_usage(sys.argv)
+    sys.argv = sys.argv[:1]
+    errors.run(lambda _: main(arguments))
+
+
+if __name__ == "__main__":
+    run()

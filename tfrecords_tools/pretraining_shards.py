@@ -1,0 +1,227 @@
+"""Makes the shard folder of a pretraining corpus.
+
+This process reads the documents and cuts them into pieces, workers make examples of them
+(`shards.process_piece`), and this process writes these in the pieces' order: the same input,
+settings and seed give the same bytes whatever the number of workers. The folder takes its name when
+it is whole.
+"""
+
+import collections
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from official import atomic, config, manifest, tokenizers
+from official.errors import UserError
+from official.features import FEATURES
+from tfrecords_tools import documents, parallel, shards, tf_models
+
+_BYTES_PER_SHARD = 8 << 20  # of input
+_MOST_SHARDS = 256
+_SECONDS_BETWEEN_REPORTS = 5
+
+
+def build(
+    settings: shards.Settings,
+    inputs: Sequence[str] | str,
+    output: str | os.PathLike,
+    workers: int = 1,
+    num_shards: int = 0,
+    on_bad_utf8: str = "error",
+    on_long_line: str = "error",
+    report: Callable[[str], None] = print,
+) -> manifest.Manifest:
+    """Makes a shard folder.
+
+    Args:
+      settings: how (see `settings_of`).
+      inputs: files and globs, as `documents.expand` takes them.
+      output: the folder to make.
+      workers: processes beside this one.
+      num_shards: 0 = by the size of the input.
+      on_bad_utf8: 'error' or 'skip', as in `documents.read`.
+      on_long_line: the same.
+      report: takes lines of progress and the summary.
+
+    Returns:
+      The manifest as written.
+
+    Raises:
+      UserError: the input, the settings or the disk.
+    """
+    started = time.monotonic()
+    paths = documents.expand(inputs)
+    size = sum(path.stat().st_size for path in paths)
+    num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
+    tokenizer = tokenizers.load(settings.tokenizer)
+    tally = documents.Tally()
+    totals: collections.Counter[str] = collections.Counter()
+    lengths = np.zeros(settings.segments.max_length + 1, np.int64)
+    progress = _Progress(tally, totals, size, report)
+    output = Path(output)
+    _sweep(output)
+    with atomic.folder(output) as folder, _locked(folder):
+        writer = shards.Writer(folder, num_shards)
+        pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line, tally))
+        function = functools.partial(shards.process_piece, settings=settings)
+        for made in parallel.ordered(function, pieces, workers, shards.start_worker):
+            writer.write(made.examples)
+            lengths += made.lengths
+            totals += {
+                "documents": made.documents,
+                "sentences": made.sentences,
+                "tokens": made.tokens,
+                "examples": len(made.examples),
+                "cut_tokens": made.cut,
+            }
+            progress()
+        if not totals["examples"]:
+            raise UserError(f"no text in the input ({', '.join(map(str, paths[:3]))}): no examples")
+        if totals["examples"] < num_shards:
+            raise UserError(
+                f"{totals['examples']} examples do not fill {num_shards} shards: name fewer with "
+                "--num_shards"
+            )
+        tally.skipped["empty documents"] += tally.documents - totals["documents"]
+        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+        made = manifest.Manifest(
+            kind="tf_models" if settings.format == "tf_models" else "pretraining",
+            features=_features(settings),
+            tokenizer=tokenizer.files,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            max_length=settings.segments.max_length,
+            seed=settings.seed,
+            shards=writer.finish(),
+            config=_plain(settings),
+            totals={**totals, "skipped": {k: n for k, n in tally.skipped.items() if n}},
+            length_histogram=tuple(lengths.tolist()),
+        )
+        manifest.write(folder, made)
+    report(_summary(output, made, tally, time.monotonic() - started))
+    return made
+
+
+def settings_of(
+    made_of: config.Config,
+    tokenizer: str | os.PathLike,
+    seed: int | None = None,
+    format: str = "examples",
+    split_sentences: bool = False,
+) -> shards.Settings:
+    """Returns the settings that a config stands for.
+
+    Raises:
+      UserError: the config has not what the format needs.
+    """
+    if made_of.segments is None:
+        raise UserError(f"config {made_of.name!r} has no `segments`: it is not for pretraining")
+    static = made_of.segments.static_masks or format == "tf_models"
+    if static and made_of.corruption is None:
+        raise UserError(
+            f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
+        )
+    seed = made_of.seed if seed is None else seed
+    if seed < 0:
+        raise UserError(f"seed: {seed} is negative: name one from 0 up")
+    corruption = made_of.corruption if static else None
+    folder = str(Path(tokenizer).resolve())
+    return shards.Settings(made_of.segments, corruption, folder, seed, format, split_sentences)
+
+
+class _Progress:
+    """Reports, now and then, how far and how fast the work goes."""
+
+    def __init__(
+        self,
+        tally: documents.Tally,
+        totals: collections.Counter,
+        size: int,
+        report: Callable[[str], None],
+    ):
+        self._tally, self._totals, self._size, self._report = tally, totals, size, report
+        self._started = self._reported = time.monotonic()
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._reported < _SECONDS_BETWEEN_REPORTS:
+            return
+        self._reported = now
+        seconds, done = now - self._started, self._tally.bytes_read
+        left = round(seconds * (self._size - done) / max(done, 1))
+        self._report(
+            f"{self._totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
+            f"{self._totals['examples'] / seconds:,.0f} examples/s, "
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+        )
+
+
+def _features(settings: shards.Settings) -> tuple[str, ...]:
+    if settings.format == "tf_models":
+        return tf_models.FEATURES
+    names = {"token_ids", "segment_lengths", "next_sentence_label"}
+    if settings.corruption is not None:
+        names |= {"masked_positions", "masked_ids"}
+    return tuple(name for name in FEATURES if name in names)
+
+
+def _plain(settings: shards.Settings) -> dict:
+    corruption = settings.corruption
+    return {
+        "segments": config.to_dict(settings.segments),
+        "corruption": None if corruption is None else config.to_dict(corruption),
+        "format": settings.format,
+        "split_sentences": settings.split_sentences,
+    }
+
+
+def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seconds: float) -> str:
+    totals = made.totals
+    size = sum(shard.bytes for shard in made.shards)
+    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals["skipped"].items())
+    lines = [
+        f"{output}: {totals['examples']:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
+        f"({totals['examples'] / seconds:,.0f} examples/s, "
+        f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
+        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
+        f"{totals['tokens']:,} tokens; left out: {skipped or 'nothing'}",
+        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk; "
+        f"{totals['cut_tokens']:,} did not fit and were cut off",
+    ]
+    if tally.cut:
+        lines.append(
+            f"  documents of over {documents.MAX_DOCUMENT_CHARACTERS:,} characters were read as "
+            f"several: {tally.cut:,} more than there are (is there a blank line between documents?)"
+        )
+    return "\n".join(lines)
+
+
+def _sweep(output: Path) -> None:
+    """Removes what killed runs for the same folder left behind."""
+    name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
+    for path in output.parent.glob(f"{atomic.PREFIX}*"):
+        if name.fullmatch(path.name) and path.is_dir():
+            with _locked(path):
+                shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the lock that tells a folder in the making from one that a killed run left."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is being written by another run: wait for its end") from None
+        yield
+    finally:
+        os.close(descriptor)

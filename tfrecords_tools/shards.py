@@ -1,0 +1,247 @@
+"""Pieces of text become serialized examples, and these become shards.
+
+`process_piece` is a pure function of a piece of the input and the settings: any process on any
+machine gives the same records for it.
+
+Shapes: B examples of a batch, T tokens with padding, P predictions with padding.
+"""
+
+import dataclasses
+import errno
+import functools
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from official import config, manifest, seeding, tokenizers
+from official.corruption.vocabulary import Vocabulary
+from tfrecords_tools import segments, sentences, tf_models, wire
+from tfrecords_tools.documents import Document
+
+FORMATS = ("examples", "tf_models")
+PIECE_CHARACTERS = 1 << 20
+_BATCH = 1024  # examples made at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides the records of a piece, besides its text.
+
+    Attributes:
+      segments: how documents become sequences.
+      corruption: the masks that are made once and for all, or None.
+      tokenizer: a tokenizer folder.
+      seed: of every draw.
+      format: 'examples' (`official.features`) or 'tf_models'.
+      split_sentences: whether lines are paragraphs, to be split.
+    """
+
+    segments: config.Segments
+    corruption: Any
+    tokenizer: str
+    seed: int
+    format: str = "examples"
+    split_sentences: bool = False
+
+
+class TextPiece(NamedTuple):
+    """Consecutive documents of the input.
+
+    Attributes:
+      number: its place among the pieces, from 0.
+      documents: the lines of each document.
+    """
+
+    number: int
+    documents: list[list[str]]
+
+
+class Records(NamedTuple):
+    """What a piece came to.
+
+    Attributes:
+      examples: serialized.
+      lengths: at place n the number of examples with n tokens.
+      documents: those with a token, and likewise
+      sentences: those with a token.
+      tokens: of these, counted once and without specials.
+      cut: tokens of all examples that did not fit.
+    """
+
+    examples: list[bytes]
+    lengths: np.ndarray
+    documents: int
+    sentences: int
+    tokens: int
+    cut: int
+
+
+def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator[TextPiece]:
+    """Cuts the input into pieces of about `size` characters and at least two documents.
+
+    (So a random next sentence can come from another document; only an input of a single document
+    makes a piece of one.)
+    """
+    ready: list[list[str]] = []
+    current: list[list[str]] = []
+    number = length = 0
+    for document in documents:
+        current.append(document.sentences)
+        length += sum(map(len, document.sentences))
+        if length >= size and len(current) > 1:
+            if ready:
+                yield TextPiece(number, ready)
+                number += 1
+            ready, current, length = current, [], 0
+    if ready and (length < size // 2 or len(current) < 2):
+        ready, current = ready + current, []
+    for documents in filter(None, (ready, current)):
+        yield TextPiece(number, documents)
+        number += 1
+
+
+def process_piece(piece: TextPiece, settings: Settings) -> Records:
+    """Makes the examples of a piece, in random order: all that the workers do."""
+    tokenizer, corrupt = _tools(settings)
+    documents = piece.documents
+    if settings.split_sentences:
+        documents = [[s for line in d for s in sentences.split(line)] for d in documents]
+    ids, row_splits = tokenizer.encode_ragged(list(itertools.chain.from_iterable(documents)))
+    tokens = segments.Piece.of(ids, row_splits, [len(document) for document in documents])
+    counters = (settings.seed, piece.number)
+    rounds = range(settings.segments.duplicates)
+    parts = [
+        segments.pairs(tokens, settings.segments, seeding.numpy_rng(*counters, i)) for i in rounds
+    ]
+    examples = segments.concatenate(parts)
+    duplicates = np.repeat(rounds, [len(part.labels) for part in parts])
+    order = seeding.numpy_rng(*counters).permutation(len(examples.labels))
+    lengths = examples.lengths().sum(axis=1) + segments.SPECIALS
+    made: list[bytes] = []
+    for start in range(0, len(order), _BATCH):
+        rows = order[start : start + _BATCH]
+        seeds = seeding.row_seeds(settings.seed, duplicates[rows], (piece.number << 32) + rows)
+        batch = segments.assemble(tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id)
+        made += wire.serialize(_columns(settings, *batch, examples.labels[rows], corrupt, seeds))
+    return Records(
+        made,
+        np.bincount(lengths, minlength=settings.segments.max_length + 1),
+        len(tokens.documents) - 1,
+        len(tokens.sentences) - 1,
+        len(tokens.ids),
+        int(examples.cut.sum()),
+    )
+
+
+def _columns(
+    settings: Settings,
+    ids: np.ndarray,
+    row_splits: np.ndarray,
+    segment_lengths: np.ndarray,
+    labels: np.ndarray,
+    corrupt: Callable | None,
+    seeds: tf.Tensor,
+) -> dict[str, wire.Column]:
+    """Returns the features of a batch of examples."""
+    columns = {
+        "token_ids": (ids, row_splits),
+        "segment_lengths": wire.rows(segment_lengths),
+        "next_sentence_label": wire.rows(labels[:, None]),
+    }
+    if corrupt is None:
+        return columns
+    padding_mask = np.arange(settings.segments.max_length) < np.diff(row_splits)[:, None]  # [B, T]
+    masked = {name: value.numpy() for name, value in corrupt(ids, padding_mask, seeds).items()}
+    if settings.format == "tf_models":
+        given = {"segment_lengths": segment_lengths, "next_sentence_label": labels}
+        return tf_models.columns({**masked, **given})
+    columns["token_ids"] = (masked["token_ids"][padding_mask], row_splits)
+    real = masked["masked_weights"] > 0  # [B, P]
+    starts = np.concatenate([[0], np.cumsum(real.sum(axis=1))])
+    for name in ("masked_positions", "masked_ids"):
+        columns[name] = (masked[name][real], starts)
+    return columns
+
+
+@functools.lru_cache(maxsize=1)
+def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, Callable | None]:
+    """Returns the tokenizer, and the function that makes static masks."""
+    tokenizer = tokenizers.load(settings.tokenizer)
+    if settings.corruption is None:
+        return tokenizer, None
+    corruption = config.module_of(settings.corruption)
+    vocabulary = Vocabulary.of(tokenizer)
+    places = settings.segments.max_length
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, places], tf.bool),
+            tf.TensorSpec([None], tf.uint64),
+        ]
+    )
+    def corrupt(ids, padding_mask, seeds):
+        cells = tf.where(padding_mask)
+        padded = tf.fill(tf.shape(padding_mask), tokenizer.pad_id)
+        padded = tf.tensor_scatter_nd_update(padded, cells, ids)
+        batch = {"token_ids": padded, "padding_mask": padding_mask}
+        return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)
+
+    return tokenizer, corrupt
+
+
+def start_worker() -> None:
+    """Sets TensorFlow up in a worker process: one thread, no accelerator."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.set_visible_devices([], "GPU")
+
+
+class Writer:
+    """Spreads records over the shards of a folder: record i goes to shard i modulo their number."""
+
+    def __init__(self, folder: Path, shards: int, split: str = "train"):
+        self._split = split
+        self._paths = [folder / f"{split}-{i:05d}-of-{shards:05d}.tfrecord" for i in range(shards)]
+        self._writers = [tf.io.TFRecordWriter(str(path)) for path in self._paths]
+        self._next = itertools.cycle(self._writers)
+        self._records = 0
+
+    def write(self, records: Iterable[bytes]) -> None:
+        """Appends records.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        for record, writer in zip(records, self._next, strict=False):
+            _on_disk(writer.write, record)
+            self._records += 1
+
+    def finish(self) -> tuple[manifest.Shard, ...]:
+        """Closes the shards and returns their entries in the manifest.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        entries = []
+        for i, (path, writer) in enumerate(zip(self._paths, self._writers, strict=True)):
+            _on_disk(writer.close)
+            records = len(range(i, self._records, len(self._paths)))
+            with open(path, "rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            entries.append(
+                manifest.Shard(path.name, records, path.stat().st_size, digest, self._split)
+            )
+        return tuple(entries)
+
+
+def _on_disk(function: Callable, *args) -> None:
+    try:
+        function(*args)
+    except tf.errors.ResourceExhaustedError as error:  # what TensorFlow makes of a full disk
+        raise OSError(errno.ENOSPC, "No space left on device") from error
