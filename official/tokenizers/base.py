@@ -272,5 +272,5 @@ def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 def _strings(texts: Sequence[str]) -> tf.Tensor:
     try:
         return tf.constant(texts, tf.string)
-    except UnicodeEncodeError:  # a lone surrogate: its bytes are not UTF-8, and split as such
+    except ValueError:  # a lone surrogate: its bytes are not UTF-8, and split as such
         return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)

@@ -13,8 +13,8 @@ zero-width spaces.) What still differs from the release:
 
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
 and never gives the special id. transformers' tokenizers differ in this (they give the id) and in
-two details where this one follows the release: both of them lower-case character by character, so
-that a Greek word in capitals ends in "σ", not "ς"; and the slow one composes cased text first (NFC).
+two details where this one follows the release: both lower-case character by character, so that a
+Greek word in capitals ends in "σ", not "ς"; and the slow one composes cased text first (NFC).
 
 Shapes: N texts.
 """

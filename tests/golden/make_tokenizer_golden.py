@@ -24,7 +24,7 @@ PROSE = [
     "recommendations…",
     "“Don't stop!” — she said; it’s 3.5 km² (½ of 7 km²), i.e. £5/€6 or 100%.",
     "naïve café Ångström façade coöperate Zürich Łódź Ørsted Đorđević Iñárritu",
-    "Spase Tous Deiktes (Greek: \"Σπάσε Τους Δείκτες\") ΑΣ ΑΣΣ Σ",
+    'Spase Tous Deiktes (Greek: "Σπάσε Τους Δείκτες") ΑΣ ΑΣΣ Σ',
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Ёлка и ёж",
     "中文字 mixed中文en（江铃域虎），日本語のテキスト カタカナ。、！？「」",
     "한국어 텍스트 हिन्दी पाठ ไทย ภาษา שלום עולם مرحبا بالعالم",
@@ -66,7 +66,7 @@ def vocabulary() -> list[str]:
     counts = collections.Counter()
     for form in forms[: 3 * len(PROSE)]:
         for word in form.split():
-            word = word.strip("“”()\".,;:!?…")
+            word = word.strip('“”()".,;:!?…')
             counts[word] += 1
             for size in (2, 3, 4):
                 counts.update(word[i : i + size] for i in range(len(word) - size + 1))

@@ -1,0 +1,96 @@
+"""Packing: the same in a graph and with numpy, and as BERT cuts pairs."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.errors import UserError
+from official.tokenizers import pack, pack_arrays
+
+IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3)
+
+
+def cut_one_by_one(first, second, room):
+    """BERT's procedure, word for word."""
+    first, second = list(first), list(second)
+    while len(first) + len(second) > room:
+        (first if len(first) > len(second) else second).pop()
+    return first, second
+
+
+def expected(first, second, max_length):
+    a, b = cut_one_by_one(first, second, max_length - 3)
+    return [2, *a, 3, *b, 3], [len(a) + 2, len(b) + 1]
+
+
+def texts(lengths, start):
+    return [list(range(start, start + n)) for n in lengths]
+
+
+@pytest.mark.parametrize("max_length", [5, 6, 9, 12, 40])
+def test_pairs_of_all_lengths(max_length):
+    sizes = [(a, b) for a in range(12) for b in range(12)]
+    first = texts([a for a, _ in sizes], 10)
+    second = texts([b for _, b in sizes], 50)
+    batch = pack(
+        [tf.ragged.constant(first, tf.int32), tf.ragged.constant(second, tf.int32)], IDS, max_length
+    )
+    longest = 0
+    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+        ids, lengths = expected(a, b, max_length)
+        made = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], IDS, max_length)
+        assert made[0].tolist() == ids and made[1].tolist() == lengths
+        assert made[0].dtype == np.int32
+        filled = batch["padding_mask"][row].numpy()
+        assert batch["token_ids"][row].numpy()[filled].tolist() == ids
+        assert not batch["token_ids"][row].numpy()[~filled].any()
+        segments = [0] * lengths[0] + [1] * lengths[1]
+        assert batch["segment_ids"][row].numpy()[filled].tolist() == segments
+        assert not batch["segment_ids"][row].numpy()[~filled].any()
+        longest = max(longest, len(ids))
+    assert batch["token_ids"].shape == (len(sizes), longest)
+    assert batch["padding_mask"].dtype == tf.bool
+    assert batch["token_ids"].dtype == batch["segment_ids"].dtype == tf.int32
+
+
+def test_single_texts_in_a_graph():
+    @tf.function(input_signature=[tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)])
+    def packed(ids):
+        return pack([ids], IDS, 5)
+
+    batch = packed(tf.ragged.constant([[7, 8], [], [7, 8, 9, 10]], tf.int32))
+    assert batch["token_ids"].numpy().tolist() == [
+        [2, 7, 8, 3, 0],
+        [2, 3, 0, 0, 0],
+        [2, 7, 8, 9, 3],
+    ]
+    assert batch["padding_mask"].numpy().sum(1).tolist() == [4, 2, 5]
+    assert not batch["segment_ids"].numpy().any()
+    ids, lengths = pack_arrays([np.array([7, 8, 9, 10])], IDS, 5)
+    assert ids.tolist() == [2, 7, 8, 9, 3] and lengths.tolist() == [5]
+
+
+def test_empty_batch():
+    batch = pack([tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])], IDS, 8)
+    assert batch["token_ids"].shape == batch["padding_mask"].shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "count, max_length, message",
+    [
+        (1, 2, "max_length=2 has no room for a text and 2 special tokens: at least 3 is wanted"),
+        (2, 4, "max_length=4 has no room for two texts and 3 special tokens: at least 5"),
+    ],
+)
+def test_no_room(count, max_length, message):
+    with pytest.raises(UserError, match=message):
+        pack_arrays([np.array([7])] * count, IDS, max_length)
+    with pytest.raises(UserError, match=message):
+        pack([tf.ragged.constant([[7]])] * count, IDS, max_length)
+
+
+def test_three_texts():
+    with pytest.raises(ValueError, match="one or two texts are wanted, not 3"):
+        pack_arrays([np.array([7])] * 3, IDS, 10)

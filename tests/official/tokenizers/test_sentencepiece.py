@@ -1,0 +1,112 @@
+"""SentencePiece: the ids of the sentencepiece package, in and outside a graph; folders; errors."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from official import tokenizers
+from official.errors import UserError
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+TEXTS = [row["text"] for row in GOLDEN["cased"]]
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def trained(request, spiece_model):
+    return spiece_model(request.param)
+
+
+def test_ids_are_those_of_the_package(trained):
+    # All but the long runs of one character, where several segmentations score the same.
+    texts = [text for text in TEXTS if len(text) < 170]
+    assert len(texts) >= len(TEXTS) - 3
+    made = tokenizers.SentencePiece(trained)
+    expected = sentencepiece.SentencePieceProcessor(model_proto=trained).encode(texts)
+    assert [ids.tolist() for ids in made.encode(texts)] == expected
+    assert tf.function(made.tokenize)(tf.constant(texts)).to_list() == expected
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(5).map(made.tokenize)
+    assert [ids for batch in dataset for ids in batch.to_list()] == expected
+
+
+def test_attributes(trained):
+    made = tokenizers.SentencePiece(trained)
+    package = sentencepiece.SentencePieceProcessor(model_proto=trained)
+    assert made.pieces == [package.id_to_piece(i) for i in range(len(package))]
+    assert made.vocab_size == 220
+    assert (made.pad_id, made.unk_id, made.cls_id, made.sep_id, made.mask_id) == (0, 1, 2, 3, 4)
+    starts = {piece for piece, start in zip(made.pieces, made.word_starts, strict=True) if start}
+    assert starts == {p for p in made.pieces if p.startswith("▁")} | set(made.pieces[:5])
+    assert made.tokenize(tf.constant(["a"])).dtype == tf.int32
+
+
+def test_decode_reads_as_text(trained):
+    made = tokenizers.SentencePiece(trained)
+    ids = np.concatenate([[2], made.encode(["It flows through Spain."])[0], [3]])
+    assert made.decode(ids) == "[CLS] It flows through Spain. [SEP]"
+
+
+def test_lower_case_is_what_the_settings_say_or_the_vocabulary_tells(spiece_model):
+    cased, folded = spiece_model(), spiece_model(normalization_rule_name="nmt_nfkc_cf")
+    assert tokenizers.SentencePiece(cased).lower_case is False
+    assert tokenizers.SentencePiece(folded).lower_case is True
+    made = tokenizers.SentencePiece(cased, lower_case=True)
+    assert made.decode(made.encode(["It FLOWS"])[0]) == "it flows"
+    package = sentencepiece.SentencePieceProcessor(model_proto=cased)
+    assert made.encode(["It FLOWS"])[0].tolist() == package.encode("it flows")
+
+
+def test_text_never_gives_special_tokens(spiece_model):
+    data = spiece_model(controls=["[CLS]", "[SEP]"], user_defined_symbols=["[MASK]"])
+    package = sentencepiece.SentencePieceProcessor(model_proto=data)
+    mask = package.piece_to_id("[MASK]")
+    assert mask in package.encode("a [MASK] a")
+    made = tokenizers.SentencePiece(data)
+    assert made.mask_id == mask
+    expected = [1 if i == mask else i for i in package.encode("a [MASK] a")]
+    assert made.encode(["a [MASK] a"])[0].tolist() == expected
+    assert tf.function(made.tokenize)(tf.constant(["a [MASK] a"])).to_list() == [expected]
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe It", b"a\x80 It", b"\xc3", b"\xed\xa0\x80 It", b"\0"])
+def test_bytes_that_are_not_utf8(trained, text):
+    made = tokenizers.SentencePiece(trained)
+    ids = made.tokenize(tf.constant([text, b"It"])).to_list()
+    assert ids[1] == made.encode(["It"])[0].tolist()
+    assert made.decode(ids[0]).endswith("It" if text.endswith(b"It") else "")
+
+
+def test_save_and_load(tmp_path, trained):
+    made = tokenizers.SentencePiece(trained)
+    made.save(tmp_path / "tok")
+    assert (tmp_path / "tok" / "spiece.model").read_bytes() == trained
+    again = tokenizers.load(tmp_path / "tok")
+    assert isinstance(again, tokenizers.SentencePiece)
+    assert again.files == made.files and again.fingerprint == made.fingerprint
+    settings = json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())
+    assert settings["mask_token"] == "[MASK]" and settings["do_lower_case"] is False
+    other = tokenizers.SentencePiece(trained, lower_case=True)
+    assert other.fingerprint != made.fingerprint
+
+
+@pytest.mark.parametrize("data", [b"not a model", b"\0" * 64, b"garbage " * 100])
+def test_files_that_are_no_model(tmp_path, data):
+    (tmp_path / "spiece.model").write_bytes(data)
+    with pytest.raises(UserError, match="spiece.model is not a SentencePiece model, or is damaged"):
+        tokenizers.load(tmp_path)
+
+
+def test_empty_model(tmp_path):
+    (tmp_path / "spiece.model").write_bytes(b"")
+    with pytest.raises(UserError, match="spiece.model is empty: a SentencePiece model is wanted"):
+        tokenizers.load(tmp_path)
+
+
+def test_model_without_special_tokens(tmp_path, spiece_model):
+    (tmp_path / "spiece.model").write_bytes(spiece_model(controls=["[CLS]"]))
+    message = r"spiece.model lacks special tokens: sep_token \(\[SEP\] or <sep>\), mask_token"
+    with pytest.raises(UserError, match=message):
+        tokenizers.load(tmp_path)

@@ -1,0 +1,275 @@
+"""WordPiece: the ids of the release, in and outside a graph; folders; errors."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from official import tokenizers
+from official.errors import UserError
+from official.tokenizers import base, wordpiece
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "the", "un", "##aff", "##able", "cat", "[", "]", "mask", "a", "##b", "!"]
+
+
+def tokenizer(**options) -> tokenizers.WordPiece:
+    return tokenizers.WordPiece(PIECES, **options)
+
+
+def write(folder, pieces=PIECES, settings=None):
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_bytes("".join(f"{piece}\n" for piece in pieces).encode())
+    if settings is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_ids_are_those_of_the_reference(case):
+    made = tokenizers.WordPiece(GOLDEN["vocabulary"], lower_case=case == "uncased")
+    texts = [row["text"] for row in GOLDEN[case]]
+    for text, ids in zip(texts, made.encode(texts), strict=True):
+        expected = next(row["ids"] for row in GOLDEN[case] if row["text"] == text)
+        assert ids.tolist() == expected, text
+
+
+def test_long_words():
+    made = tokenizer()
+    rows = ["a" + "b" * 99, "a" + "b" * 100, "a!" * 300]
+    pieces = [[made.pieces[i] for i in ids] for ids in made.encode(rows)]
+    assert pieces[0] == ["a"] + ["##b"] * 99
+    assert pieces[1] == ["[UNK]"]
+    assert pieces[2] == ["a", "!"] * 300
+    greek = tokenizers.WordPiece([*SPECIAL, "α", "##α"])
+    counts = [len(ids) for ids in greek.encode(["α" * 100, "α" * 200, "α" * 201])]
+    assert counts == [100, 200, 1]
+
+
+def test_attributes():
+    made = tokenizer()
+    assert (made.pad_id, made.unk_id, made.cls_id, made.sep_id, made.mask_id) == (0, 1, 2, 3, 4)
+    assert made.special_ids == (0, 1, 2, 3, 4)
+    assert made.vocab_size == len(PIECES) and made.pieces == PIECES
+    continuing = [piece for piece, start in zip(PIECES, made.word_starts, strict=True) if not start]
+    assert continuing == ["##aff", "##able", "##b"]
+    assert made.word_starts.dtype == bool
+
+
+def test_decode_reads_as_text():
+    made = tokenizer()
+    assert made.decode([2, *made.encode(["The unaffable cat!"])[0], 3]) == (
+        "[CLS] the unaffable cat ! [SEP]"
+    )
+
+
+def test_same_ids_in_function_in_dataset_and_in_python():
+    made = tokenizers.WordPiece(GOLDEN["vocabulary"])
+    texts = [row["text"] for row in GOLDEN["uncased"]]
+    expected = [ids.tolist() for ids in made.encode(texts)]
+    in_function = tf.function(made.tokenize)(tf.constant(texts))
+    assert in_function.dtype == tf.int32
+    assert in_function.to_list() == expected
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(made.tokenize)
+    assert [ids for batch in dataset for ids in batch.to_list()] == expected
+    values, splits = made.encode_ragged(texts)
+    assert (values.dtype, splits.dtype) == (np.int32, np.int64)
+    assert np.split(values, splits[1:-1])[4].tolist() == expected[4]
+    assert splits[-1] == len(values)
+
+
+def test_batches_do_not_change_ids(monkeypatch):
+    texts = [row["text"] for row in GOLDEN["uncased"]]
+    made = tokenizers.WordPiece(GOLDEN["vocabulary"])
+    whole = made.encode_ragged(texts)
+    monkeypatch.setattr(base, "_CHUNK_CHARACTERS", 100)
+    parts = made.encode_ragged(texts)
+    np.testing.assert_array_equal(parts[0], whole[0])
+    np.testing.assert_array_equal(parts[1], whole[1])
+
+
+def test_no_texts():
+    values, splits = tokenizer().encode_ragged([])
+    assert values.tolist() == [] and splits.tolist() == [0]
+    assert tokenizer().encode([]) == []
+    assert [ids.tolist() for ids in tokenizer().encode(["", "cat"])] == [[], [9]]
+
+
+def test_one_text_instead_of_a_list():
+    with pytest.raises(TypeError, match="a list of texts is wanted, not one text"):
+        tokenizer().encode("the cat")
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [b"\xff\xfe the", b"a\x80 the", b"\xc3", b"\xed\xa0\x80 the", b"\xf0\x9f\x98 the", b"\0"],
+)
+def test_bytes_that_are_not_utf8(lower_case, text):
+    made = tokenizer(lower_case=lower_case)
+    ids = made.tokenize(tf.constant([text, b"cat"])).to_list()
+    assert ids[1] == [9]
+    assert ids[0][-1:] == ([5] if text.endswith(b"the") else ids[0][-1:])
+    assert set(ids[0]) <= {1, 5}
+
+
+def test_lone_surrogates_are_no_reason_to_stop():
+    assert [ids.tolist() for ids in tokenizer().encode(["\ud800 cat", "the"])] == [[9], [5]]
+
+
+def test_text_never_gives_special_tokens():
+    made = tokenizer()
+    assert [made.pieces[i] for i in made.encode(["a [MASK] a[SEP]"])[0]] == [
+        *["a", "[", "mask", "]", "a", "[", "[UNK]", "]"]
+    ]
+    pieces = ["<pad>", "[UNK]", "CLS", "[SEP]", "<mask>", "a", "<", ">", "mask"]
+    settings = {"cls_token": "CLS"}
+    bare = tokenizers.WordPiece(pieces, lower_case=False, settings=settings)
+    assert bare.cls_id == 2
+    assert bare.encode(["CLS a <mask>"])[0].tolist() == [1, 5, 6, 8, 7]
+    assert tf.function(bare.tokenize)(tf.constant(["CLS a"])).to_list() == [[1, 5]]
+
+
+def test_words_are_parted_as_the_tokenizer_parts_them():
+    texts = [row["text"] for row in GOLDEN["uncased"]]
+    cleaned = wordpiece.clean(tf.constant(texts), True, True)
+    lone = tf_text.FastBertTokenizer(
+        ["[UNK]", "\U000f0000"], max_bytes_per_word=4000, token_out_type=tf.int32
+    )
+    counts = lone.tokenize(cleaned).row_lengths().numpy()
+    words = [line.split(b" ") for line in wordpiece.space_words(cleaned).numpy()]
+    assert [len([word for word in line if word]) for line in words] == counts.tolist()
+
+
+def test_save_and_load(tmp_path):
+    made = tokenizer(settings={"model_max_length": 77, "tokenizer_class": "ElectraTokenizer"})
+    made.save(tmp_path / "one" / "tokenizer")
+    again = tokenizers.load(tmp_path / "one" / "tokenizer")
+    assert sorted(p.name for p in (tmp_path / "one" / "tokenizer").iterdir()) == [
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    assert again.files == made.files and again.fingerprint == made.fingerprint
+    assert again.lower_case is True and again.strip_accents is True
+    assert again.encode(["Thé cat"])[0].tolist() == [5, 9]
+    settings = json.loads((tmp_path / "one" / "tokenizer" / "tokenizer_config.json").read_text())
+    assert settings["do_lower_case"] is True
+    assert settings["mask_token"] == "[MASK]"
+    assert settings["model_max_length"] == 77
+    assert settings["tokenizer_class"] == "ElectraTokenizer"
+    again.save(tmp_path / "two")
+    for name, digest in made.files.items():
+        data = [tmp_path / "one" / "tokenizer" / name, tmp_path / "two" / name]
+        assert data[0].read_bytes() == data[1].read_bytes()
+        assert len(digest) == 64
+
+
+def test_fingerprint_is_of_what_decides_ids(tmp_path):
+    made = tokenizer()
+    same = [
+        tokenizer(lower_case=True),
+        tokenizer(settings={"model_max_length": 5}),
+        tokenizers.load(write(tmp_path / "bare")),
+    ]
+    others = [
+        tokenizer(lower_case=False),
+        tokenizer(strip_accents=False),
+        tokenizer(settings={"mask_token": "mask"}),
+        tokenizers.WordPiece(PIECES[:-2] + PIECES[:-3:-1]),
+    ]
+    assert {other.fingerprint for other in same} == {made.fingerprint}
+    assert len({other.fingerprint for other in [made, *others]}) == 5
+
+
+def test_case_is_what_the_settings_say_or_the_vocabulary_tells(tmp_path):
+    assert tokenizers.load(write(tmp_path / "a")).lower_case is True
+    assert tokenizers.load(write(tmp_path / "b", [*PIECES, "Cat"])).lower_case is False
+    made = tokenizers.load(write(tmp_path / "c", [*PIECES, "Cat"], {"do_lower_case": True}))
+    assert made.lower_case is True and made.strip_accents is True
+    settings = {"do_lower_case": True, "strip_accents": False}
+    made = tokenizers.load(write(tmp_path / "d", [*PIECES, "é"], settings))
+    assert made.encode(["É"])[0].tolist() == [len(PIECES)]
+
+
+def test_windows_line_ends_and_no_last_line_end(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes("\r\n".join(PIECES).encode())
+    assert tokenizers.load(tmp_path).fingerprint == tokenizer().fingerprint
+
+
+def test_special_tokens_as_objects(tmp_path):
+    pieces = [*PIECES[:4], "<hide>", *PIECES[5:]]
+    folder = write(tmp_path / "a", pieces, {"mask_token": {"content": "<hide>", "lstrip": True}})
+    assert tokenizers.load(folder).mask_id == 4
+
+
+@pytest.mark.parametrize(
+    "pieces, settings, message",
+    [
+        (
+            [p for p in PIECES if p not in ("[MASK]", "[CLS]")],
+            None,
+            r"vocab.txt lacks special tokens: cls_token \(\[CLS\] or <cls>\), mask_token "
+            r"\(\[MASK\] or <mask>\): add them to the vocabulary, or name in",
+        ),
+        (PIECES, {"sep_token": "</s>"}, r"vocab.txt lacks special tokens: sep_token \(</s>\)"),
+        (
+            [*PIECES, "cat"],
+            None,
+            r"vocab.txt: 'cat' stands in line 10 and again in line 17: a piece may have one id",
+        ),
+        ([], None, r"vocab.txt is empty: a vocabulary has one piece a line"),
+        (["", ""], None, r"vocab.txt is empty"),
+        ([*PIECES, "", "x"], None, r"vocab.txt, line 17: empty, where a piece is wanted"),
+        (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but true or false is wanted"),
+        (
+            PIECES,
+            {"tokenize_chinese_chars": False},
+            r"tokenizer_config.json: tokenize_chinese_chars=False is not supported: only True",
+        ),
+        (PIECES, {"mask_token": 4}, r"tokenizer_config.json: mask_token is 4, but the text of"),
+    ],
+)
+def test_bad_folders(tmp_path, pieces, settings, message):
+    folder = write(tmp_path / "tok", pieces, settings)
+    with pytest.raises(UserError, match=message) as raised:
+        tokenizers.load(folder)
+    assert str(folder) in str(raised.value) or "tokenizer_config.json: " in str(raised.value)
+
+
+def test_settings_that_are_not_an_object(tmp_path):
+    folder = write(tmp_path / "tok")
+    (folder / "tokenizer_config.json").write_text('{"a": ')
+    with pytest.raises(UserError, match=r"tokenizer_config.json is not JSON: .*line 1 column 7"):
+        tokenizers.load(folder)
+    (folder / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(UserError, match="tokenizer_config.json holds a list, but an object"):
+        tokenizers.load(folder)
+
+
+def test_vocabulary_that_is_not_utf8(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\ncaf\xe9\n")
+    with pytest.raises(UserError, match=r"vocab.txt:2: not UTF-8: is this a vocabulary"):
+        tokenizers.load(tmp_path)
+
+
+def test_folders_without_a_tokenizer(tmp_path):
+    looked = r"vocab.txt \(WordPiece\) or spiece.model \(SentencePiece\)"
+    with pytest.raises(UserError, match=f"none is missing: it should hold {looked}"):
+        tokenizers.load(tmp_path / "none")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="file is a file, not a folder: it should hold"):
+        tokenizers.load(tmp_path / "file")
+    with pytest.raises(UserError, match=f"looked for {looked}, found file"):
+        tokenizers.load(tmp_path)
+    write(tmp_path / "tokenizer")
+    inner = re.escape(str(tmp_path / "tokenizer"))
+    with pytest.raises(UserError, match=rf"found file, tokenizer; did you mean {inner}\?"):
+        tokenizers.load(tmp_path)
+    (tmp_path / "tokenizer" / "spiece.model").write_bytes(b"x")
+    with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove the one"):
+        tokenizers.load(tmp_path / "tokenizer")
