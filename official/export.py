@@ -78,10 +78,10 @@ def export(
         raise UserError(
             f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
         )
-    server = make_server(config, tokenizer, model, max_length)
-    signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
-    signatures["serving_default"] = signatures[inputs]
     with atomic.folder(output) as temporary:
+        server = make_server(config, tokenizer, model, max_length)
+        signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
+        signatures["serving_default"] = signatures[inputs]
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length
 

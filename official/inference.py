@@ -137,7 +137,7 @@ def restore(
     tokenizer = tokenizers.load(model_dir / "tokenizer")
     if config.encoder is None:
         raise UserError(f"{model_dir / 'config.yaml'}: encoder: missing")
-    if tokenizer.vocab_size != config.encoder.vocab_size:
+    if tokenizer.vocab_size > (config.encoder.vocab_size or 0):
         raise UserError(
             f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"

@@ -13,6 +13,9 @@ from official import config as configs
 from official.errors import UserError
 from official.training import checkpoints
 
+# Some models have a table with rows to spare, rounded up to a multiple of at most this.
+_ROUNDED_TO = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
@@ -47,7 +50,7 @@ def tokenizer_of(folder: Path, vocab_size: int, source: Path) -> tokenizers.Toke
     """Loads the WordPiece tokenizer beside the weights.
 
     Raises:
-      UserError: there is none, or it is not of the size that `source`, the model's config, says.
+      UserError: there is none, or it does not fit the size that `source`, the model's config, says.
     """
     vocabulary = folder / "vocab.txt"
     if not vocabulary.exists():
@@ -55,11 +58,11 @@ def tokenizer_of(folder: Path, vocab_size: int, source: Path) -> tokenizers.Toke
             f"{vocabulary} is missing: put the model's vocabulary there, one piece a line"
         )
     tokenizer = tokenizers.load(folder)
-    if tokenizer.vocab_size != vocab_size:
+    if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:
         raise UserError(
             f"{vocabulary} has {tokenizer.vocab_size} pieces, {source} says vocab_size "
-            f"{vocab_size}: take the vocabulary of this model (if its table was only made larger, "
-            "add lines such as [unused999] to the file)"
+            f"{vocab_size}: take the vocabulary of this model (if its table has rows to spare, add "
+            "lines such as [unused999] for them)"
         )
     return tokenizer
 

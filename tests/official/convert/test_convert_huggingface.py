@@ -303,6 +303,23 @@ def test_the_vocabulary_must_be_there_and_of_the_models_size(source):
         huggingface.read(source)
 
 
+def test_a_table_may_have_some_rows_to_spare(source, tmp_path):
+    tensors = tensors_of(source)
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        spare = np.zeros((5, *tensors[name].shape[1:]), np.float32)
+        tensors[name] = np.concatenate([tensors[name], spare])
+    safetensors.numpy.save_file(tensors, source / "model.safetensors")
+    change(source, vocab_size=40)
+    convert(source, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    again = huggingface.read(tmp_path / "out")
+    assert again.config.encoder.vocab_size == 40
+    assert again.tokenizer.vocab_size == 35
+    change(source, vocab_size=35 + 128)
+    with pytest.raises(UserError, match=r"has 35 pieces, .* says vocab_size 163: take the vocab"):
+        huggingface.read(source)
+
+
 def test_the_output_must_not_be_there(folders, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("keep")

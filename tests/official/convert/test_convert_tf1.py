@@ -208,6 +208,6 @@ def test_a_damaged_checkpoint_is_named(release):
 
 
 def test_the_vocabulary_must_be_of_the_models_size(release):
-    (release / "vocab.txt").write_text("\n".join(PIECES[:-1]) + "\n")
-    with pytest.raises(UserError, match=r"has 10 pieces, .*bert_config\.json says vocab_size 11"):
+    (release / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
+    with pytest.raises(UserError, match=r"has 12 pieces, .*bert_config\.json says vocab_size 11"):
         tf1.read(release)
