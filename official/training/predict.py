@@ -111,7 +111,7 @@ def _write_tsv(stream: Any, rows: np.ndarray, outputs: dict, labels: list[str]) 
     if "score" in outputs:
         stream.write("row\tscore\n")
         stream.writelines(
-            f"{row}\t{score}\n" for row, score in zip(rows, outputs["score"], strict=True)
+            f"{row}\t{score!s}\n" for row, score in zip(rows, outputs["score"], strict=True)
         )
         return
     stream.write("\t".join(["row", "label", *(f"probability:{label}" for label in labels)]) + "\n")

@@ -123,6 +123,7 @@ def test_regression(tmp_path):
     assert header == "row\tscore"
     assert [line.split("\t")[0] for line in lines] == ["0", "1", "3", "4", "5"]
     assert [np.float32(line.split("\t")[1]) for line in lines] == expected  # to the bit
+    assert lines[1] == "1\t0.7"  # the shortest text that is this float32
     _predict(tmp_path / "p.jsonl", "score")
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [0, 1, 3, 4, 5]
