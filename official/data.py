@@ -179,7 +179,8 @@ class Source:
             batches = batches.map(lambda rows: {name: value[mine] for name, value in rows.items()})
             batches = batches.rebatch(share)
         batches = batches.map(
-            lambda rows: self._batch(rows, share), num_parallel_calls=tf.data.AUTOTUNE
+            tf.autograph.experimental.do_not_convert(lambda rows: self._batch(rows, share)),
+            num_parallel_calls=tf.data.AUTOTUNE,
         )
         options = tf.data.Options()
         options.deterministic = True

@@ -8,16 +8,19 @@ from official import errors  # noqa: F401  sets TensorFlow's log level before it
 
 import tensorflow as tf  # isort: skip
 
+from official.training import strategies
+
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )
 
+
 @functools.cache
 def _mirrored(replicas: int) -> tf.distribute.Strategy:
-    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    return strategies.mirrored([f"CPU:{i}" for i in range(replicas)])
 
 
 @pytest.fixture
 def mirrored():
-    """Gives the MirroredStrategy of so many CPUs: TensorFlow bears but one of each a process."""
+    """Gives the strategy of so many logical CPUs."""
     return _mirrored

@@ -149,6 +149,7 @@ def _choose(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         lambda left, waiting, taken: tf.reduce_any(waiting),
         take,
         (number, (sizes > 0) & (sizes <= number[:, None]), tf.zeros_like(order, tf.bool)),
+        shape_invariants=(tf.TensorShape([None]), *[tf.TensorShape([None, None])] * 2),
     )
     taken = _sum_at(order, tf.cast(taken, tf.int32)) > 0  # [B, T]: of each unit
     return (units >= 0) & tf.gather(taken, tf.maximum(units, 0), batch_dims=1)

@@ -211,9 +211,10 @@ class Trainer:
                 if terms
                 else f"the gradient of {variable} is not finite, though every loss term is"
             )
-            first = step + offset + 1 - self._bad_steps
+            last = step + offset + 1
+            first = last + 1 - self._bad_steps
             raise UserError(
-                f"step {step + offset}: {what}, for {self._bad_steps} steps in a row (since step "
+                f"step {last}: {what}, for {self._bad_steps} steps in a row (since step "
                 f"{first}). None of them reached the weights; the last checkpoint in "
                 f"{self.model_dir} is good. Lower recipe.optimizer.learning_rate, or look at the "
                 "data of these steps"

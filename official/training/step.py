@@ -159,6 +159,7 @@ class TrainStep:
     def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
         if self.accumulation == 1:
             return dict(batch)
+
         def rows(x):
             return tf.reshape(x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0))
 

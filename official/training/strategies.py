@@ -38,7 +38,18 @@ def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strateg
                 "--distribution_strategy=mirrored"
             )
         return tf.distribute.get_strategy()
-    return tf.distribute.MirroredStrategy(devices)
+    return mirrored(devices)
+
+
+def mirrored(devices: list[str]) -> tf.distribute.Strategy:
+    """Mirrors variables over devices of this machine.
+
+    On CPUs sums are made on one device: collectives gain nothing there, and two strategies of one
+    process would mix up theirs.
+    """
+    on_cpu = all("CPU" in device for device in devices)
+    reduction = tf.distribute.ReductionToOneDevice() if on_cpu else None
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
