@@ -75,10 +75,8 @@ def examples(folder: Path, count: int) -> Iterator[str]:
             }
             facts, *texts = _example(values, tokenizer, made.task)
             yield "\n  ".join([f"example {number}: {facts}", *texts])
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"{folder}: a shard cannot be read ({error.message}): try --verify"
-        ) from None
+    except tf.errors.OpError:
+        raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
 
 
 def verify(folder: Path) -> list[str]:

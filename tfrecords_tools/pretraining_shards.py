@@ -75,13 +75,13 @@ def build(
         for made in parallel.ordered(function, pieces, workers, shards.start_worker):
             writer.write(made.examples)
             lengths += made.lengths
-            totals += {
-                "documents": made.documents,
-                "sentences": made.sentences,
-                "tokens": made.tokens,
-                "examples": len(made.examples),
-                "cut_tokens": made.cut,
-            }
+            totals.update(
+                documents=made.documents,
+                sentences=made.sentences,
+                tokens=made.tokens,
+                examples=len(made.examples),
+                cut_tokens=made.cut,
+            )
             progress()
         if not totals["examples"]:
             raise UserError(f"no text in the input ({', '.join(map(str, paths[:3]))}): no examples")

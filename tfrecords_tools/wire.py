@@ -49,7 +49,7 @@ def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes]
 
 
 def _varints(values: np.ndarray, row_splits: np.ndarray) -> Column:
-    """Returns the values as varints: 7 bits a byte, lowest first, the top bit set on all but one."""
+    """Returns varints: 7 bits a byte, the lowest first, the top bit set on all but the last."""
     top = int(values.max(initial=0))
     if values.min(initial=0) < 0:
         raise ValueError("negative numbers are not written")

@@ -1,0 +1,228 @@
+"""Tests of tfrecords_tools.inspect_shards."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from official import features, manifest, tokenizers
+from official.errors import UserError
+from tests import small
+from tfrecords_tools import inspect_shards, tf_models, wire
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write_folder(folder, records, kind, names, task=None):
+    """A shard folder of these records, and its tokenizer."""
+    folder.mkdir()
+    tokenizer = tokenizers.load(small.tokenizer_folder(folder.with_name("tokenizer")))
+    tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+    entries = []
+    for i, record in enumerate(records):
+        path = folder / f"train-{i:05d}-of-{len(records):05d}.tfrecord"
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            writer.write(record)
+        entries.append(manifest.describe(path))
+    made = manifest.Manifest(
+        kind=kind,
+        features=tuple(names),
+        tokenizer=tokenizer.files,
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        max_length=16,
+        seed=3,
+        shards=tuple(entries),
+        config={"segments": {"format": "pairs"}, "corruption": None},
+        task=task,
+        totals={"documents": 2, "cut_tokens": 1234, "skipped": {"empty documents": 1}},
+        length_histogram=(0,) * 8 + (1, 0, 1),
+    )
+    manifest.write(folder, made)
+    return folder
+
+
+def ids(*pieces):
+    vocabulary = [*small.SPECIALS, *small.WORDS, *(f"##{word}" for word in small.WORDS)]
+    return [vocabulary.index(piece) for piece in pieces]
+
+
+def pairs():
+    shown = ids("[CLS]", "ba", "[MASK]", "##be", "[SEP]", "da", "ku", "du", "[SEP]")
+    first = {
+        "token_ids": shown,
+        "segment_lengths": [5, 4],
+        "next_sentence_label": 1,
+        "masked_positions": [2, 3, 6],
+        "masked_ids": ids("bi", "##be", "##do"),
+    }
+    second = {**first, "next_sentence_label": 0, "masked_positions": [], "masked_ids": []}
+    return [first, second]
+
+
+def folder_of_pairs(path):
+    return write_folder(path, map_serialize(pairs()), "pretraining", pairs()[0])
+
+
+def map_serialize(examples):
+    return [features.serialize(example) for example in examples]
+
+
+def test_summary(tmp_path):
+    lines = list(inspect_shards.summary(folder_of_pairs(tmp_path / "made")))
+    assert lines[0] == f"{tmp_path}/made: pretraining, 2 examples in 2 shards, 0.0 MB"
+    assert lines[1].startswith("  features: token_ids, segment_lengths, next_sentence_label, mask")
+    assert lines[2:5] == [
+        "  made of: 2 documents, 1,234 cut tokens; left out: 1 empty documents",
+        "  lengths: 8-9 50.0%, 10-10 50.0%",
+        "  settings: seed=3 segments.format=pairs corruption=None",
+    ]
+    assert lines[5].startswith("  tokenizer: vocab.txt, tokenizer_config.json; fingerprint ")
+    assert lines[6].startswith("  train-00000-of-00002.tfrecord: 1 records, ")
+    assert len(lines) == 8
+
+
+def test_many_shards_are_not_all_listed(tmp_path):
+    records = map_serialize(pairs()) * 10
+    lines = list(inspect_shards.summary(write_folder(tmp_path / "m", records, "pretraining", [])))
+    assert lines[-1] == "  … and 12 more shards"
+
+
+EXPECTED = [
+    "example 0: 9 tokens, B is from another document\n"
+    "  A: [CLS] ba {bi → [MASK]}{be} [SEP]\n"
+    "  B: da{do → ku} du [SEP]",
+    "example 1: 9 tokens, B follows A\n  A: [CLS] ba [MASK]be [SEP]\n  B: da ku du [SEP]",
+]
+
+
+def test_examples(tmp_path):
+    folder = folder_of_pairs(tmp_path / "made")
+    assert list(inspect_shards.examples(folder, 9)) == EXPECTED
+    assert list(inspect_shards.examples(folder, 1)) == EXPECTED[:1]
+
+
+def test_examples_of_the_model_garden(tmp_path):
+    records = []
+    for example in pairs():
+        a, b = example["segment_lengths"]
+        count = len(example["masked_ids"])
+        columns = {
+            "input_ids": example["token_ids"] + [0] * 3,
+            "input_mask": [1] * (a + b) + [0] * 3,
+            "segment_ids": [0] * a + [1] * b + [0] * 3,
+            "masked_lm_positions": example["masked_positions"] + [0] * (4 - count),
+            "masked_lm_ids": example["masked_ids"] + [0] * (4 - count),
+            "next_sentence_labels": [example["next_sentence_label"]],
+        }
+        columns = {name: wire.rows(tf.constant([v]).numpy()) for name, v in columns.items()}
+        weights = tf.constant([[1.0] * count + [0.0] * (4 - count)])
+        records += wire.serialize({**columns, "masked_lm_weights": wire.rows(weights.numpy())})
+    folder = write_folder(tmp_path / "made", records, "tf_models", tf_models.FEATURES)
+    assert list(inspect_shards.examples(folder, 2)) == EXPECTED
+
+
+def test_examples_of_a_task(tmp_path):
+    tokens = ids("[CLS]", "ba", "##be", "[SEP]")
+    base = {"token_ids": tokens, "segment_lengths": [4], "row": 12}
+    task = {"name": "moods", "kind": "classification", "labels": ["bad", "good"]}
+    records = map_serialize([{**base, "label": 1}, {**base, "score": 2.5}, base])
+    folder = write_folder(tmp_path / "made", records, "task", ["token_ids"], task)
+    assert [text.splitlines()[0] for text in inspect_shards.examples(folder, 3)] == [
+        "example 0: 4 tokens, label good, row 12",
+        "example 1: 4 tokens, score 2.5, row 12",
+        "example 2: 4 tokens, row 12",
+    ]
+    assert "  task: moods (classification) bad, good" in inspect_shards.summary(folder)
+
+
+def _flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE = {
+    "has changed since it was written": _flip,
+    "is empty": lambda path: path.write_bytes(b""),
+    "is cut": lambda path: os.truncate(path, path.stat().st_size - 5),
+    "is missing": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGE)
+def test_verify(tmp_path, message):
+    folder = folder_of_pairs(tmp_path / "made")
+    assert inspect_shards.verify(folder) == []
+    DAMAGE[message](folder / "train-00001-of-00002.tfrecord")
+    (problem,) = inspect_shards.verify(folder)
+    assert f"train-00001-of-00002.tfrecord {message}" in problem
+
+
+def test_verify_finds_a_cut_between_records(tmp_path):
+    folder = tmp_path / "made"
+    folder_of_pairs(folder)
+    path = folder / "train-00000-of-00002.tfrecord"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole)
+    made = manifest.read(folder)
+    entries = (manifest.describe(path), *made.shards[1:])
+    manifest.write(folder, manifest.Manifest(**{**vars(made), "shards": entries}))
+    assert inspect_shards.verify(folder) == []
+    path.write_bytes(whole)
+    (problem,) = inspect_shards.verify(folder)
+    assert f"{path} is cut: expected {2 * len(whole)} bytes, found {len(whole)}" in problem
+
+
+def test_verify_looks_at_the_tokenizer(tmp_path):
+    folder = folder_of_pairs(tmp_path / "made")
+    (folder / "tokenizer/vocab.txt").write_text("other\n")
+    (folder / "tokenizer/tokenizer_config.json").unlink()
+    assert sorted(inspect_shards.verify(folder)) == [
+        f"{folder}/tokenizer/tokenizer_config.json is missing",
+        f"{folder}/tokenizer/vocab.txt has changed since it was written",
+    ]
+
+
+def test_damaged_examples(tmp_path):
+    folder = folder_of_pairs(tmp_path / "made")
+    _flip(folder / "train-00000-of-00002.tfrecord")
+    with pytest.raises(UserError, match="made: a shard is damaged or missing: --verify says which"):
+        list(inspect_shards.examples(folder, 2))
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "tfrecords_tools.inspect_shards", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_command_line(tmp_path):
+    folder = folder_of_pairs(tmp_path / "made")
+    done = run(folder, "--verify", "--examples", "1")
+    assert done.returncode == 0, done.stderr
+    assert EXPECTED[0] in done.stdout and "example 1" not in done.stdout
+    assert done.stdout.endswith("verified: every file is as it was written\n")
+    _flip(folder / "train-00001-of-00002.tfrecord")
+    done = run("--verify", "--examples=0", folder)
+    assert done.returncode == 1
+    assert "train-00001-of-00002.tfrecord has changed since it was written" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "error: name one shard folder"),
+        (["a", "b"], "error: name one shard folder"),
+        (["/nowhere"], "error: /nowhere: no such folder"),
+    ],
+)
+def test_command_line_errors(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,351 @@
+"""Tests of tfrecords_tools.pretraining_shards and of its command line."""
+
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import yaml
+
+from official import config, manifest
+from official.errors import UserError
+from tests import small
+from tfrecords_tools import pretraining_shards, shards
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return small.tokenizer_folder(tmp_path_factory.mktemp("made") / "tokenizer")
+
+
+def write_text(path, documents, seed=0, times=1):
+    text = "\n\n".join("\n".join(d) for d in small.documents(documents, seed)) + "\n\n"
+    path.write_text(text * times)
+    return path
+
+
+def build(tokenizer, inputs, output, made_of=None, report=print, seed=None, **options):
+    in_settings = {k: options.pop(k) for k in ("format", "split_sentences") if k in options}
+    settings = pretraining_shards.settings_of(
+        made_of or small.config(), tokenizer, seed, **in_settings
+    )
+    return pretraining_shards.build(settings, str(inputs), output, report=report, **options)
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def records(folder):
+    paths = sorted(str(path) for path in folder.glob("*.tfrecord"))
+    return list(tf.data.TFRecordDataset(paths).as_numpy_iterator())
+
+
+def test_a_shard_folder(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 40, seed=1)
+    rows = [{"text": "\n".join(d)} for d in [*small.documents(30, seed=2), ["\u200b"], []]]
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    lines = []
+    inputs = f"{tmp_path}/a.txt,{tmp_path}/b.*"
+    made = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
+    assert manifest.read(tmp_path / "out") == made
+    assert manifest.verify(tmp_path / "out", deep=True) == []
+    documents = small.documents(40, seed=1) + small.documents(30, seed=2)
+    sentences = [s for d in documents for s in d]
+    assert made.totals["documents"] == 70
+    assert made.totals["sentences"] == len(sentences)
+    assert made.totals["tokens"] == sum(len(s.replace(" ", "")) // 2 for s in sentences)
+    assert made.totals["skipped"] == {"empty documents": 2}
+    found = records(tmp_path / "out")
+    assert made.totals["examples"] == len(found) == sum(s.records for s in made.shards)
+    names = [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)]
+    assert [shard.name for shard in made.shards] == names
+    lengths = [len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
+               for r in found]  # fmt: skip
+    assert list(made.length_histogram) == [lengths.count(n) for n in range(33)]
+    assert max(lengths) == 32
+    assert made.features == ("token_ids", "segment_lengths", "next_sentence_label")
+    assert (made.kind, made.seed, made.max_length) == ("pretraining", 0, 32)
+    assert made.config["segments"]["duplicates"] == 1 and made.config["corruption"] is None
+    # The examples are those of the pure function.
+    settings = pretraining_shards.settings_of(small.config(), tokenizer)
+    pieces = shards.cut(_Sentences(d) for d in documents)
+    expected = [e for piece in pieces for e in shards.process_piece(piece, settings).examples]
+    assert sorted(found) == sorted(expected)
+    summary = "\n".join(lines)
+    for part in (
+        f"out: {len(found)} examples in 3 shards",
+        f"70 documents, {len(sentences)} sentences, {made.totals['tokens']:,} tokens",
+        "left out: 2 empty documents",
+        f"{sum(lengths):,} tokens in the examples",
+    ):
+        assert part in summary
+
+
+class _Sentences:
+    def __init__(self, sentences):
+        self.sentences = sentences
+
+
+@pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
+def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
+    monkeypatch.setattr(shards.cut, "__defaults__", (2000,))  # dozens of pieces
+    write_text(tmp_path / "a.txt", 300)
+    made_of = small.config(segments__duplicates=2)
+    for workers in (1, 2, 3):
+        build(
+            tokenizer,
+            tmp_path / "a.txt",
+            tmp_path / f"out{workers}",
+            made_of,
+            workers=workers,
+            num_shards=2,
+            **options,
+        )
+    first, second, third = (contents(tmp_path / f"out{n}") for n in (1, 2, 3))
+    assert first == second == third
+    assert len(first) == 5  # two shards, manifest, vocabulary and its settings
+
+
+def test_the_seed_decides(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 30)
+    for name, seed in {"a": 1, "b": 2, "c": None}.items():
+        made_of = small.config(seed=1)
+        build(tokenizer, tmp_path / "a.txt", tmp_path / name, made_of, seed=seed)
+    a, b, c = (records(tmp_path / name) for name in "abc")
+    assert a == c and a != b
+
+
+def test_static_masks_in_the_manifest(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 30)
+    made_of = small.config(segments__static_masks=True)
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    assert made.features[-2:] == ("masked_positions", "masked_ids")
+    assert made.config["corruption"]["max_predictions"] == 5
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
+    assert made.kind == "tf_models" and made.features[0] == "input_ids"
+    assert len(records(tmp_path / "their")) == made.totals["examples"]
+
+
+def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
+    path = write_text(tmp_path / "a.txt", 60)
+    assert len(build(tokenizer, path, tmp_path / "one").shards) == 1
+    monkeypatch.setattr(pretraining_shards, "_BYTES_PER_SHARD", path.stat().st_size // 4)
+    assert len(build(tokenizer, path, tmp_path / "more").shards) == 5
+
+
+def test_progress(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(pretraining_shards, "_SECONDS_BETWEEN_REPORTS", 0)
+    lines = []
+    build(tokenizer, write_text(tmp_path / "a", 40), tmp_path / "out", report=lines.append)
+    assert len(lines) == 2
+    assert lines[0].startswith("40 documents, 0.0 MB/s, ") and lines[0].endswith("0:00:00 left")
+
+
+def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.documents.MAX_DOCUMENT_CHARACTERS", 50)
+    lines = []
+    build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
+    assert "documents of over 50 characters were read as several" in lines[-1]
+
+
+def assert_nothing_left(folder, *names):
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"ba\n\xff\n", {}, r"a\.txt:2: not UTF-8 \(byte 0xff"),
+        (b"", {}, "the input is empty"),
+        (b"\n \n\n", {}, r"no text in the input \(.*a\.txt\): no examples"),
+        (b"\xe2\x80\x8b\n", {}, "no text in the input"),
+        (
+            b"ba be\nbi\n\nbo\n",
+            {"num_shards": 9},
+            r"\d examples do not fill 9 shards.*--num_shards",
+        ),
+    ],
+)
+def test_bad_input_leaves_nothing(tmp_path, tokenizer, content, options, message):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
+    assert_nothing_left(tmp_path, "a.txt")
+
+
+def test_missing_input(tmp_path, tokenizer):
+    with pytest.raises(UserError, match=r"no file matches '.*\*\.txt'"):
+        build(tokenizer, tmp_path / "*.txt", tmp_path / "out")
+    assert_nothing_left(tmp_path)
+
+
+def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.documents.MAX_LINE_BYTES", 100)
+    (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
+    options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
+    assert made.totals["skipped"] == {"lines not UTF-8": 1, "lines too long": 1}
+    assert made.totals["sentences"] == 3
+
+
+def test_a_finished_folder_is_not_overwritten(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    build(tokenizer, path, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with pytest.raises(UserError, match="out is there already: name another folder or remove it"):
+        build(tokenizer, path, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+
+
+def test_what_killed_runs_left_is_swept(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    for name in (".tmp-out-abcd1234", ".tmp-out-2-abcd1234", ".tmp-other-abcd1234"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train").write_text("x")
+    build(tokenizer, path, tmp_path / "out")
+    others = [".tmp-other-abcd1234", ".tmp-out-2-abcd1234"]
+    assert_nothing_left(tmp_path, "a.txt", "out", *others)
+
+
+def test_two_runs_at_once(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    (tmp_path / ".tmp-out-abcd1234").mkdir()
+    descriptor = os.open(tmp_path / ".tmp-out-abcd1234", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match=r"\.tmp-out-abcd1234 is being written by another run"):
+        build(tokenizer, path, tmp_path / "out")
+    os.close(descriptor)
+    build(tokenizer, path, tmp_path / "out")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder]).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_full_disk(tmp_path, tokenizer, tiny_disk):
+    path = write_text(tmp_path / "a.txt", 500)
+    with pytest.raises(UserError, match=r"no room to write .*disk/out \(No space left on device\)"):
+        build(tokenizer, path, tiny_disk / "out")
+    assert_nothing_left(tiny_disk)
+
+
+def test_full_disk_without_mounting(tmp_path, tokenizer, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "close", full)
+    path = write_text(tmp_path / "a.txt", 10)
+    with pytest.raises(UserError, match="no room to write .*out .No space left on device"):
+        build(tokenizer, path, tmp_path / "out")
+    assert_nothing_left(tmp_path, "a.txt")
+
+
+def test_settings_that_cannot_be(tokenizer):
+    raw = config.to_dict(small.config())
+    no_masks = {**raw, "corruption": None, "objectives": [{"type": "sentence_pair"}]}
+    with pytest.raises(UserError, match="'tiny' has no `corruption`.*tf_models needs masks"):
+        pretraining_shards.settings_of(config.from_dict(no_masks), tokenizer, format="tf_models")
+    tuning = {"name": "tuning", "encoder": raw["encoder"], "recipe": raw["recipe"]}
+    tuning["objectives"] = [{"type": "classification"}]
+    with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
+        pretraining_shards.settings_of(config.from_dict(tuning), tokenizer)
+    with pytest.raises(UserError, match="seed: -1 is negative"):
+        pretraining_shards.settings_of(small.config(), tokenizer, seed=-1)
+
+
+def command(tmp_path, tokenizer, *options):
+    raw = config.to_dict(small.config())
+    raw["segments"]["duplicates"] = 5
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(raw))
+    return [
+        sys.executable, "-m", "tfrecords_tools.build_shards", f"--config={tmp_path}/config.yaml",
+        f"--input={tmp_path}/*.txt", f"--tokenizer={tokenizer}", f"--output={tmp_path}/out",
+        "--workers=2", *options,
+    ]  # fmt: skip
+
+
+def run(arguments):
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_command_line(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 20)
+    done = run(command(tmp_path, tokenizer, "--override=segments.duplicates=2", "--seed=5"))
+    assert done.returncode == 0, done.stderr
+    assert "examples in 1 shards" in done.stdout
+    made = manifest.read(tmp_path / "out")
+    assert (made.seed, made.config["segments"]["duplicates"]) == (5, 2)
+    expected = build(
+        tokenizer,
+        tmp_path / "a.txt",
+        tmp_path / "again",
+        small.config(segments__duplicates=2),
+        seed=5,
+    )
+    assert made.shards == expected.shards
+
+
+def test_command_line_errors(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_bytes(b"\xff\n")
+    done = run(command(tmp_path, tokenizer))
+    assert done.returncode == 2
+    assert f"error: {tmp_path}/a.txt:1: not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def processes_with(mark):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.slow
+def test_killed_runs_leave_nothing_under_the_name(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 500, times=40)
+    arguments = command(tmp_path, tokenizer)
+    for writing in (False, True):
+        mark = f"TEST_MARK={uuid.uuid4()}"
+        environment = {**os.environ, "TEST_MARK": mark.partition("=")[2]}
+        process = subprocess.Popen(
+            arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            files = list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
+            if files and (not writing or max(file.stat().st_size for file in files)):
+                break
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert not (tmp_path / "out").exists()
+        assert list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
+        deadline = time.monotonic() + 60
+        while (left := processes_with(mark)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not left  # neither workers nor the process that they are forked from
+    done = run(arguments)
+    assert done.returncode == 0, done.stderr
+    assert manifest.verify(tmp_path / "out", deep=True) == []
+    assert not list(tmp_path.glob(".tmp-*"))
