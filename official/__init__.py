@@ -3,6 +3,10 @@
 import os
 import typing
 
+from official import quiet
+
+quiet.install()
+
 if typing.TYPE_CHECKING:
     from official.inference import Loaded
 

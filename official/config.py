@@ -420,9 +420,7 @@ def _value(hint: Any, value: Any, place: str, source: str) -> Any:
             return float(value)
         except ValueError:
             pass
-    elif hint is Any or (
-        isinstance(value, hint) and not (hint is int and isinstance(value, bool))
-    ):
+    elif hint is Any or (isinstance(value, hint) and not (hint is int and isinstance(value, bool))):
         return value
     expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     raise UserError(f"{source}: {place}: expected {expected[hint]}, got {value!r}")

@@ -4,9 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 
-# Set before TensorFlow is imported anywhere: its start-up notices are not for users.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 
 class UserError(ValueError):
     """Something the user can put right.
@@ -20,15 +17,18 @@ def run(main: Callable[[list[str]], None]) -> None:
 
     The process ends with status 2 after a `UserError` (no traceback), 130 after Ctrl-C.
     """
-    from absl import app
+    from absl import app, logging
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1:
             fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
+        logging.set_verbosity(logging.WARNING)
         try:
             main(argv)
         except UserError as error:
             fail(str(error))
+        except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)

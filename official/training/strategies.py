@@ -115,7 +115,7 @@ def _tpu(address: str) -> tf.distribute.Strategy:
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
         raise UserError(
             f"--distribution_strategy=tpu: no TPU answers at {address or 'local'!r} ({reason}); "
             "give its address with --tpu, or choose one_device or mirrored"

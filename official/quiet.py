@@ -1,0 +1,64 @@
+"""Holds back what TensorFlow prints on standard error while it is imported.
+
+Its notices of CUDA and oneDNN say nothing to the user of a command line, and no log level stops
+them. They are shown if the import fails.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+
+def install() -> None:
+    """Makes the first `import tensorflow` from here on a silent one."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "tensorflow" not in sys.modules and not any(isinstance(f, _Finder) for f in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds tensorflow where the others do, once, and wraps its loader."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader):
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        with _held_stderr():
+            self._loader.exec_module(module)
+
+
+@contextlib.contextmanager
+def _held_stderr() -> Iterator[None]:
+    with tempfile.TemporaryFile() as held:
+        kept = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(kept, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
