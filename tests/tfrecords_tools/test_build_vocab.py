@@ -1,0 +1,145 @@
+"""build_vocab: from files to a tokenizer folder."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from official import tokenizers
+from official.errors import UserError
+from tfrecords_tools import build_vocab
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
+PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
+SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110}
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(["\n".join(PROSE)] * 3) + "\n")
+    return path
+
+
+def build(text, output, kind="wordpiece", vocab_size=None, **options):
+    size = vocab_size or SIZES[kind]
+    return build_vocab.build(str(text), output, kind, size, coverage=0.98, **options)
+
+
+@pytest.mark.parametrize("kind", build_vocab.TYPES)
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_folder(tmp_path, text, kind, lower_case):
+    made = build(text, tmp_path / "out", kind, lower_case=lower_case)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert loaded.fingerprint == made.fingerprint and loaded.files == made.files
+    assert isinstance(loaded, tokenizers.WordPiece) == (kind == "wordpiece")
+    assert loaded.vocab_size == SIZES[kind]
+    assert loaded.pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert loaded.special_ids == (0, 1, 2, 3, 4)
+    capitals, small = loaded.encode(["The River", "the river"])
+    assert (capitals.tolist() == small.tolist()) == lower_case
+    assert 1 not in small
+    assert not set(loaded.encode(["a [MASK] [CLS]"])[0].tolist()) & {0, 2, 3, 4}
+
+
+@pytest.mark.parametrize("kind", build_vocab.TYPES)
+def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
+    made = build(text, tmp_path / "a", kind)
+    with gzip.open(tmp_path / "text.gz", "wt") as file:
+        file.write(text.read_text())
+    rows = [json.dumps({"text": "\n".join(PROSE)}) for _ in range(3)]
+    (tmp_path / "one.jsonl").write_text(rows[0] + "\n")
+    (tmp_path / "two.jsonl").write_text("\n".join(rows[1:]) + "\n")
+    packed = build(tmp_path / "text.gz", tmp_path / "b", kind)
+    lines = build(f"{tmp_path}/one.jsonl,{tmp_path}/t*.jsonl", tmp_path / "c", kind)
+    assert made.files == packed.files == lines.files
+
+
+def test_vocabulary_is_of_frequent_words(tmp_path):
+    (tmp_path / "a.txt").write_text("the quick brown fox\n" * 50 + "a lazy dog\n" * 5)
+    made = build(tmp_path / "a.txt", tmp_path / "out", vocab_size=55)
+    assert [made.decode([i]) for i in made.encode(["the quick brown fox dog"])[0]] == [
+        *["the", "quick", "brown", "fox", "dog"]
+    ]
+
+
+def test_report(tmp_path, text):
+    lines = []
+    build(text, tmp_path / "out", report=lines.append)
+    size = text.stat().st_size / 1e6
+    assert lines[0].startswith(f"read {size:.1f} of {size:.1f} MB (100%), ")
+    assert lines[0].endswith("MB/s, 3 documents")
+    assert lines[1].startswith("learning from ") and lines[1].endswith(" of them different")
+    assert lines[2].startswith("wordpiece: 250 pieces, ")
+    assert "unknown in the first 15 lines; fingerprint " in lines[2]
+    assert lines[3].startswith(f"wrote {tmp_path / 'out'} in ")
+    build(text, tmp_path / "bpe", "bpe", report=lines.append, max_lines=10)
+    assert "learning from 10 of 15 lines" in lines
+
+
+def test_lines_left_out_are_counted(tmp_path, text):
+    text.write_bytes(text.read_bytes() + b"caf\xe9\n")
+    lines = []
+    build(text, tmp_path / "out", on_bad_utf8="skip", report=lines.append)
+    assert "skipped: 1 lines not UTF-8" in lines
+    with pytest.raises(UserError, match=r"text.txt:18: not UTF-8 \(byte 0xe9 at column 4\)"):
+        build(text, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "content, kind, size, message",
+    [
+        ("\n \n\x01\n", "wordpiece", 50, r"no text in the input \(1 files, 5 bytes\): nothing to"),
+        ("\n \n\x01\n", "bpe", 50, r"no text in the input \(1 files, 5 bytes\): nothing to learn"),
+        ("", "unigram", 50, r"the input is empty: .*text.txt hold no bytes"),
+        (None, "wordpiece", 20, r"--vocab_size=20 is too small: the alphabet alone takes \d+ pie"),
+        (None, "bpe", 20, r"--vocab_size=20 is too small: the alphabet and the special tokens"),
+        (None, "unigram", 9000, r"--vocab_size=9000 is more than the text supports: take --vocab"),
+        (None, "wordpiece", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
+    ],
+)
+def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
+    if content is not None:
+        text.write_text(content)
+    with pytest.raises(UserError, match=message):
+        build(text, tmp_path / "out", kind, size)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_missing_input(tmp_path):
+    with pytest.raises(UserError, match="no file matches"):
+        build(tmp_path / "*.txt", tmp_path / "out")
+
+
+def test_output_that_is_there(tmp_path, text):
+    build(text, tmp_path / "out")
+    with pytest.raises(UserError, match=r"out is there already: name another folder or remove it"):
+        build(text, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_command_line(tmp_path, text):
+    def run(*arguments, seed):
+        return subprocess.run(
+            [sys.executable, "-m", "tfrecords_tools.build_vocab", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+        )
+
+    arguments = [f"--input={text}", "--vocab_size=250", "--character_coverage=0.98"]
+    done = run(*arguments, f"--output={tmp_path / 'out'}", seed=1)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {tmp_path / 'out'} in " in done.stderr
+    # Another process with another hash seed, another kind of machine if you like: the same bytes.
+    assert build(text, tmp_path / "here").files == tokenizers.load(tmp_path / "out").files
+    done = run(*arguments, seed=2)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "error: --output is missing"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,181 @@
+"""Learns a vocabulary from text and writes a tokenizer folder.
+
+python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
+  --type=wordpiece|unigram|bpe --vocab_size=N [--lower_case]
+
+WordPiece counts the words of all the text, unigram and BPE (SentencePiece) learn from an even
+sample of its lines; neither needs memory for the text. The same text and options give the same
+bytes.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from absl import flags
+
+from official import atomic, errors, tokenizers
+from official.errors import UserError
+from tfrecords_tools import documents, sentencepiece_trainer, wordpiece_trainer
+
+TYPES = ("wordpiece", "unigram", "bpe")
+_SECONDS_BETWEEN_REPORTS = 5.0
+_EXAMPLE_LINES = 2000
+
+
+def build(
+    inputs: Sequence[str] | str,
+    output: str | os.PathLike,
+    kind: str,
+    vocab_size: int,
+    lower_case: bool = False,
+    coverage: float = 0.9995,
+    max_lines: int = 500_000,
+    on_bad_utf8: str = "error",
+    on_long_line: str = "error",
+    report: Callable[[str], None] = lambda line: None,
+) -> tokenizers.Tokenizer:
+    """Reads text, learns a vocabulary, writes the tokenizer folder `output`.
+
+    Args:
+      inputs: files or globs, as `documents.expand` takes them.
+      output: the folder to make.
+      kind: one of `TYPES`.
+      vocab_size: pieces, special tokens counted.
+      lower_case: lower-case the text (and, for WordPiece, strip its accents).
+      coverage: the share of all characters that the alphabet must have.
+      max_lines: how many lines unigram and BPE learn from.
+      on_bad_utf8: what to do with lines that are not UTF-8: "error" or "skip".
+      on_long_line: the same for lines too long to hold.
+      report: is given lines for a person to read.
+
+    Raises:
+      UserError: unusable input, no text in it, a `vocab_size` that does not suit it, an `output`
+        that is there already.
+    """
+    started = time.monotonic()
+    paths = documents.expand(inputs)
+    with atomic.folder(output) as temporary:
+        tally = documents.Tally()
+        total = sum(path.stat().st_size for path in paths)
+        sample = sentencepiece_trainer.Sample(max_lines)
+        words = wordpiece_trainer.WordCounts(lower_case)
+        examples: list[str] = []
+        due = started + _SECONDS_BETWEEN_REPORTS
+        for document in documents.read(paths, on_bad_utf8, on_long_line, tally):
+            examples += document.sentences[: max(0, _EXAMPLE_LINES - len(examples))]
+            (words if kind == "wordpiece" else sample).add(document.sentences)
+            if time.monotonic() >= due:
+                report(_progress(tally, total, time.monotonic() - started))
+                due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
+        report(_progress(tally, total, time.monotonic() - started))
+        if not examples:
+            raise UserError(
+                f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
+            )
+        if kind == "wordpiece":
+            counts = words.words()
+            report(f"learning from {words.total:,} words, {len(counts):,} of them different")
+            pieces = wordpiece_trainer.learn(
+                counts, vocab_size, coverage, lambda done: report(f"{done:,} pieces")
+            )
+            made: tokenizers.Tokenizer = tokenizers.WordPiece(pieces, lower_case)
+        else:
+            report(f"learning from {len(sample.lines):,} of {sample.seen:,} lines")
+            made = tokenizers.SentencePiece(
+                sentencepiece_trainer.learn(sample.lines, kind, vocab_size, coverage, lower_case),
+                lower_case=False,  # the model folds case itself
+            )
+        made.save(temporary)
+    for reason, count in sorted(tally.skipped.items()):
+        report(f"skipped: {count:,} {reason}")
+    report(_summary(made, kind, examples))
+    report(f"wrote {output} in {time.monotonic() - started:.1f} s")
+    return made
+
+
+def _progress(tally: documents.Tally, total: int, seconds: float) -> str:
+    megabytes = tally.bytes_read / 1e6
+    return (
+        f"read {megabytes:.1f} of {total / 1e6:.1f} MB ({100 * tally.bytes_read / total:.0f}%), "
+        f"{megabytes / seconds:.1f} MB/s, {tally.documents:,} documents"
+    )
+
+
+def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:
+    ids, _ = made.encode_ragged(examples)
+    words = sum(len(line.split()) for line in examples)
+    return (
+        f"{kind}: {made.vocab_size:,} pieces, {len(ids) / max(1, words):.2f} to a word and "
+        f"{100 * (ids == made.unk_id).mean() if len(ids) else 0:.3f}% unknown in the first "
+        f"{len(examples):,} lines; fingerprint {made.fingerprint[:16]}"
+    )
+
+
+def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines the options of this command line."""
+    either = ["error", "skip"]
+    flags.DEFINE_string("input", None, "files or globs, comma-separated", flag_values=values)
+    flags.DEFINE_string("output", None, "tokenizer folder to make", flag_values=values)
+    flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary", flag_values=values)
+    flags.DEFINE_integer(
+        "vocab_size", None, "pieces to learn, special tokens counted", flag_values=values
+    )
+    flags.DEFINE_bool(
+        "lower_case",
+        False,
+        "lower-case the text (WordPiece: strip accents too)",
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "character_coverage",
+        0.9995,
+        "share of all characters that the alphabet must have; 1.0 for all of them",
+        lower_bound=0.98,
+        upper_bound=1.0,
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "max_lines",
+        500_000,
+        "unigram and bpe learn from an even sample of so many lines; WordPiece from all",
+        lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "on_bad_utf8", "error", either, "what to do with lines not UTF-8", flag_values=values
+    )
+    flags.DEFINE_enum(
+        "on_long_line", "error", either, "what to do with lines too long", flag_values=values
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Runs the command line."""
+    options = flags.FLAGS
+    for name in ("input", "output", "vocab_size"):
+        if options[name].value is None:
+            raise UserError(f"--{name} is missing")
+    build(
+        options.input,
+        options.output,
+        options.type,
+        options.vocab_size,
+        options.lower_case,
+        options.character_coverage,
+        options.max_lines,
+        options.on_bad_utf8,
+        options.on_long_line,
+        report=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+
+
+def run() -> None:
+    """Runs as a console command."""
+    define_flags()
+    errors.run(main)
+
+
+if __name__ == "__main__":
+    run()
