@@ -53,4 +53,4 @@ def bias(mask, dtype):
     it is large enough to swallow any score, so that forbidden weights are exactly 0 in all others.
     """
     forbidden = -3e4 if dtype == "float16" else -1e30
-    return ops.where(mask, ops.cast(0.0, dtype), ops.cast(forbidden, dtype))
+    return ops.where(mask, *[ops.convert_to_tensor(x, dtype) for x in (0.0, forbidden)])

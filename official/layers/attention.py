@@ -49,8 +49,9 @@ class Attention(keras.Layer):
             self.query_key_value(x), (batch, length, 3, self.num_heads, self.head_size)
         )
         query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
-        query = query * ops.cast(self.head_size**-0.5, query.dtype)
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, T, S]
+        scores = ops.matmul(
+            query * self.head_size**-0.5, ops.transpose(key, (0, 1, 3, 2))
+        )  # [B, N, T, S]
         scores = ops.cast(scores, accurate(self.compute_dtype))
         if attention_mask is not None:
             scores = scores + masks.bias(attention_mask, scores.dtype)

@@ -1,6 +1,6 @@
 """Dropout as a function: no layer, no variable, nothing at all without draws."""
 
-import keras
+from keras import ops
 
 
 def dropout(x, rate, rng):
@@ -13,4 +13,4 @@ def dropout(x, rate, rng):
     """
     if rng is None or rate == 0:
         return x
-    return keras.random.dropout(x, rate, seed=rng)
+    return ops.where(rng.keep(ops.shape(x), rate), x * (1 / (1 - rate)), 0)

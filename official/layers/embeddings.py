@@ -8,6 +8,7 @@ from keras import ops
 
 from official.layers import gather
 from official.layers.dropout import dropout
+from official.layers.gradient import with_gradient
 from official.layers.linear import Linear
 from official.layers.norm import LayerNorm
 
@@ -38,7 +39,16 @@ class Table(keras.Layer):
 
     def scores(self, x):
         """Products of x [R, E] with every row, for an output tied to this table: [R, V]."""
-        return ops.matmul(x, ops.transpose(ops.cast(self.table, x.dtype)))
+        return _products(x, ops.cast(self.table, x.dtype))
+
+
+@with_gradient
+def _products(x, table):
+    # By hand because the automatic gradient makes the table's one transposed, and turns it.
+    def backward(upstream):
+        return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)
+
+    return ops.matmul(x, ops.transpose(table)), backward
 
 
 class Embeddings(keras.Layer):

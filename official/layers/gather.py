@@ -1,11 +1,14 @@
 """Rows of a matrix by number, with a gradient that is dense and summed.
 
-Shapes: R rows, D row size.
+Shapes: R rows, D row size, B batch, T length, P positions.
 """
 
 from keras import ops
 
+from official.layers.gradient import with_gradient
 
+
+@with_gradient
 def rows(matrix, ids):
     """Takes the rows `ids` of `matrix`.
 
@@ -20,19 +23,13 @@ def rows(matrix, ids):
     Returns:
         [*ids.shape, D].
     """
-    num_rows, size = matrix.shape[0], matrix.shape[-1]
+    num_rows, size = ops.shape(matrix)
 
-    @ops.custom_gradient
-    def take(matrix):
-        def grad(*args, upstream=None):
-            upstream = args[-1] if upstream is None else upstream
-            flat = ops.reshape(upstream, (-1, size))
-            return ops.segment_sum(flat, ops.reshape(ids, (-1,)), num_segments=num_rows)
+    def backward(upstream):
+        flat = ops.reshape(upstream, (-1, size))
+        return ops.segment_sum(flat, ops.reshape(ids, (-1,)), num_segments=num_rows), None
 
-        return ops.take(matrix, ids, axis=0), grad
-
-    # The reshape costs nothing and makes a tensor of a variable, which `take` must not capture.
-    return take(ops.reshape(matrix, (num_rows, size)))
+    return ops.take(matrix, ids, axis=0), backward
 
 
 def positions(sequence, ids):
@@ -48,4 +45,4 @@ def positions(sequence, ids):
     batch, length, size = ops.shape(sequence)
     starts = ops.arange(batch, dtype="int32")[:, None] * length
     flat = ops.reshape(ops.cast(ids, "int32") + starts, (-1,))
-    return ops.take(ops.reshape(sequence, (-1, size)), flat, axis=0)
+    return rows(ops.reshape(sequence, (-1, size)), flat)

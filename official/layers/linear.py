@@ -1,28 +1,40 @@
 """The affine map of the last axis.
 
-Shapes: I input size, O output size.
+Shapes: I input size, O output size, R rows.
 """
 
 import keras
 from keras import ops
 
+from official.layers.gradient import sum_rows, with_gradient
 
-def linear(x, kernel, bias=None):
+
+def linear(x, kernel, bias):
     """`x @ kernel + bias` as one two-dimensional product, in the number type of `x`.
 
     Args:
         x: [..., I].
         kernel: [I, O].
-        bias: [O] or None.
+        bias: [O].
 
     Returns:
         [..., O].
     """
-    input_size, output_size = kernel.shape
-    y = ops.matmul(ops.reshape(x, (-1, input_size)), ops.cast(kernel, x.dtype))  # [rows, O]
-    if bias is not None:
-        y = y + ops.cast(bias, x.dtype)
-    return ops.reshape(y, (*ops.shape(x)[:-1], output_size))
+    rows = ops.reshape(x, (-1, kernel.shape[0]))  # [R, I]
+    y = _affine(rows, ops.cast(kernel, x.dtype), ops.cast(bias, x.dtype))  # [R, O]
+    return ops.reshape(y, (*ops.shape(x)[:-1], kernel.shape[1]))
+
+
+@with_gradient
+def _affine(x, kernel, bias):
+    def backward(upstream):
+        return (
+            ops.matmul(upstream, ops.transpose(kernel)),
+            ops.matmul(ops.transpose(x), upstream),
+            sum_rows(upstream),
+        )
+
+    return ops.matmul(x, kernel) + bias, backward
 
 
 class Linear(keras.Layer):

@@ -1,11 +1,12 @@
 """Layer normalisation.
 
-Shapes: D the normalised size.
+Shapes: D the normalised size, R rows.
 """
 
 import keras
 from keras import ops
 
+from official.layers.gradient import sum_rows, with_gradient
 from official.layers.precision import accurate
 
 
@@ -27,8 +28,27 @@ class LayerNorm(keras.Layer):
 
     def call(self, x):
         """Normalises x [..., D]."""
-        y = ops.cast(x, accurate(self.compute_dtype))
-        y = y - ops.mean(y, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(y), axis=-1, keepdims=True)
-        y = y * ops.rsqrt(variance + self.epsilon) * self.scale + self.offset
-        return ops.cast(y, self.compute_dtype)
+        rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
+        y = _normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
+        return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
+
+
+@with_gradient
+def _normalize(x, scale, offset, *, epsilon):
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)  # [R, 1]
+    normal = centred * factor
+
+    def backward(upstream):
+        scaled = upstream * scale
+        aligned = upstream * normal
+        # What a change of x moves besides x itself: the mean and the variance of its row.
+        mean = ops.mean(scaled, axis=-1, keepdims=True)
+        slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+        return (
+            (scaled - mean - normal * slope) * factor,
+            sum_rows(aligned),
+            sum_rows(upstream),
+        )
+
+    return normal * scale + offset, backward

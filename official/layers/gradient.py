@@ -1,0 +1,48 @@
+"""Functions that bring their gradient with them, on every backend.
+
+Some gradients are written out by hand in this package: automatic ones make several passes over
+memory where one will do, or come in a form that optimizers read wrongly.
+"""
+
+import functools
+
+import keras
+from keras import ops
+
+
+def with_gradient(function):
+    """Decorates a function of tensors that returns its value and its gradient.
+
+    The function returns `(value, backward)`. `backward` takes the gradient of the value and
+    returns one gradient for each argument given by position, None where an argument has none.
+    Constants are given by keyword.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*tensors, **constants):
+        @ops.custom_gradient
+        def differentiable(*tensors):
+            value, backward = function(*tensors, **constants)
+
+            def gradient(*args, upstream=None):  # Backends differ in how they hand it over.
+                return backward(args[-1] if upstream is None else upstream)
+
+            return value, gradient
+
+        return differentiable(*[_tensor(tensor) for tensor in tensors])
+
+    return wrapped
+
+
+def _tensor(x):
+    """The value of a variable, which a differentiable function must not capture."""
+    return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
+
+
+def sum_rows(x):
+    """Sums x [R, O] over its rows: [O].
+
+    As a product with a row of ones, which is several times faster than a reduction on a CPU and
+    sums bfloat16 in float32.
+    """
+    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]

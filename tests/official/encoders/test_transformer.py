@@ -1,0 +1,362 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import masks
+from official.encoders import transformer
+from official.errors import UserError
+from official.layers.random import Draws
+from tests.official.encoders.numpy_transformer import encode
+
+SMALL = transformer.Config(
+    vocab_size=23,
+    hidden_size=12,
+    num_layers=2,
+    num_heads=3,
+    intermediate_size=20,
+    max_positions=9,
+    norm_epsilon=1e-6,
+)
+# A batch of two with different padding: on the right, and on the left.
+PADDING = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 1]], bool)
+TOKENS = np.random.default_rng(0).integers(0, 23, PADDING.shape).astype("int32")
+SEGMENTS = np.random.default_rng(1).integers(0, 2, PADDING.shape).astype("int32")
+
+
+def make(dtype=None, **changes):
+    """An encoder with random values everywhere, norms and biases too."""
+    encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
+    encoder.build()
+    rng = np.random.default_rng(2)
+    for variable in encoder.variables:
+        noise = 0.3 * rng.standard_normal(variable.shape)
+        variable.assign(1 + noise if variable.path.endswith("scale") else noise)
+    return encoder
+
+
+def arrays(encoder):
+    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+
+
+def run(encoder, **options):
+    options.setdefault("attention_mask", masks.padding(PADDING))
+    return encoder(tf.constant(TOKENS), tf.constant(SEGMENTS), **options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "gelu", "norm": "pre", "causal": True, "segment_types": 0},
+        {"activation": "relu", "embedding_size": 5, "position_offset": 2},
+        {"layer_groups": 1, "num_layers": 3},
+        {"layer_groups": 2, "num_layers": 4, "inner_layers": 2, "embedding_size": 7},
+        {"embedding_size": 12, "causal": True},
+        {"norm": "pre", "embedding_size": 7},
+    ],
+    ids=str,
+)
+def test_equals_a_forward_pass_by_hand(changes):
+    encoder = make("float64", **changes)
+    outputs = run(encoder, output_all=True)
+    for b in range(2):
+        allowed = np.broadcast_to(PADDING[b], (7, 7)).copy()
+        if changes.get("causal"):
+            allowed &= np.tril(np.ones((7, 7), bool))
+        # Rows that may attend to nothing, for nobody's eyes, attend to themselves by hand.
+        seen = allowed.any(-1)
+        allowed[~seen] = np.eye(7, dtype=bool)[~seen]
+        states = encode(encoder.config, arrays(encoder), TOKENS[b], SEGMENTS[b], allowed)
+        assert len(states) == len(outputs["hidden_states"])
+        for ours, theirs in zip(outputs["hidden_states"], states, strict=True):
+            np.testing.assert_allclose(ours[b][seen], theirs[seen], rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(outputs["sequence_output"], outputs["hidden_states"][-1])
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    pooled = np.tanh(outputs["sequence_output"][:, 0].numpy() @ kernel + bias)
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, rtol=1e-9)
+
+
+def test_attention_weights():
+    outputs = run(make(), output_all=True)
+    assert len(outputs["attentions"]) == 2
+    for weights in outputs["attentions"]:
+        assert weights.shape == (2, 3, 7, 7)
+        np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones((2, 3, 7)), rtol=1e-5)
+        hidden = np.broadcast_to(~PADDING[:, None, None, :], weights.shape)
+        assert (weights.numpy()[hidden] == 0).all()
+
+
+def test_only_what_is_asked_for_is_returned():
+    assert run(make()).keys() == {"sequence_output", "pooled_output"}
+    assert run(make(pooler=False)).keys() == {"sequence_output"}
+
+
+def test_nothing_comes_from_padding():
+    encoder = make()
+    changed = np.where(PADDING, TOKENS, (TOKENS + 1) % 23)
+    before = run(encoder)["sequence_output"].numpy()
+    after = encoder(changed, SEGMENTS, masks.padding(PADDING))["sequence_output"].numpy()
+    np.testing.assert_array_equal(before[PADDING], after[PADDING])
+    assert not np.allclose(before[~PADDING], after[~PADDING])
+
+
+def test_nothing_comes_from_the_future_when_causal():
+    encoder = make(causal=True)
+    changed = TOKENS.copy()
+    changed[:, 4:] = (changed[:, 4:] + 1) % 23
+    before, after = (
+        encoder(tokens, SEGMENTS)["sequence_output"].numpy() for tokens in (TOKENS, changed)
+    )
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert not np.allclose(before[:, 4:], after[:, 4:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_a_row_that_may_attend_to_nothing_gives_numbers_and_gradients(dtype):
+    encoder = make(dtype)
+    nothing = masks.padding(np.zeros((2, 7), bool))
+    with tf.GradientTape() as tape:
+        outputs = run(encoder, attention_mask=nothing, output_all=True)
+        loss = tf.reduce_sum(tf.square(tf.cast(outputs["sequence_output"], tf.float32)))
+    for weights in outputs["attentions"]:
+        np.testing.assert_allclose(tf.cast(weights, tf.float32), 1 / 7, rtol=1e-6)
+    for gradient in tape.gradient(loss, encoder.embeddings.trainable_variables):
+        assert np.isfinite(gradient).all()
+
+
+def test_positions_and_segments_may_be_left_out():
+    encoder = make()
+    zeros = np.zeros_like(TOKENS)
+    rows = np.broadcast_to(np.arange(7, dtype="int32"), TOKENS.shape)
+    plain = encoder(TOKENS)["sequence_output"]
+    np.testing.assert_allclose(encoder(TOKENS, zeros)["sequence_output"], plain, atol=1e-6)
+    for positions in (rows, rows[:1]):
+        given = encoder(TOKENS, zeros, positions=positions)["sequence_output"]
+        np.testing.assert_allclose(given, plain, atol=1e-6)
+    shifted = encoder(TOKENS, zeros, positions=rows + 1)["sequence_output"]
+    assert not np.allclose(shifted, plain, atol=1e-3)
+
+
+def test_the_order_of_tokens_only_matters_through_positions():
+    encoder = make()
+    order = np.random.default_rng(3).permutation(7)
+    plain = encoder(TOKENS, SEGMENTS)["sequence_output"].numpy()
+    moved = encoder(TOKENS[:, order], SEGMENTS[:, order], positions=order[None].astype("int32"))[
+        "sequence_output"
+    ]
+    np.testing.assert_allclose(moved, plain[:, order], atol=1e-5)
+
+
+def test_paths_of_all_variables():
+    expected = [
+        "encoder/embeddings/token_embedding/table",
+        "encoder/embeddings/position_embedding/table",
+        "encoder/embeddings/segment_embedding/table",
+        "encoder/embeddings/norm/scale",
+        "encoder/embeddings/norm/offset",
+        "encoder/pooler/kernel",
+        "encoder/pooler/bias",
+    ]
+    for i in range(2):
+        for layer in ["attention/query_key_value", "attention/output"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
+        for layer in ["feed_forward/inner", "feed_forward/outer"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
+        for layer in ["attention_norm", "feed_forward_norm"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("scale", "offset")]
+    assert sorted(v.path for v in make().variables) == sorted(expected)
+
+
+def test_paths_of_other_forms():
+    paths = {v.path for v in make(norm="pre", embedding_size=5, pooler=False).variables}
+    assert {"encoder/final_norm/scale", "encoder/embeddings/projection/kernel"} <= paths
+    assert not [p for p in paths if p.startswith(("encoder/embeddings/norm", "encoder/pooler"))]
+    shared = {v.path for v in make(num_layers=4, layer_groups=2, inner_layers=2).variables}
+    blocks = {p.split("/")[1] for p in shared if "layer" in p}
+    assert blocks == {f"group_{g}_layer_{i}" for g in range(2) for i in range(2)}
+
+
+def count(**sizes):
+    """Parameters of an encoder, without making them."""
+    with keras.StatelessScope(initialize_variables=False):
+        encoder = transformer.Encoder(transformer.Config(**sizes))
+        encoder.build()
+        return sum(int(np.prod(v.shape)) for v in encoder.variables)
+
+
+LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
+
+
+@pytest.mark.parametrize(
+    "sizes, published",
+    [
+        ({"vocab_size": 30522}, 109_482_240),
+        ({"vocab_size": 28996}, 108_310_272),
+        ({"vocab_size": 30522, **LARGE}, 335_141_888),
+        # RoBERTa: positions from 2, one segment. ALBERT: one shared layer. ELECTRA: projection.
+        ({"vocab_size": 50265, "position_offset": 2, "segment_types": 1}, 124_645_632),
+        ({"vocab_size": 30000, "embedding_size": 128, "layer_groups": 1}, 11_683_584),
+        ({"vocab_size": 30522, "pooler": False}, 108_891_648),
+        (
+            {
+                "vocab_size": 50257,
+                "max_positions": 1024,
+                "norm": "pre",
+                "segment_types": 0,
+                "pooler": False,
+            },
+            124_439_808,
+        ),
+    ],
+    ids=["BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", "GPT-2"],
+)
+def test_parameter_counts_are_the_published_ones(sizes, published):
+    assert count(**sizes) == published
+
+
+@pytest.mark.slow
+def test_a_whole_bert_base_has_the_published_number_of_parameters():
+    encoder = transformer.Encoder(transformer.Config(vocab_size=30522))
+    encoder.build()
+    assert sum(v.numpy().size for v in encoder.variables) == 109_482_240
+
+
+def test_initial_weights_are_a_function_of_seed_and_name():
+    def weights(**options):
+        encoder = transformer.Encoder(SMALL, **options)
+        encoder.build()
+        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.variables}
+
+    first, again = weights(seed=1), weights(seed=1)
+    others = [weights(seed=2), weights(seed=1, name="generator")]
+    kernels = [path for path in first if path.endswith(("kernel", "table"))]
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+        constant = 1.0 if path.endswith("scale") else 0.0
+        if path not in kernels:
+            np.testing.assert_array_equal(first[path], np.full_like(first[path], constant))
+    for path in kernels:
+        for other in others:
+            assert not np.isin(first[path], other[path]).any()
+    same_shape = [first[f"layer_{i}/attention/output/kernel"] for i in range(2)]
+    assert not np.isin(*same_shape).any()
+
+
+def test_dropout_is_seeded_and_off_without_draws():
+    encoder = make(dropout=0.3, attention_dropout=0.3)
+    plain = make(dropout=0.0, attention_dropout=0.0)
+    np.testing.assert_array_equal(run(encoder)["sequence_output"], run(plain)["sequence_output"])
+    same = run(plain, rng=Draws((1, 2)))["sequence_output"]
+    np.testing.assert_array_equal(same, run(plain)["sequence_output"])
+    first, again, other = (
+        run(encoder, rng=Draws(pair))["sequence_output"].numpy()
+        for pair in [(1, 2), (1, 2), (1, 2 + 65536)]
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert not np.allclose(first, run(encoder)["sequence_output"])
+
+
+def test_dropout_makes_no_variables():
+    assert len(make(dropout=0.3).variables) == len(
+        make(dropout=0.0, attention_dropout=0.0).variables
+    )
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_forward_and_backward_compile(jit_compile):
+    encoder = make()
+
+    def both(tokens):
+        with tf.GradientTape() as tape:
+            outputs = run(encoder, rng=Draws(tokens[0, :2]))
+            loss = tf.reduce_sum(outputs["sequence_output"] * outputs["pooled_output"][:, None])
+        return tape.gradient(loss, [v.value for v in encoder.trainable_variables])
+
+    compiled = tf.function(both, jit_compile=jit_compile)(tf.constant(TOKENS))
+    assert all(isinstance(gradient, tf.Tensor) for gradient in compiled)
+    assert all(np.isfinite(gradient).all() for gradient in compiled)
+
+
+def test_compiled_results_are_those_of_the_plain_graph():
+    encoder = make()
+    plain = run(encoder)["sequence_output"]
+    for jit_compile in (False, True):
+        compiled = tf.function(lambda: run(encoder)["sequence_output"], jit_compile=jit_compile)()
+        assert compiled.shape == (2, 7, 12)
+        np.testing.assert_allclose(compiled, plain, atol=1e-5)
+
+
+def test_batch_and_length_may_be_dynamic():
+    encoder = make(causal=True)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+    def encode_any(tokens, real):
+        return encoder(tokens, attention_mask=masks.padding(real))["sequence_output"]
+
+    for rows, length in [(1, 2), (2, 7), (2, 3)]:
+        tokens, real = TOKENS[:rows, :length], PADDING[:rows, :length].astype("int32")
+        expected = encoder(tokens, attention_mask=masks.padding(real))["sequence_output"]
+        np.testing.assert_allclose(encode_any(tokens, real), expected, atol=1e-5)
+
+
+def test_float64_is_float64_from_end_to_end():
+    encoder = make("float64")
+    outputs = run(encoder, output_all=True, rng=Draws((1, 2)))
+    assert {x.dtype for x in tf.nest.flatten(outputs)} == {tf.float64}
+
+    @tf.function
+    def both():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(run(encoder, rng=Draws((1, 2)))["sequence_output"])
+        return tape.gradient(loss, [v.value for v in encoder.trainable_variables[:5]])
+
+    for op in both.get_concrete_function().graph.get_operations():
+        assert tf.float32 not in [x.dtype for x in op.outputs], op.name
+
+
+def test_mixed_bfloat16_keeps_sums_in_float32():
+    encoder, exact = make("mixed_bfloat16"), make("float32")
+    outputs = run(encoder, output_all=True)
+    assert outputs["sequence_output"].dtype == tf.bfloat16
+    assert {v.dtype for v in encoder.variables} == {"float32"}
+    assert {w.dtype for w in outputs["attentions"]} == {tf.float32}
+    sums = tf.reduce_sum(outputs["attentions"][0], -1)
+    np.testing.assert_allclose(sums, np.ones((2, 3, 7)), rtol=1e-6)
+    error = tf.cast(outputs["sequence_output"], tf.float32) - run(exact)["sequence_output"]
+    assert tf.sqrt(tf.reduce_mean(error**2)) < 0.03
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_heads": 5}, "num_heads: 5 heads do not divide hidden_size 12"),
+        ({"activation": "swish"}, "activation: 'swish' is not one of gelu, gelu_tanh, relu"),
+        ({"norm": "none"}, "norm: 'none' is neither 'post' nor 'pre'"),
+        ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),
+        ({"attention_dropout": -0.1}, r"attention_dropout: -0.1 is not in \[0, 1\)"),
+        ({"num_layers": 0}, "num_layers: 0 is less than 1"),
+        ({"vocab_size": 0}, "vocab_size: 0 is less than 1"),
+        ({"segment_types": -1}, "segment_types: -1 is negative"),
+        ({"inner_layers": 2}, "inner_layers: has a meaning only where layer_groups is set"),
+        ({"layer_groups": 3}, "layer_groups: 3 groups do not divide 2 layers"),
+    ],
+)
+def test_config_errors(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_use_errors():
+    with pytest.raises(UserError, match="encoder.vocab_size: not set"):
+        transformer.Encoder(transformer.Config())
+    encoder = make()
+    with pytest.raises(UserError, match="sequences of 10 tokens, but the encoder has 9 positions"):
+        encoder(np.zeros((1, 10), "int32"))
+    with pytest.raises(UserError, match=r"token_ids: expected \[B, T\], got shape \(3,\)"):
+        encoder(np.zeros((3,), "int32"))
+    with pytest.raises(UserError, match=r"attention_mask: .* got \(2, 7\); masks.padding makes"):
+        encoder(TOKENS, attention_mask=PADDING)
