@@ -2,8 +2,8 @@
 
 The ids are those of the `sentencepiece` package, save that where two segmentations score the same
 (a long run of one character) another may be taken. Text that spells a special token never gives its
-id. What transformers does to text before SentencePiece for some models (ALBERT: quotes, accents) is
-left out.
+id. What transformers does around SentencePiece for some models (ALBERT and XLNet: quotes, accents,
+digits before a comma) is left out.
 
 Shapes: N texts.
 """
@@ -110,5 +110,6 @@ class SentencePiece(Tokenizer):
         return {"do_lower_case": self.lower_case}
 
     def _for_others(self) -> dict[str, Any]:
-        # With these transformers leaves the text to the model, as it is done here.
+        # With these transformers' tokenizer leaves the text to the model, as it is done here; only a
+        # digit before a comma it splits off in any case.
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
