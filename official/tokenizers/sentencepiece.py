@@ -110,6 +110,6 @@ class SentencePiece(Tokenizer):
         return {"do_lower_case": self.lower_case}
 
     def _for_others(self) -> dict[str, Any]:
-        # With these transformers' tokenizer leaves the text to the model, as it is done here; only a
-        # digit before a comma it splits off in any case.
+        # With these transformers leaves the text to the model, as it is done here; only a digit
+        # before a comma it splits off in any case.
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
