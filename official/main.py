@@ -134,10 +134,14 @@ def _train() -> None:
     model_dir = Path(FLAGS.model_dir)
     setup.check_same_run(config, model_dir)
 
+    def say(text):
+        if strategies.is_chief(strategy):
+            print(text, flush=True)
+
     model = setup.build_model(config, strategy)
     if FLAGS.init and checkpoints.last_step(model_dir) is None:
         count = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, config.recipe.init_weights)
-        print(f"{count} variables set from {FLAGS.init} ({config.recipe.init_weights})")
+        say(f"{count} variables set from {FLAGS.init} ({config.recipe.init_weights})")
     if strategies.is_chief(strategy):
         model_dir.mkdir(parents=True, exist_ok=True)
         config_lib.save(config, model_dir / setup.CONFIG)
@@ -145,11 +149,10 @@ def _train() -> None:
         setup.save_task(train.manifest, model_dir)
     trainer = loop.Trainer(config, model, train, strategy, model_dir)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
-    print(
+    say(
         f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "
         f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
-        f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}",
-        flush=True,
+        f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
     )
     try:
         trainer.train(validation)
@@ -165,7 +168,8 @@ def _apply() -> None:
 
     model_dir = Path(FLAGS.model_dir)
     config = config_lib.load(model_dir, FLAGS.override)
-    setup.set_precision(config.recipe.precision)
+    # As the SavedModel computes: mixed precision is for training.
+    setup.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
     if predicting:

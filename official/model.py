@@ -87,19 +87,27 @@ class Model(keras.Layer):
         """What to divide each term's sum by: {term: scalar}."""
         return _merged(objective.weight_sums(batch) for objective in self.objectives)
 
-    def terms(self, batch, rng=None):
-        """Encodes a prepared batch and asks every objective.
+    def terms(self, batch, rng=None, encoded=None):
+        """Asks every objective of a prepared batch.
+
+        Args:
+            batch: dict of tensors.
+            rng: `Draws`, or None for inference (no dropout).
+            encoded: what `encode` gave for the batch; None = encode it here.
 
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.
         """
-        encoded = self.encode(batch, rng)
+        encoded = self.encode(batch, rng) if encoded is None else encoded
         terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
-    def predictions(self, batch):
-        """What the objectives predict for each example: a dict of tensors [B, ...]."""
-        encoded = self.encode(batch)
+    def predictions(self, batch, encoded=None):
+        """What the objectives predict for each example: a dict of tensors [B, ...].
+
+        `encoded` is as for `terms`.
+        """
+        encoded = self.encode(batch) if encoded is None else encoded
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
 
 

@@ -63,9 +63,7 @@ def config(**changes) -> config_lib.Config:
     return config_lib.from_dict(raw)
 
 
-def shard_folder(
-    folder: Path, made_of: config_lib.Config, count: int = 60, seed: int = 0
-) -> Path:
+def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed: int = 0) -> Path:
     """Pretraining shards of `documents`, made in this process."""
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
     settings = settings_of(made_of, tokens)

@@ -85,9 +85,10 @@ class Evaluator:
 
     def _replica_step(self, batch):
         batch = self.model.prepare(batch, None)
-        losses, metrics = self.model.terms(batch, None)
+        encoded = self.model.encode(batch)
+        losses, metrics = self.model.terms(batch, encoded=encoded)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
-        outputs = dict(self.model.predictions(batch))
+        outputs = dict(self.model.predictions(batch, encoded))
         for name, field in TARGETS.items():
             if field in batch:
                 outputs[name] = batch[field]

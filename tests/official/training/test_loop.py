@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests import small
 
 from official.data import Source
 from official.errors import UserError
 from official.training import checkpoints, loop, setup, step
+from tests import small
 
 
 @pytest.fixture(scope="module")

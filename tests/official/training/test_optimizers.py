@@ -11,7 +11,13 @@ RNG = np.random.default_rng(0)
 
 
 def variables(dtype="float64"):
-    shapes = {"kernel": (3, 4), "bias": (4,), "norm/scale": (4,), "table": (5, 2), "deep": (2, 2, 2)}
+    shapes = {
+        "kernel": (3, 4),
+        "bias": (4,),
+        "norm/scale": (4,),
+        "table": (5, 2),
+        "deep": (2, 2, 2),
+    }
     made = []
     for name, shape in shapes.items():
         made.append(keras.Variable(RNG.normal(size=shape).astype(dtype), name=name.split("/")[-1]))
@@ -41,7 +47,6 @@ def numpy_adamw(values, gradients, rate, *, clip, decays, b1=0.9, b2=0.999, eps=
                 update = update + wd * values[i]
             values[i] = values[i] - rate(step) * update
     return values
-
 
 
 def test_adamw_follows_the_closed_form_for_200_steps(strategy):

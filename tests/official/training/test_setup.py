@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests import small
 
 from official import config as config_lib
 from official import manifest
 from official.errors import UserError
 from official.training import checkpoints, setup
+from tests import small
 
 ONE = tf.distribute.get_strategy()
 

@@ -1,0 +1,59 @@
+"""Runs killed at random moments end at the weights of a run that nobody killed."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from official import config as config_lib
+from official.training import checkpoints
+from tests import small
+
+KILLS = int(os.environ.get("GARDEN_KILLS", "4"))
+
+
+def command(folder, name):
+    return [
+        sys.executable, "-m", "official.main", "--mode=train", f"--config={folder / 'run.yaml'}",
+        f"--data={folder / 'shards'}", f"--model_dir={folder / name}",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_killed_runs_end_at_the_same_weights(tmp_path):
+    config = small.replace(
+        small.config(), steps=100 * (KILLS + 1), save_every=1, report_every=50, accumulation=2
+    )
+    config_lib.save(config, tmp_path / "run.yaml")
+    small.shard_folder(tmp_path / "shards", config)
+    whole = subprocess.Popen(command(tmp_path, "whole"), stdout=subprocess.DEVNULL)
+
+    moments = random.Random(KILLS)
+    in_a_save = 0
+    for _ in range(KILLS):
+        process = subprocess.Popen(command(tmp_path, "killed"), stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if "training runs" in line:
+                break
+        time.sleep(moments.uniform(0.0, 1.0))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        in_a_save += any((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))
+    assert process.returncode == -9, "the run ended before it could be killed"
+    last = subprocess.run(command(tmp_path, "killed"), capture_output=True, text=True, check=True)
+    assert "going on from step" in last.stdout and whole.wait() == 0
+
+    print(f"{KILLS} kills, {in_a_save} of them during a save")
+    wanted = checkpoints.load_variables(tmp_path / "whole", "last", optimizer=True)
+    found = checkpoints.load_variables(tmp_path / "killed", "last", optimizer=True)
+    assert (
+        wanted.keys() == found.keys() and int(found["optimizer/iteration"]) == config.recipe.steps
+    )
+    for path, value in wanted.items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
+    assert not list((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))
