@@ -5,6 +5,7 @@ Masks stay boolean until `bias`, the only place where one becomes a number.
 Shapes: B batch, N heads, T query length, S key length.
 """
 
+import keras
 from keras import ops
 
 
@@ -52,5 +53,5 @@ def bias(mask, dtype):
     The number is finite, so that a row that may attend to nothing gets equal weights and not NaN;
     it is large enough to swallow any score, so that forbidden weights are exactly 0 in all others.
     """
-    forbidden = -3e4 if dtype == "float16" else -1e30
+    forbidden = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e30
     return ops.where(mask, *[ops.convert_to_tensor(x, dtype) for x in (0.0, forbidden)])

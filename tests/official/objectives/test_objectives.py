@@ -1,0 +1,242 @@
+"""The values of every objective against loops by hand."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.encoders import transformer
+from official.errors import UserError
+from official.layers.random import Draws
+from official.objectives import base, classification, masked_lm, regression, sentence_pair
+
+ENCODER = transformer.Config(
+    vocab_size=11,
+    hidden_size=8,
+    num_layers=1,
+    num_heads=2,
+    intermediate_size=8,
+    max_positions=5,
+    norm_epsilon=1e-6,
+)
+RNG = np.random.default_rng(0)
+BATCH = {
+    "token_ids": np.zeros((3, 5), "int32"),
+    "example_weights": np.array([1, 1, 0], "float32"),
+    "masked_positions": np.array([[1, 4], [2, 0], [3, 3]], "int32"),
+    "masked_ids": np.array([[7, 2], [10, 0], [5, 5]], "int32"),
+    "masked_weights": np.array([[1, 1], [1, 0], [1, 1]], "float32"),
+    "next_sentence_label": np.array([0, 1, 1], "int32"),
+    "label": np.array([2, 0, 1], "int32"),
+    "score": np.array([0.5, -1.5, 9.0], "float32"),
+}
+ENCODED = {
+    "sequence_output": RNG.standard_normal((3, 5, 8)),
+    "pooled_output": RNG.standard_normal((3, 8)),
+}
+
+
+def make(module, dtype="float64", encoder_config=ENCODER, **options):
+    """An objective with random values in every variable, and an encoder."""
+    encoder = transformer.Encoder(encoder_config, dtype=dtype)
+    encoder.build()
+    objective = module.Objective(module.Config(**options), encoder_config, dtype=dtype)
+    objective.build()
+    for variable in [*objective.variables, encoder.token_table.table]:
+        variable.assign(RNG.standard_normal(variable.shape))
+    return objective, encoder, {v.path: v.numpy() for v in objective.variables}
+
+
+def cross_entropy(logits, label):
+    return math.log(sum(math.exp(x) for x in logits)) - logits[label]
+
+
+def check_terms(terms, name, losses, hits=None):
+    """Losses and hits by example (or prediction) with their weights."""
+    total = sum(weight * loss for weight, loss in losses)
+    np.testing.assert_allclose(terms.losses[name], total, rtol=1e-9)
+    assert terms.losses.keys() == {name}
+    if hits is not None:
+        hit, weight = terms.metrics[f"{name}_accuracy"]
+        np.testing.assert_allclose(hit, sum(w * h for w, h in hits), rtol=1e-9)
+        np.testing.assert_allclose(weight, sum(w for w, _ in hits), rtol=1e-9)
+
+
+@pytest.mark.parametrize("embedding_size", [None, 6])
+def test_masked_lm(embedding_size):
+    config = dataclasses.replace(ENCODER, embedding_size=embedding_size)
+    objective, encoder, v = make(masked_lm, encoder_config=config)
+    table = encoder.token_table.table.numpy()
+    # Let one prediction be right, so that hits are counted.
+    v["masked_lm/output_bias"][7] += 100 * (np.arange(11) == 7)[7]
+    objective.output_bias.assign(v["masked_lm/output_bias"])
+    losses, hits = [], []
+    for b in range(3):
+        for p in range(2):
+            hidden = ENCODED["sequence_output"][b, BATCH["masked_positions"][b, p]]
+            hidden = hidden @ v["masked_lm/transform/kernel"] + v["masked_lm/transform/bias"]
+            u = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
+            hidden = 0.5 * hidden * (1 + np.tanh(u))
+            hidden = (hidden - hidden.mean()) / np.sqrt(hidden.var() + 1e-6)
+            hidden = hidden * v["masked_lm/norm/scale"] + v["masked_lm/norm/offset"]
+            logits = table @ hidden + v["masked_lm/output_bias"]
+            target = BATCH["masked_ids"][b, p]
+            weight = BATCH["masked_weights"][b, p] * BATCH["example_weights"][b]
+            losses.append((weight, cross_entropy(logits, target)))
+            hits.append((weight, logits.argmax() == target))
+    assert 0 < sum(w * h for w, h in hits) < 3
+    check_terms(objective.terms(BATCH, ENCODED, encoder), "masked_lm", losses, hits)
+    np.testing.assert_allclose(objective.weight_sums(BATCH)["masked_lm"], 3)
+    assert objective.predictions(BATCH, ENCODED, encoder) == {}
+    assert masked_lm.needs(objective.config) <= BATCH.keys()
+
+
+def test_next_sentence():
+    objective, encoder, v = make(sentence_pair)
+    assert v.keys() == {"next_sentence/kernel", "next_sentence/bias"}
+    logits = ENCODED["pooled_output"] @ v["next_sentence/kernel"] + v["next_sentence/bias"]
+    labels, weights = BATCH["next_sentence_label"], BATCH["example_weights"]
+    losses = [(w, cross_entropy(x, y)) for w, x, y in zip(weights, logits, labels, strict=True)]
+    hits = [(w, x.argmax() == y) for w, x, y in zip(weights, logits, labels, strict=True)]
+    check_terms(objective.terms(BATCH, ENCODED, encoder), "next_sentence", losses, hits)
+    np.testing.assert_allclose(objective.weight_sums(BATCH)["next_sentence"], 2)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(
+        objective.predictions(BATCH, ENCODED, encoder)["next_sentence_probabilities"],
+        probabilities,
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("options", [{"labels": ("a", "b", "c")}, {"num_labels": 3}])
+def test_classification(options):
+    objective, encoder, v = make(classification, **options)
+    assert v.keys() == {"classification/output/kernel", "classification/output/bias"}
+    logits = ENCODED["pooled_output"] @ v["classification/output/kernel"]
+    logits += v["classification/output/bias"]
+    labels, weights = BATCH["label"], BATCH["example_weights"]
+    losses = [(w, cross_entropy(x, y)) for w, x, y in zip(weights, logits, labels, strict=True)]
+    hits = [(w, x.argmax() == y) for w, x, y in zip(weights, logits, labels, strict=True)]
+    check_terms(objective.terms(BATCH, ENCODED, encoder), "classification", losses, hits)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(
+        objective.predictions(BATCH, ENCODED, encoder)["probabilities"], probabilities, rtol=1e-9
+    )
+    np.testing.assert_allclose(objective.weight_sums(BATCH)["classification"], 2)
+
+
+def test_regression():
+    objective, encoder, v = make(regression)
+    scores = ENCODED["pooled_output"] @ v["regression/output/kernel"]
+    scores = (scores + v["regression/output/bias"])[:, 0]
+    squares = (scores - BATCH["score"]) ** 2
+    losses = list(zip(BATCH["example_weights"], squares, strict=True))
+    terms = objective.terms(BATCH, ENCODED, encoder)
+    check_terms(terms, "regression", losses)
+    total, weight = terms.metrics["regression_squared_error"]
+    np.testing.assert_allclose([total, weight], [squares[:2].sum(), 2])
+    np.testing.assert_allclose(
+        objective.predictions(BATCH, ENCODED, encoder)["score"], scores, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "module, options, fields",
+    [
+        (masked_lm, {}, {"masked_positions", "masked_ids", "masked_weights"}),
+        (sentence_pair, {}, {"next_sentence_label"}),
+        (classification, {"num_labels": 3}, {"label"}),
+        (regression, {}, {"score"}),
+    ],
+)
+class TestEvery:
+    def test_needs(self, module, options, fields):
+        assert module.needs(module.Config(**options)) == fields
+
+    def test_missing_example_weights_are_ones(self, module, options, fields):
+        objective, encoder, _ = make(module, **options)
+        batch = {k: v for k, v in BATCH.items() if k != "example_weights"}
+        ones = {**batch, "example_weights": np.ones(3, "float32")}
+        for a, b in [
+            (objective.weight_sums(batch), objective.weight_sums(ones)),
+            (objective.terms(batch, ENCODED, encoder).losses, None),
+        ]:
+            b = b or objective.terms(ones, ENCODED, encoder).losses
+            np.testing.assert_allclose(a[objective.name], b[objective.name])
+
+    def test_sums_add_up_over_parts_of_a_batch(self, module, options, fields):
+        objective, encoder, _ = make(module, **options)
+        whole = objective.terms(BATCH, ENCODED, encoder).losses[objective.name]
+        parts = 0
+        for part in (slice(0, 1), slice(1, 3)):
+            batch, encoded = ({k: v[part] for k, v in d.items()} for d in (BATCH, ENCODED))
+            parts += objective.terms(batch, encoded, encoder).losses[objective.name]
+        np.testing.assert_allclose(parts, whole, rtol=1e-9)
+
+    def test_losses_are_float32_under_bfloat16_and_float64_under_float64(
+        self, module, options, fields
+    ):
+        for dtype, expected in [("mixed_bfloat16", tf.float32), ("float64", tf.float64)]:
+            objective, encoder, _ = make(module, dtype, **options)
+            encoded = {k: tf.cast(v, objective.compute_dtype) for k, v in ENCODED.items()}
+            terms = objective.terms(BATCH, encoded, encoder)
+            tensors = tf.nest.flatten(
+                [terms.losses, terms.metrics, objective.weight_sums(BATCH)]
+            ) + list(objective.predictions(BATCH, encoded, encoder).values())
+            assert {x.dtype for x in tensors} == {expected}
+
+    def test_prepare_changes_nothing_and_weights_come_from_the_config(
+        self, module, options, fields
+    ):
+        objective, _, _ = make(module, weight=2.5, **options)
+        assert objective.prepare(BATCH, Draws((1, 2))) is BATCH
+        assert objective.term_weights == {objective.name: 2.5}
+
+
+@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
+def test_dropout_of_the_pooled_output(module, options):
+    objective, encoder, _ = make(module, dropout=0.5, **options)
+    losses = [
+        float(objective.terms(BATCH, ENCODED, encoder, rng).losses[objective.name])
+        for rng in (None, None, Draws((1, 2)), Draws((1, 2)), Draws((1, 3)))
+    ]
+    assert losses[0] == losses[1] != losses[2] == losses[3] != losses[4]
+
+
+def test_the_output_of_masked_lm_is_the_token_table_itself():
+    objective, encoder, paths = make(masked_lm)
+    assert not [path for path in paths if "table" in path]
+    with tf.GradientTape() as tape:
+        loss = objective.terms(BATCH, ENCODED, encoder).losses["masked_lm"]
+    assert np.abs(tape.gradient(loss, encoder.token_table.table.value)).sum() > 0
+
+
+def test_class_terms_of_a_confident_guess():
+    logits = np.array([[1000.0, 0.0], [1000.0, 0.0]], "float32")
+    terms = base.class_terms("x", logits, np.array([0, 1]), np.ones(2, "float32"))
+    np.testing.assert_allclose(terms.losses["x"], 1000)
+    np.testing.assert_allclose(terms.metrics["x_accuracy"], [1, 2])
+
+
+def test_errors():
+    no_pooler = dataclasses.replace(ENCODER, pooler=False)
+    for module, options in [
+        (sentence_pair, {}),
+        (classification, {"num_labels": 2}),
+        (regression, {}),
+    ]:
+        with pytest.raises(UserError, match="reads the pooled output: set encoder.pooler to true"):
+            make(module, encoder_config=no_pooler, **options)
+    with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
+        make(classification)
+    with pytest.raises(ValueError, match="num_labels: 3, but there are 2 labels"):
+        classification.Config(labels=("a", "b"), num_labels=3)
+    with pytest.raises(ValueError, match="num_labels: 1 is less than 2"):
+        classification.Config(num_labels=1)
+    for module in (classification, regression):
+        with pytest.raises(ValueError, match=r"dropout: 1.5 is not in \[0, 1\)"):
+            module.Config(dropout=1.5)
+    with pytest.raises(ValueError, match="relation: 'before' is not one of next_sentence"):
+        sentence_pair.Config(relation="before")

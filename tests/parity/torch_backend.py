@@ -1,0 +1,69 @@
+"""Runs our network under Keras' torch backend; `test_torch_backend.py` starts it.
+
+    python torch_backend.py IN.npz OUT.npz
+
+IN has `config` (JSON: fields of the encoder's `Config`), `variable/PATH` and `batch/FIELD`; OUT
+gets the outputs, the losses, and `gradient/PATH` of the sum of the losses.
+"""
+
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "torch"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+
+from official.encoders import transformer  # noqa: E402
+from official.layers.random import Draws  # noqa: E402
+from official.model import Model  # noqa: E402
+from official.objectives import classification, masked_lm, regression, sentence_pair  # noqa: E402
+
+
+def main(source, destination):
+    """Reads, computes, writes."""
+    with np.load(source) as file:
+        arrays = dict(file)
+    encoder = transformer.Config(**json.loads(str(arrays["config"])))
+    objectives = (
+        masked_lm.Config(),
+        sentence_pair.Config(),
+        classification.Config(num_labels=3),
+        regression.Config(),
+    )
+    model = Model(types.SimpleNamespace(seed=0, encoder=encoder, objectives=objectives))
+    variables = model.variables_by_path()
+    for path, variable in variables.items():
+        variable.assign(arrays[f"variable/{path}"])
+    fields = {k.removeprefix("batch/"): v for k, v in arrays.items() if k.startswith("batch/")}
+    batch = {name: keras.ops.convert_to_tensor(value) for name, value in fields.items()}
+
+    encoded = model.encode(batch, output_all=True)
+    losses, metrics = model.terms(batch)
+    sum(losses.values()).backward()
+    results = {
+        "hidden_states": keras.ops.stack(encoded["hidden_states"]),
+        "attentions": keras.ops.stack(encoded["attentions"]),
+        "pooled_output": encoded["pooled_output"],
+        **{f"loss/{name}": value for name, value in losses.items()},
+        **{f"metric/{name}": value for name, (value, _) in metrics.items()},
+        **{f"prediction/{name}": value for name, value in model.predictions(batch).items()},
+        **{f"gradient/{path}": v.value.grad for path, v in variables.items()},
+    }
+    kept = keras.ops.convert_to_numpy(Draws((1, 2)).keep((1000, 101), 0.25))
+    assert abs(kept.mean() - 0.75) < 0.01
+    noisy = [float(model.terms(batch, Draws((1, 2)))[0]["masked_lm"]) for _ in range(2)]
+    assert noisy[0] == noisy[1] != float(losses["masked_lm"])
+
+    results = {k: keras.ops.convert_to_numpy(v) for k, v in results.items()}
+    np.savez(destination, **results)
+    assert keras.backend.backend() == "torch"
+    assert "tensorflow" not in sys.modules
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
