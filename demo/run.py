@@ -47,7 +47,7 @@ def main() -> None:
     _title("A vocabulary")
     _run(
         "tfrecords_tools.build_vocab", input=out / "text/train.txt", output=out / "tokenizer",
-        type="wordpiece", vocab_size=4000,
+        type="wordpiece", vocab_size=4000, lower_case=True,
     )  # fmt: skip
 
     _title("Text to shards: for training, and held out")
