@@ -1,9 +1,10 @@
 """Shows what is in a shard folder, and checks that it is whole.
 
-  python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify]
+  python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify] [--entropy]
 
 The examples are shown as text: a hidden token as {was → is}, one to be predicted but left as it is
-as {was}. With --verify every checksum and record is checked; the status is 1 if anything is wrong.
+as {was}. With --entropy comes the entropy of the tokens' own frequencies, in nats: the masked-LM loss
+of a model that knows how often each token occurs, and nothing of its context. With --verify every checksum and record is checked; the status is 1 if anything is wrong.
 """
 
 import hashlib
@@ -97,6 +98,34 @@ def verify(folder: Path) -> list[str]:
     return problems
 
 
+def unigram_entropy(folder: Path) -> tuple[float, int]:
+    """Returns the entropy in nats of the token frequencies, specials left out, and the token count.
+
+    Raises:
+      UserError: there are no token ids, or a shard cannot be read.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from official import features, manifest, tokenizers
+
+    made = manifest.read(folder)
+    if "token_ids" not in made.features:
+        raise UserError(f"{folder}: --entropy needs token_ids; it has {', '.join(made.features)}")
+    tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    paths = [str(folder / shard.name) for shard in made.shards]
+    try:
+        for records in tf.data.TFRecordDataset(paths).batch(1024):
+            ids = features.parse(records, ["token_ids"])["token_ids"].flat_values
+            counts += np.bincount(ids, minlength=len(counts))
+    except tf.errors.OpError:
+        raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
+    counts[list(tokenizer.special_ids)] = 0
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum()), int(counts.sum())
+
+
 def _example(
     values: Mapping[str, list], tokenizer: Any, task: Mapping[str, Any] | None
 ) -> Iterator[str]:
@@ -186,6 +215,9 @@ def main(argv: list[str]) -> None:
     if flags.FLAGS.examples:
         for text in examples(folder, flags.FLAGS.examples):
             print(text)
+    if flags.FLAGS.entropy:
+        entropy, tokens = unigram_entropy(folder)
+        print(f"unigram entropy: {entropy:.4f} nats over {tokens:,} tokens")
     if flags.FLAGS.verify:
         problems = verify(folder)
         print("\n".join(problems) or "verified: every file is as it was written")
@@ -196,6 +228,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
+    flags.DEFINE_bool("entropy", False, "the entropy of the tokens' frequencies")
     flags.DEFINE_bool("verify", False, "check every checksum and record")
     app.define_help_flags()
     arguments = app.parse_flags_with_usage(sys.argv)

@@ -1,5 +1,6 @@
 """Tests of tfrecords_tools.inspect_shards."""
 
+import math
 import os
 import subprocess
 import sys
@@ -191,6 +192,15 @@ def test_damaged_examples(tmp_path):
     _flip(folder / "train-00000-of-00002.tfrecord")
     with pytest.raises(UserError, match="made: a shard is damaged or missing: --verify says which"):
         list(inspect_shards.examples(folder, 2))
+
+
+def test_unigram_entropy_leaves_specials_out(tmp_path):
+    examples = [*pairs(), {"token_ids": ids("[CLS]", "ba", "ba", "[SEP]"), "segment_lengths": [4]}]
+    folder = write_folder(tmp_path / "made", map_serialize(examples), "pretraining", pairs()[0])
+    entropy, tokens = inspect_shards.unigram_entropy(folder)
+    # ba four times; ##be, da, ku and du twice each
+    assert tokens == 12
+    assert entropy == pytest.approx(math.log(3) / 3 + 4 * math.log(6) / 6)
 
 
 def run(*arguments):
