@@ -3,8 +3,9 @@
   python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify] [--entropy]
 
 The examples are shown as text: a hidden token as {was → is}, one to be predicted but left as it is
-as {was}. With --entropy comes the entropy of the tokens' own frequencies, in nats: the masked-LM loss
-of a model that knows how often each token occurs, and nothing of its context. With --verify every checksum and record is checked; the status is 1 if anything is wrong.
+as {was}. With --entropy comes the entropy of the tokens' frequencies, in nats: masked-LM loss of
+a model that knows how often each token occurs, and nothing of its context. With --verify every
+checksum and record is checked; the status is 1 if anything is wrong.
 """
 
 import hashlib
