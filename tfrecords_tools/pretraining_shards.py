@@ -8,6 +8,7 @@ it is whole.
 
 import collections
 import contextlib
+import dataclasses
 import fcntl
 import functools
 import os
@@ -69,6 +70,10 @@ def build(
     output = Path(output)
     _sweep(output)
     with atomic.folder(output) as folder, _locked(folder):
+        # The workers read the copy that stays with the shards: what it says is what was used.
+        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+        copied = str(folder / manifest.TOKENIZER_FOLDER)
+        settings = dataclasses.replace(settings, tokenizer=copied)
         writer = shards.Writer(folder, num_shards)
         pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line, tally))
         function = functools.partial(shards.process_piece, settings=settings)
@@ -91,7 +96,6 @@ def build(
                 "--num_shards"
             )
         tally.skipped["empty documents"] += tally.documents - totals["documents"]
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
         made = manifest.Manifest(
             kind="tf_models" if settings.format == "tf_models" else "pretraining",
             features=_features(settings),
