@@ -19,6 +19,7 @@ def test_our_side_runs_and_is_tabled():
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens and ln 2 for the sentence.
     assert losses == pytest.approx([5.30, 5.30], abs=0.1)
-    rows = [line.split("|")[2].strip() for line in done.stdout.splitlines() if "garden" in line and "|" in line]
+    table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
+    rows = [line.split("|")[2].strip() for line in table]
     assert rows == ["float32", "bfloat16"]
     assert done.stdout.count("1.00x") == 1
