@@ -12,7 +12,7 @@ PYTHON ?= $(call first,python3.11 python3.12 python3.13)
 PARITY_PYTHON ?= $(call first,python3.11)
 
 PY := .venv/bin/python
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 help:
 	@echo "make demo    raw text to a SavedModel that answers, with a table at the end (minutes)"

@@ -22,7 +22,9 @@ MARKER = "made_by_demo"
 PRETRAIN = "configs/smoke/bert_demo.yaml"
 FINETUNE = "configs/smoke/classification_demo.yaml"
 # What TensorFlow says on stderr whenever it starts; no setting keeps it from that.
-NOTICES = re.compile(r"WARNING: All log messages before absl|I0000 00:00:|To enable the following")
+NOTICES = re.compile(
+    r"WARNING: All log messages before absl|[IWE]0000 00:00:|To enable the following"
+)
 QUESTIONS = [
     "Wait until the server has sent its reply, then read the header and the body.",
     "Start another process and run the function there, without waiting for its result.",
