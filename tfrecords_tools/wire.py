@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 # The values of all examples one after the other [K], and where each example's begin, and the end
-# [E + 1]. Integers (none negative) or float32.
+# [E + 1]. Integers or float32.
 Column = tuple[np.ndarray, np.ndarray]
 
 
@@ -26,7 +26,7 @@ def serialize(columns: Mapping[str, Column]) -> list[bytes]:
     """Returns E serialized examples, their features in order of their names.
 
     Raises:
-      ValueError: negative numbers, whose encoding is not needed here.
+      ValueError: numbers that are negative or too large, which are not needed here.
     """
     items = [_items(name, *columns[name]) for name in sorted(columns)]
     return [_head(len(example)) + example for example in map(b"".join, zip(*items, strict=True))]
@@ -49,21 +49,28 @@ def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes]
 
 
 def _varints(values: np.ndarray, row_splits: np.ndarray) -> Column:
-    """Returns varints: 7 bits a byte, the lowest first, the top bit set on all but the last."""
+    """Returns varints: 7 bits a byte, the lowest first, the top bit set on all but the last.
+
+    The bytes of a number are made side by side in a word of 4 or 8, and those not used are then
+    left out.
+    """
     top = int(values.max(initial=0))
-    if values.min(initial=0) < 0:
-        raise ValueError("negative numbers are not written")
+    if values.min(initial=0) < 0 or top >= 1 << 56:
+        raise ValueError("only numbers from 0 to 2^56 - 1 are written")
     if top < 128:
         return values.astype(np.uint8), row_splits
-    shifts = np.arange(0, top.bit_length(), 7, dtype=values.dtype)
-    groups = values[:, None] >> shifts  # [K, bytes of the largest]
-    used = groups > 0
-    used[:, 0] = True
-    data = (groups & 127).astype(np.uint8)
-    data[:, :-1] |= used[:, 1:].view(np.uint8) << 7
-    sizes = sum(used[:, i].view(np.uint8) for i in range(len(shifts)))  # faster than used.sum(1)
-    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return data[used], ends[row_splits]
+    values = values.astype("<u4" if top < 1 << 28 else "<u8")
+    words = values & 127
+    used = np.ones_like(words)  # a byte that is 1 for each byte to keep
+    sizes = np.ones(len(words), np.int64)
+    for i in range(1, -(-top.bit_length() // 7)):
+        more = values >= 1 << 7 * i
+        sizes += more
+        more = more.astype(words.dtype) << 8 * i
+        used |= more
+        words |= more >> 1 | (values >> 7 * i & 127) << 8 * i
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return np.compress(used.view(bool), words.view(np.uint8)), ends[row_splits]
 
 
 @functools.cache

@@ -44,7 +44,7 @@ def test_the_bytes_of_protobuf(dtype):
 
 
 def test_numbers_beyond_32_bits():
-    lists = [[2**40, 3], [2**62]]
+    lists = [[2**40, 3, 2**28, 2**35 - 1], [2**56 - 1]]
     assert wire.serialize({"x": _column(lists, np.int64)}) == [_protobuf({"x": x}) for x in lists]
 
 
@@ -67,6 +67,7 @@ def test_no_examples():
     assert wire.serialize({"x": (np.zeros(0, np.int32), np.zeros(1, int))}) == []
 
 
-def test_negative_numbers_are_refused():
-    with pytest.raises(ValueError, match="negative numbers are not written"):
-        wire.serialize({"x": wire.rows(np.array([[1, -1]]))})
+@pytest.mark.parametrize("number", [-1, 2**56])
+def test_numbers_that_are_refused(number):
+    with pytest.raises(ValueError, match=r"only numbers from 0 to 2\^56 - 1"):
+        wire.serialize({"x": wire.rows(np.array([[1, number]]))})
