@@ -207,31 +207,32 @@ def speed(folder: Path, options: argparse.Namespace) -> None:
         f"{options.workers} workers; medians of {options.rounds} rounds\n"
     )
     print(
-        "| side | examples | start, s | examples/s | vs theirs | once started | range | vs theirs "
-        "| MB | main MiB | worker MiB | what it writes |"
+        "| side | examples | start, s | whole, s | examples/s | vs theirs | once started "
+        "| vs theirs | MB | main MiB | worker MiB | what it writes |"
     )
     print(f"|---|{'---:|' * 10}---|")
-    theirs, theirs_started = map(statistics.median, _rates(answers[THEIRS]))
+    base = _rates(answers[THEIRS])
     for name, rounds in answers.items():
-        rates, started = _rates(rounds)
-        rate, once_started = statistics.median(rates), statistics.median(started)
+        whole, started = _rates(rounds)
         print(
-            f"| {name} | {rounds[0]['examples']:,} "
-            f"| {statistics.median(r['start'] for r in rounds):.1f} "
-            f"| {rate:,.0f} | {rate / theirs:.1f}x "
-            f"| {once_started:,.0f} | {min(started):,.0f}-{max(started):,.0f} "
-            f"| {once_started / theirs_started:.1f}x | {rounds[0]['bytes'] / 1e6:.0f} "
+            f"| {name} | {rounds[0]['examples']:,} | {_median(rounds, 'start'):.1f} "
+            f"| {_median(rounds, 'seconds'):.1f} | {whole:,.0f} | {whole / base[0]:.1f}x "
+            f"| {started:,.0f} | {started / base[1]:.1f}x | {rounds[0]['bytes'] / 1e6:.0f} "
             f"| {max(r['main'] for r in rounds):,.0f} | {max(r['worker'] for r in rounds):,.0f} "
             f"| {OURS[name][1] if name in OURS else 'padded, masked'} |"
         )
 
 
-def _rates(rounds: list[dict]) -> tuple[list[float], list[float]]:
-    """Examples a second of each round, the start counted and not counted."""
-    return (
-        [r["examples"] / r["seconds"] for r in rounds],
-        [r["examples"] / max(r["seconds"] - r["start"], 1e-3) for r in rounds],
-    )
+def _rates(rounds: list[dict]) -> tuple[float, float]:
+    """Examples a second, the time to start counted and not counted."""
+    seconds, start = _median(rounds, "seconds"), _median(rounds, "start")
+    examples = rounds[0]["examples"]
+    # Less than a tenth of the start cannot be told from it.
+    return examples / seconds, examples / max(seconds - start, start / 10)
+
+
+def _median(rounds: list[dict], what: str) -> float:
+    return statistics.median(answer[what] for answer in rounds)
 
 
 def memory(folder: Path, options: argparse.Namespace) -> None:
