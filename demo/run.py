@@ -76,7 +76,7 @@ def main() -> None:
         "tfrecords_tools.build_task_shards", task="classification", text_column="text",
         label_column="area", train_file=out / "task/train.tsv",
         validation_file=out / "task/dev.tsv", tokenizer=out / "tokenizer",
-        output=out / "shards/task", max_length=64,
+        output=out / "shards/task", max_length=32,
     )  # fmt: skip
     tune = dict(**train, config=FINETUNE, data=out / "shards/task", init=out / "pretrained")
     if quick:
