@@ -31,9 +31,14 @@ OBJECTIVES = {
     "regression": "official.objectives.regression",
 }
 
-# What each input format puts into a batch (see `official.features`).
-SEGMENT_FIELDS = {
-    "pairs": frozenset({"token_ids", "segment_ids", "padding_mask", "next_sentence_label"}),
+# The input formats (see `Segments`): those of two segments, and those of one.
+PAIR_FORMATS = ("pairs", "sentence_pairs")
+FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences")
+# What may be asked of two segments, and the feature with the answer (see `official.features`).
+RELATIONS = {
+    "next_sentence": "next_sentence_label",
+    "sentence_order": "sentence_order_label",
+    "none": None,
 }
 # What a shard folder of a fine-tuning task puts into a batch.
 TASK_FIELDS = frozenset({"token_ids", "segment_ids", "padding_mask", "label", "score", "row"})
@@ -60,27 +65,64 @@ class Segments:
     """How documents become sequences.
 
     Attributes:
-      format: `pairs` = two segments with next-sentence labels (BERT, section 3.1 and A.1).
+      format: what a sequence is made of (RoBERTa, section 4.2): `pairs` = two segments of some
+        sentences each (BERT, section 3.1 and A.1), `sentence_pairs` = two single sentences,
+        `full_sentences` = as many sentences as fit, with a separator where a document ends and the
+        next one begins, `doc_sentences` = the same within one document.
+      relation: of two segments: `next_sentence` = the second one follows or is from another
+        document (BERT), `sentence_order` = it follows or the two are swapped (ALBERT, section 3.1),
+        `none` = it follows. None = `next_sentence` for pairs, `none` for the formats of one
+        segment.
       max_length: tokens of a sequence, special tokens counted.
-      short_seq_prob: share of sequences that aim at a random shorter length.
-      random_next_prob: share of pairs whose second segment comes from another document.
+      short_seq_prob: share of sequences that aim at a random shorter length (not of
+        `sentence_pairs`, which are as long as their sentences).
+      random_next_prob: share of pairs whose second segment comes from another document, where the
+        relation is `next_sentence`.
+      random_negatives: where the relation is `sentence_order`, what becomes of a sentence that has
+        no other beside it: paired with a random one, as swapped (ALBERT's release), or left out.
       duplicates: how often each document is cut into sequences anew.
       static_masks: corrupt once, when shards are written, rather than each time they are read.
     """
 
     format: str = "pairs"
+    relation: str | None = None
     max_length: int = 128
     short_seq_prob: float = 0.1
     random_next_prob: float = 0.5
+    random_negatives: bool = False
     duplicates: int = 1
     static_masks: bool = False
 
     def __post_init__(self):
-        _one_of("format", self.format, SEGMENT_FIELDS)
+        _one_of("format", self.format, FORMATS)
+        paired = self.format in PAIR_FORMATS
+        if self.relation is None:
+            object.__setattr__(self, "relation", "next_sentence" if paired else "none")
+        _one_of("relation", self.relation, RELATIONS)
+        if self.label and not paired:
+            raise ValueError(
+                f"relation: {self.relation} is one of two segments, and {self.format} has one: "
+                f"take none, or the format {' or '.join(PAIR_FORMATS)}"
+            )
+        if self.random_negatives and self.relation != "sentence_order":
+            raise ValueError(
+                f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
+            )
         _at_least("max_length", self.max_length, 8)
         _at_least("duplicates", self.duplicates, 1)
         _fraction("short_seq_prob", self.short_seq_prob)
         _fraction("random_next_prob", self.random_next_prob)
+
+    @property
+    def label(self) -> str | None:
+        """The feature that says how the two segments belong together; None = there is none."""
+        return RELATIONS[self.relation]
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of a batch that such sequences give."""
+        fields = {"token_ids", "segment_ids", "padding_mask", self.label}
+        return frozenset(fields - {None})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -435,7 +477,7 @@ def _nearest(name: Any, known: Iterable[str]) -> str:
 
 def _check(config: Config, source: str) -> None:
     """Refuses parts that do not fit together."""
-    given = set(SEGMENT_FIELDS[config.segments.format] if config.segments else TASK_FIELDS)
+    given = set(config.segments.fields if config.segments else TASK_FIELDS)
     if config.corruption is not None:
         if config.segments is None:
             raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")

@@ -32,6 +32,7 @@ FEATURES: dict[str, Feature] = {
     "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
     "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
     "next_sentence_label": Feature("int", "1 if the second segment is a random one, else 0"),
+    "sentence_order_label": Feature("int", "1 if the two segments are swapped, else 0"),
     "masked_positions": Feature("ints", "static masks: the positions to predict, ascending"),
     "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
     "label": Feature("int", "number of the class in the task's labels"),

@@ -137,6 +137,9 @@ def _example(
     if "next_sentence_label" in values:
         random = values["next_sentence_label"] == [1]
         facts.append("B is from another document" if random else "B follows A")
+    if "sentence_order_label" in values:
+        swapped = values["sentence_order_label"] == [1]
+        facts.append("A and B are swapped" if swapped else "B follows A")
     if "label" in values:
         labels = (task or {}).get("labels") or ()
         label = values["label"][0]

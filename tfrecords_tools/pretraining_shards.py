@@ -87,9 +87,12 @@ def build(
                 examples=len(made.examples),
                 cut_tokens=made.cut,
             )
+            tally.skipped.update(made.left_out)
             progress()
         if not totals["examples"]:
-            raise UserError(f"no text in the input ({', '.join(map(str, paths[:3]))}): no examples")
+            alone = tally.skipped["documents of one sentence"]
+            what = f"{alone} documents of one sentence and no others" if alone else "no text"
+            raise UserError(f"{what} in the input ({', '.join(map(str, paths[:3]))}): no examples")
         if totals["examples"] < num_shards:
             raise UserError(
                 f"{totals['examples']} examples do not fill {num_shards} shards: name fewer with "
@@ -132,6 +135,11 @@ def settings_of(
         raise UserError(
             f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
         )
+    if format == "tf_models" and made_of.segments.relation != "next_sentence":
+        raise UserError(
+            "--format=tf_models holds pairs with next-sentence labels, and the config says "
+            f"segments.format: {made_of.segments.format}, relation: {made_of.segments.relation}"
+        )
     seed = made_of.seed if seed is None else seed
     if seed < 0:
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
@@ -170,7 +178,7 @@ class _Progress:
 def _features(settings: shards.Settings) -> tuple[str, ...]:
     if settings.format == "tf_models":
         return tf_models.FEATURES
-    names = {"token_ids", "segment_lengths", "next_sentence_label"}
+    names = {"token_ids", "segment_lengths", settings.segments.label}
     if settings.corruption is not None:
         names |= {"masked_positions", "masked_ids"}
     return tuple(name for name in FEATURES if name in names)

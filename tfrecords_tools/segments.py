@@ -1,28 +1,17 @@
-"""Documents as token ids, cut into sentence pairs with next-sentence labels: BERT's procedure.
+"""Documents as token ids, and the examples that are cut from them.
 
-A document is walked through from its first sentence to its last. A chunk is the fewest sentences
-that reach a target length (the longest that fits, or now and then a shorter one, drawn once a
-document). Segment A is a random number of the chunk's first sentences; segment B is the rest of it,
-or, half of the time, sentences from a random place of another document, and then the rest goes back
-and opens the next chunk. What does not fit is dropped from the longer segment, each token from its
-front or its end at random. (Devlin et al. 2019, section A.2 and `create_pretraining_data`.)
+An example is some runs of a document's (or several documents') consecutive tokens, so all cutting
+is done on offsets: only finished examples touch the ids. How documents are cut is said by
+`segments_pairs` and `segments_sentences`.
 
-A segment is always one run of consecutive tokens, so all of this is done on offsets: only the
-finished examples touch the ids.
-
-Shapes: K tokens of the piece, S sentences, D documents, E examples, L tokens of all examples.
+Shapes: K tokens of the piece, S sentences, D documents, E examples, R runs of all examples, G
+segments of all examples, L tokens of all examples.
 """
 
-import bisect
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
-
-from official.config import Segments
-
-SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,126 +46,108 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
+class Examples:
     """Examples as runs of a piece's tokens.
 
     Attributes:
-      spans: begin of A, end of A, begin of B, end of B in `Piece.ids`; int64 [E, 4].
-      labels: 1 where B is random, 0 where it follows A; int64 [E].
+      runs: begin and end of each run in `Piece.ids`; int64 [R, 2].
+      opens: whether a run begins a segment (the first one of an example does); bool [R].
+      splits: where each example begins among the runs, and the end; int64 [E + 1].
+      labels: of the segments' relation (see `config.Segments`), 0 where there is none; int64 [E].
       cut: tokens that did not fit, int64 [E].
     """
 
-    spans: np.ndarray
+    runs: np.ndarray
+    opens: np.ndarray
+    splits: np.ndarray
     labels: np.ndarray
     cut: np.ndarray
 
-    def __getitem__(self, rows: np.ndarray | slice) -> "Pairs":
+    def __len__(self) -> int:
+        """Returns E."""
+        return len(self.labels)
+
+    def __getitem__(self, rows: np.ndarray) -> "Examples":
         """Returns the examples `rows`, in that order."""
-        return Pairs(self.spans[rows], self.labels[rows], self.cut[rows])
+        index, splits = taken(self.splits, rows)
+        return Examples(
+            self.runs[index], self.opens[index], splits, self.labels[rows], self.cut[rows]
+        )
 
-    def lengths(self) -> np.ndarray:
-        """Returns the tokens of each segment without specials, [E, 2]."""
-        return self.spans[:, 1::2] - self.spans[:, ::2]
+    def lengths(self, between: int = 1) -> np.ndarray:
+        """Returns the tokens of each example, specials counted, int64 [E]; see `assemble`."""
+        ends = np.concatenate([[0], np.cumsum(self._with_specials(between))])
+        return np.diff(ends[self.splits])
+
+    def _with_specials(self, between: int) -> np.ndarray:
+        """Returns the tokens of each run and of the specials that belong to it, int64 [R]."""
+        sizes = self.runs[:, 1] - self.runs[:, 0] + 1  # a [SEP] ends each run
+        sizes[self.splits[:-1]] += 1  # [CLS]
+        more = self.opens.copy()
+        more[self.splits[:-1]] = False
+        sizes[np.flatnonzero(more) - 1] += between - 1
+        return sizes
 
 
-def pairs(piece: Piece, settings: Segments, rng: np.random.Generator) -> Pairs:
-    """Cuts every document of a piece into examples, once.
+def taken(splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Picks rows of a ragged array.
 
-    Every sentence goes into one segment A or following B (and may serve as random B besides). A
-    random B comes from another document of the piece; only where the piece has no other, from the
-    same.
+    Args:
+      splits: where each row begins among the values, and the end.
+      rows: numbers of the rows wanted.
 
     Returns:
-      The examples in the documents' order, truncated to `settings.max_length` with specials.
+      The numbers of their values, one row after the other, and the splits of these.
     """
-    room = settings.max_length - SPECIALS
-    offsets = piece.sentences.tolist()
-    bounds = piece.documents.tolist()
-    count = len(bounds) - 1
-    # Uniform numbers in [0, 1) without end, drawn in blocks.
-    uniform = itertools.chain.from_iterable(iter(lambda: rng.random(4096).tolist(), None)).__next__
-    spans: list[tuple[int, int, int, int]] = []
-    labels: list[int] = []
-    for number, (start, last) in enumerate(itertools.pairwise(bounds)):
-        target = room
-        if uniform() < settings.short_seq_prob:
-            target = 2 + int(uniform() * (room - 1))
-        while start < last:
-            end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
-            a_end = start + 1
-            if end > a_end:
-                a_end += int(uniform() * (end - a_end))
-            if end == start + 1 or uniform() < settings.random_next_prob:
-                other = number
-                if count > 1:
-                    other = int(uniform() * (count - 1))
-                    other += other >= number
-                first, stop = bounds[other], bounds[other + 1]
-                first += int(uniform() * (stop - first))
-                goal = offsets[first] + target - (offsets[a_end] - offsets[start])
-                stop = bisect.bisect_left(offsets, goal, first + 1, stop)
-                spans.append((offsets[start], offsets[a_end], offsets[first], offsets[stop]))
-                labels.append(1)
-                start = a_end
-            else:
-                spans.append((offsets[start], offsets[a_end], offsets[a_end], offsets[end]))
-                labels.append(0)
-                start = end
-    truncated, cut = _truncate(np.array(spans, np.int64).reshape(-1, 4), room, rng)
-    return Pairs(truncated, np.array(labels, np.int64), cut)
+    counts = np.diff(splits)[rows]
+    made = np.concatenate([[0], np.cumsum(counts)])
+    return np.repeat(splits[:-1][rows] - made[:-1], counts) + np.arange(made[-1]), made
 
 
-def concatenate(parts: Sequence[Pairs]) -> Pairs:
+def concatenate(parts: Sequence[Examples]) -> Examples:
     """Returns the examples of all `parts`, in order."""
-    return Pairs(
-        np.concatenate([part.spans for part in parts]),
+    counts = np.concatenate([np.diff(part.splits) for part in parts])
+    return Examples(
+        np.concatenate([part.runs for part in parts]),
+        np.concatenate([part.opens for part in parts]),
+        np.concatenate([[0], np.cumsum(counts)]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.cut for part in parts]),
     )
 
 
 def assemble(
-    piece: Piece, examples: Pairs, cls_id: int, sep_id: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    piece: Piece, examples: Examples, cls_id: int, sep_id: int, between: int = 1
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Puts the tokens of examples one after the other, with their specials.
 
-    Returns:
-      ids int32 [L]; where each example begins, and the end, int64 [E + 1]; tokens of each
-      segment, [CLS] and [SEP] counted with it, int64 [E, 2].
-    """
-    lengths = examples.lengths()  # [E, 2]
-    with_specials = lengths + np.array([2, 1])
-    ends = np.cumsum(with_specials.ravel())  # of each segment in the result
-    row_splits = np.concatenate([[0], ends[1::2]])
-    special = np.zeros(row_splits[-1], bool)
-    special[ends - 1] = True
-    special[row_splits[:-1]] = True
-    runs = lengths.ravel()
-    shift = examples.spans[:, ::2].ravel() - (np.cumsum(runs) - runs)
-    ids = np.full(special.shape, sep_id, np.int32)
-    ids[~special] = piece.ids[np.repeat(shift, runs) + np.arange(runs.sum())]
-    ids[row_splits[:-1]] = cls_id
-    return ids, row_splits, with_specials
+    An example is a [CLS] and its runs, a [SEP] after each.
 
-
-def _truncate(
-    spans: np.ndarray, room: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens both segments to `room` tokens together, at either end at random.
-
-    Dropping a token at a time from the longer segment (from B if they are equally long) ends
-    where this says; n fair choices of front or end are one binomial draw.
+    Args:
+      piece: that the examples are of.
+      examples: at least one.
+      cls_id: of [CLS].
+      sep_id: of [SEP].
+      between: how many [SEP] stand where another segment begins.
 
     Returns:
-      The spans, [E, 4], and how many tokens each example lost, [E].
+      ids int32 [L]; where each example begins, and the end, int64 [E + 1]; tokens of each segment
+      int64 [G], [CLS] counted with the first one and each [SEP] with what it ends, and where each
+      example begins among the segments, and the end, int64 [E + 1].
     """
-    a, b = (spans[:, 1::2] - spans[:, ::2]).T
-    over = a + b > room
-    kept_a = np.where(over, np.minimum(a, np.maximum(room - b, (room + 1) // 2)), a)
-    kept_b = np.where(over, room - kept_a, b)
-    dropped = np.stack([a - kept_a, b - kept_b], axis=1)  # [E, 2]
-    front = rng.binomial(dropped, 0.5)
-    spans = spans.copy()
-    spans[:, ::2] += front
-    spans[:, 1::2] -= dropped - front
-    return spans, dropped.sum(axis=1)
+    lengths = examples.runs[:, 1] - examples.runs[:, 0]
+    sizes = examples._with_specials(between)
+    ends = np.concatenate([[0], np.cumsum(sizes)])  # of each run in the result
+    firsts = ends[:-1].copy()  # of each run's own tokens
+    firsts[examples.splits[:-1]] += 1
+    text = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    ids = np.full(ends[-1], sep_id, np.int32)
+    ids[text] = piece.ids[np.repeat(examples.runs[:, 0] - firsts, lengths) + text]
+    ids[ends[examples.splits[:-1]]] = cls_id
+    opening = np.flatnonzero(examples.opens)
+    segments = np.diff(ends[np.append(opening, len(sizes))])
+    return (
+        ids,
+        ends[examples.splits],
+        (segments, np.searchsorted(opening, examples.splits)),
+    )

@@ -20,10 +20,23 @@ import tensorflow as tf
 
 from official import config, manifest, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
-from tfrecords_tools import segments, sentences, tf_models, wire
+from tfrecords_tools import (
+    segments,
+    segments_pairs,
+    segments_sentences,
+    sentences,
+    tf_models,
+    wire,
+)
 from tfrecords_tools.documents import Document
 
 FORMATS = ("examples", "tf_models")
+_CUTTERS = {
+    "pairs": segments_pairs.cut,
+    "sentence_pairs": segments_pairs.cut,
+    "full_sentences": segments_sentences.cut,
+    "doc_sentences": segments_sentences.cut,
+}
 PIECE_CHARACTERS = 1 << 20
 _BATCH = 2048  # examples made at once
 
@@ -71,6 +84,7 @@ class Records(NamedTuple):
       sentences: those with a token.
       tokens: of these, counted once and without specials.
       cut: tokens of all examples that did not fit.
+      left_out: what became of no example, counted by reason.
     """
 
     examples: list[bytes]
@@ -79,6 +93,7 @@ class Records(NamedTuple):
     sentences: int
     tokens: int
     cut: int
+    left_out: dict[str, int]
 
 
 def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator[TextPiece]:
@@ -115,13 +130,11 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     tokens = segments.Piece.of(ids, row_splits, [len(document) for document in documents])
     counters = (settings.seed, piece.number)
     rounds = range(settings.segments.duplicates)
-    parts = [
-        segments.pairs(tokens, settings.segments, seeding.numpy_rng(*counters, i)) for i in rounds
-    ]
+    cutter = _CUTTERS[settings.segments.format]
+    parts = [cutter(tokens, settings.segments, seeding.numpy_rng(*counters, i)) for i in rounds]
     examples = segments.concatenate(parts)
-    duplicates = np.repeat(rounds, [len(part.labels) for part in parts])
-    order = seeding.numpy_rng(*counters).permutation(len(examples.labels))
-    lengths = examples.lengths().sum(axis=1) + segments.SPECIALS
+    duplicates = np.repeat(rounds, [len(part) for part in parts])
+    order = seeding.numpy_rng(*counters).permutation(len(examples))
     made: list[bytes] = []
     for start in range(0, len(order), _BATCH):
         rows = order[start : start + _BATCH]
@@ -130,11 +143,12 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         made += wire.serialize(_columns(settings, *batch, examples.labels[rows], mask, seeds))
     return Records(
         made,
-        np.bincount(lengths, minlength=settings.segments.max_length + 1),
+        np.bincount(examples.lengths(), minlength=settings.segments.max_length + 1),
         len(tokens.documents) - 1,
         len(tokens.sentences) - 1,
         len(tokens.ids),
         int(examples.cut.sum()),
+        segments_pairs.left_out(tokens, settings.segments),
     )
 
 
@@ -142,7 +156,7 @@ def _columns(
     settings: Settings,
     ids: np.ndarray,
     row_splits: np.ndarray,
-    segment_lengths: np.ndarray,
+    segment_lengths: wire.Column,
     labels: np.ndarray,
     mask: Callable | None,
     seeds: tf.Tensor,
@@ -150,15 +164,17 @@ def _columns(
     """Returns the features of a batch of examples."""
     columns = {
         "token_ids": (ids, row_splits),
-        "segment_lengths": wire.rows(segment_lengths),
-        "next_sentence_label": wire.rows(labels[:, None]),
+        "segment_lengths": segment_lengths,
     }
+    if settings.segments.label:
+        columns[settings.segments.label] = wire.rows(labels[:, None])
     if mask is None:
         return columns
     padding_mask = np.arange(settings.segments.max_length) < np.diff(row_splits)[:, None]  # [B, T]
     masked = mask(ids, padding_mask, seeds)
     if settings.format == "tf_models":
-        given = {"segment_lengths": segment_lengths, "next_sentence_label": labels}
+        pairs = segment_lengths[0].reshape(-1, 2)
+        given = {"segment_lengths": pairs, "next_sentence_label": labels}
         return tf_models.columns({**masked, **given})
     columns["token_ids"] = (masked["token_ids"][padding_mask], row_splits)
     real = masked["masked_weights"] > 0  # [B, P]

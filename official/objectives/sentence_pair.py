@@ -1,4 +1,7 @@
-"""How two segments belong together, asked of the pooled output: next-sentence prediction.
+"""How two segments belong together, asked of the pooled output.
+
+Next-sentence prediction is BERT's (Devlin et al. 2018, section 3.1), sentence-order prediction
+ALBERT's (Lan et al. 2019, section 3.1).
 
 Shapes: B batch, D hidden.
 """
@@ -11,7 +14,7 @@ from official.errors import UserError
 from official.layers.linear import linear
 from official.objectives import base
 
-LABELS = {"next_sentence": "next_sentence_label"}
+LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Config:
 
     Attributes:
         relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
+            'sentence_order': are the segments in their order (0) or swapped (1)?
         weight: factor of this loss in the sum.
     """
 

@@ -47,6 +47,19 @@ def test_reads_values_and_defaults(tmp_path):
     assert found.recipe.steps == 5 and found.recipe.optimizer.epsilon == 1e-6
 
 
+def test_relation_that_a_format_has_if_none_is_given():
+    found = {format: config.Segments(format=format) for format in config.FORMATS}
+    assert {format: s.relation for format, s in found.items()} == {
+        "pairs": "next_sentence", "sentence_pairs": "next_sentence",
+        "full_sentences": "none", "doc_sentences": "none",
+    }  # fmt: skip
+    tokens = {"token_ids", "segment_ids", "padding_mask"}
+    assert found["pairs"].fields == tokens | {"next_sentence_label"}
+    assert found["full_sentences"].fields == tokens
+    ordered = config.Segments(relation="sentence_order")
+    assert ordered.fields == tokens | {"sentence_order_label"}
+
+
 def test_saved_config_reads_back_the_same(tmp_path):
     found = config.load(write(tmp_path, SMALL))
     config.save(found, tmp_path / "saved.yaml")
@@ -99,6 +112,24 @@ def test_bad_overrides(tmp_path, override, message):
         ("segments.max_length", True, "segments.max_length: expected a whole number, got True"),
         ("segments.max_length", 2, "segments.max_length: 2 is less than 8"),
         ("segments.format", "pears", "segments.format: 'pears' is not one of pairs"),
+        (
+            "segments.format",
+            "full_sentences",
+            "objectives.1: sentence_pair needs next_sentence_lab",
+        ),
+        (
+            "segments.relation",
+            "order",
+            "relation: 'order' is not one of next_sentence, sentence_or",
+        ),
+        ("segments.relation", "sentence_order", "sentence_pair needs next_sentence_label"),
+        ("objectives.1.relation", "sentence_order", "sentence_pair needs sentence_order_label"),
+        (
+            "segments",
+            {"format": "doc_sentences", "relation": "sentence_order"},
+            "relation: sentence_order is one of two segments, and doc_sentences has one",
+        ),
+        ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not a fraction"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
         ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),

@@ -105,6 +105,16 @@ def test_examples(tmp_path):
     assert list(inspect_shards.examples(folder, 1)) == EXPECTED[:1]
 
 
+def test_examples_in_order_or_swapped(tmp_path):
+    example = {k: v for k, v in pairs()[1].items() if k != "next_sentence_label"}
+    records = map_serialize([{**example, "sentence_order_label": label} for label in (0, 1)])
+    shown = inspect_shards.examples(write_folder(tmp_path / "m", records, "pretraining", []), 2)
+    assert [text.splitlines()[0] for text in shown] == [
+        "example 0: 9 tokens, B follows A",
+        "example 1: 9 tokens, A and B are swapped",
+    ]
+
+
 def test_examples_of_the_model_garden(tmp_path):
     records = []
     for example in pairs():

@@ -119,6 +119,20 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
     assert len(first) == 5  # two shards, manifest, vocabulary and its settings
 
 
+def test_one_sentence_has_no_order(tmp_path, tokenizer):
+    ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
+    (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")
+    lines = []
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=lines.append)
+    assert made.totals["examples"] == 1 and made.totals["documents"] == 3
+    assert made.totals["skipped"] == {"documents of one sentence": 2}
+    assert made.features == ("token_ids", "segment_lengths", "sentence_order_label")
+    assert "left out: 2 documents of one sentence" in lines[-1]
+    (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
+    with pytest.raises(UserError, match="2 documents of one sentence and no others in the input"):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "none", ordered)
+
+
 def test_the_seed_decides(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 30)
     for name, seed in {"a": 1, "b": 2, "c": None}.items():
@@ -266,6 +280,11 @@ def test_settings_that_cannot_be(tokenizer):
         pretraining_shards.settings_of(config.from_dict(no_masks), tokenizer, format="tf_models")
     tuning = {"name": "tuning", "encoder": raw["encoder"], "recipe": raw["recipe"]}
     tuning["objectives"] = [{"type": "classification"}]
+    sentences = small.config(segments__format="full_sentences", objectives=[])
+    with pytest.raises(
+        UserError, match="next-sentence labels, and the config says segments.format: full_sent"
+    ):
+        pretraining_shards.settings_of(sentences, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
         pretraining_shards.settings_of(config.from_dict(tuning), tokenizer)
     with pytest.raises(UserError, match="seed: -1 is negative"):

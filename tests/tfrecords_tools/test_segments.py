@@ -5,24 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from official.config import Segments
 from tfrecords_tools import segments
-
-
-class Scripted:
-    """A generator whose draws are written down."""
-
-    def __init__(self, uniforms, front=0):
-        self._uniforms = np.concatenate([uniforms, np.full(4096, np.nan)])
-        self._front = front
-
-    def random(self, count):
-        drawn, self._uniforms = self._uniforms[:count], self._uniforms[count:]
-        return drawn
-
-    def binomial(self, n, p):
-        assert p == 0.5
-        return np.minimum(n, self._front)
+from tfrecords_tools.segments import Examples
 
 
 def make_piece(*documents):
@@ -33,58 +17,14 @@ def make_piece(*documents):
     return segments.Piece.of(ids, splits, [len(document) for document in documents])
 
 
-def random_piece(rng, documents=40, longest=30):
-    return make_piece(
-        *(rng.integers(0, longest, rng.integers(0, 25)).tolist() for _ in range(documents))
+def make_examples(*examples):
+    """Examples given as lists of (begin, end, whether a segment opens); label = number of runs."""
+    counts = [len(example) for example in examples]
+    runs = np.array([run[:2] for example in examples for run in example])
+    opens = np.array([bool(run[2]) for example in examples for run in example])
+    return Examples(
+        runs, opens, np.concatenate([[0], np.cumsum(counts)]), np.array(counts), np.array(counts)
     )
-
-
-def settings(room, **options):
-    return Segments(max_length=room + segments.SPECIALS, **options)
-
-
-def reference(piece, settings, uniform):
-    """The procedure again, sentence by sentence and token by token, from the same draws."""
-    room = settings.max_length - 3
-    tokens = [range(a, b) for a, b in itertools.pairwise(piece.sentences.tolist())]
-    documents = [tokens[a:b] for a, b in itertools.pairwise(piece.documents.tolist())]
-    made = []
-    for number, document in enumerate(documents):
-        target = room
-        if uniform() < settings.short_seq_prob:
-            target = 2 + int(uniform() * (room - 1))  # 2 … room
-        chunk = []
-        place = 0
-        while place < len(document):
-            chunk.append(document[place])
-            place += 1
-            if sum(map(len, chunk)) < target and place < len(document):
-                continue
-            a_end = 1
-            if len(chunk) > 1:
-                a_end = 1 + int(uniform() * (len(chunk) - 1))  # 1 … len(chunk) - 1
-            a = list(itertools.chain(*chunk[:a_end]))
-            random_next = len(chunk) == 1 or uniform() < settings.random_next_prob
-            if random_next:
-                others = [d for d in range(len(documents)) if d != number] or [number]
-                other = number
-                if len(documents) > 1:
-                    other = others[int(uniform() * len(others))]
-                start = int(uniform() * len(documents[other]))
-                b = []
-                for sentence in documents[other][start:]:
-                    b += sentence
-                    if len(b) >= target - len(a):
-                        break
-                place -= len(chunk) - a_end
-            else:
-                b = list(itertools.chain(*chunk[a_end:]))
-            kept = [len(a), len(b)]
-            while sum(kept) > room:
-                kept[0 if kept[0] > kept[1] else 1] -= 1
-            made.append((a, b, int(random_next), kept))
-            chunk = []
-    return made
 
 
 def test_piece_leaves_out_what_is_empty():
@@ -93,172 +33,51 @@ def test_piece_leaves_out_what_is_empty():
     assert piece.documents.tolist() == [0, 1, 3]
     piece = make_piece([0], [0, 0])
     assert piece.documents.tolist() == [0]
-    made = segments.pairs(piece, settings(10), np.random.default_rng(0))
-    assert made.spans.shape == (0, 4) and made.labels.shape == (0,)
 
 
-def test_following_sentences():
-    # Sentences of 3, 4, 5, 6 tokens against a target of 10: the chunk is the first three.
-    # Draws: no short target; A has 1 + int(0.6 * 2) = 2 sentences; 0.9: B follows. Then one
-    # sentence is left, whose B is random: other document (the only one), sentence int(0.5 * 2) = 1.
-    draws = [0.5, 0.6, 0.9, 0.0, 0.5] + [0.5, 0.0, 0.9]
-    made = segments.pairs(make_piece([3, 4, 5, 6], [2, 2]), settings(10), Scripted(draws))
-    # 7 + 5 tokens: A loses two.
-    assert made.spans[:2].tolist() == [[0, 5, 7, 12], [12, 18, 20, 22]]
-    assert made.cut.tolist() == [2, 0, 0]
-    # The last document comes whole: 2 + 2 tokens do not reach the target.
-    assert made.spans[2].tolist() == [18, 20, 20, 22]
-    assert made.labels.tolist() == [0, 1, 0]
-
-
-def test_random_sentences_put_the_rest_back():
-    # Chunk 3 + 4 + 5; A has 1 sentence; 0.1: B is random, from sentence int(0.9 * 3) = 2 of the
-    # other document on (2 tokens: it ends there though 7 were wanted). The sentences of 4 and 5
-    # tokens go back: the next chunk is 4 + 5 + 6.
-    # A takes 1 + int(0.9 * 2) = 2 of it and 0.5 lets B follow. Then the other document.
-    draws = [0.5, 0.0, 0.1, 0.0, 0.9] + [0.9, 0.5] + [0.5, 0.0, 0.9]
-    made = segments.pairs(
-        make_piece([3, 4, 5, 6], [8, 1, 2]), settings(10, random_next_prob=0.2), Scripted(draws)
-    )
-    assert made.spans[0].tolist() == [0, 3, 27, 29]
-    assert made.spans[1].tolist() == [3, 8, 12, 17]
-    assert made.labels.tolist() == [1, 0, 0]
-
-
-def test_short_target():
-    # 0.05: a short target, 2 + int(0.25 * 9) = 4: one sentence of 4 tokens is a chunk of its own,
-    # so its B is random.
-    made = segments.pairs(
-        make_piece([4, 4], [5]), settings(10), Scripted([0.05, 0.25, 0, 0, 0, 0, 0.5, 0, 0.75])
-    )
-    assert made.spans.tolist() == [[0, 4, 8, 13], [4, 8, 8, 13], [8, 13, 4, 8]]
-    assert made.labels.tolist() == [1, 1, 1]
-
-
-def test_a_single_document_is_its_own_other():
-    made = segments.pairs(make_piece([4]), settings(10), Scripted([0.5, 0.0]))
-    assert made.spans.tolist() == [[0, 4, 0, 4]]
-    assert made.labels.tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "kept"),
-    [
-        ((3, 7), (3, 7)),
-        ((3, 20), (3, 7)),
-        ((20, 3), (7, 3)),
-        ((20, 20), (5, 5)),
-        ((5, 20), (5, 5)),
-        ((6, 5), (5, 5)),
-        ((1, 100), (1, 9)),
-    ],
+EXAMPLES = make_examples(
+    [(0, 3, 1), (3, 5, 1)], [(6, 9, 1)], [(1, 2, 1), (4, 6, 0), (0, 1, 0)], [(6, 9, 1), (0, 1, 1)]
 )
-def test_truncation_takes_from_the_longer(lengths, kept):
-    spans = np.array([[100, 100 + lengths[0], 300, 300 + lengths[1]]])
-    (made,), cut = segments._truncate(spans, 10, Scripted([], front=1))
-    front = [min(1, n - k) for n, k in zip(lengths, kept, strict=True)]
-    assert made.tolist() == [
-        100 + front[0], 100 + front[0] + kept[0], 300 + front[1], 300 + front[1] + kept[1]
-    ]  # fmt: skip
-    assert cut == sum(lengths) - sum(kept)
+TEXTS = {
+    1: [
+        [7, 100, 101, 102, 8, 103, 104, 8],
+        [7, 106, 107, 108, 8],
+        [7, 101, 8, 104, 105, 8, 100, 8],
+        [7, 106, 107, 108, 8, 100, 8],
+    ],
+    2: [
+        [7, 100, 101, 102, 8, 8, 103, 104, 8],
+        [7, 106, 107, 108, 8],
+        [7, 101, 8, 104, 105, 8, 100, 8],
+        [7, 106, 107, 108, 8, 8, 100, 8],
+    ],
+}
 
 
-def test_truncation_takes_from_either_end_alike():
-    spans = np.tile([0, 60, 100, 160], (20_000, 1))
-    made, _ = segments._truncate(spans, 80, np.random.default_rng(0))
-    front = made[:, ::2] - [0, 100]
-    # 20 fair draws for each segment: mean 10, variance 5.
-    assert np.abs(front.mean(axis=0) - 10).max() < 4 * np.sqrt(5 / 20_000)
-    assert np.abs(front.var(axis=0) / 5 - 1).max() < 0.05
-
-
-@pytest.mark.parametrize("room", [5, 12, 29, 125])
-@pytest.mark.parametrize("seed", range(4))
-def test_same_as_the_reference(room, seed):
-    piece = random_piece(np.random.default_rng(seed))
-    how = settings(room, short_seq_prob=0.3, random_next_prob=0.4)
-    uniforms = np.random.default_rng(seed).random(100_000)
-    made = segments.pairs(piece, how, Scripted(uniforms))
-    expected = reference(piece, how, iter(uniforms.tolist()).__next__)
-    assert made.labels.tolist() == [label for _, _, label, _ in expected]
-    assert made.lengths().tolist() == [kept for _, _, _, kept in expected]
-    for (a0, a1, b0, b1), (a, b, _, _) in zip(made.spans.tolist(), expected, strict=True):
-        assert set(range(a0, a1)) <= set(a) and set(range(b0, b1)) <= set(b)
-    whole = [len(a) + len(b) for a, b, _, _ in expected]
-    assert made.cut.tolist() == (np.array(whole) - made.lengths().sum(axis=1)).tolist()
-
-
-def test_every_sentence_is_used_once():
-    """Without truncation the segments A and following B tile the documents."""
-    piece = random_piece(np.random.default_rng(5), documents=200)
-    made = segments.pairs(piece, settings(10_000), np.random.default_rng(1))
-    used = np.zeros(len(piece.ids), int)
-    for (a0, a1, b0, b1), label in zip(made.spans, made.labels, strict=True):
-        used[a0:a1] += 1
-        if not label:
-            assert b0 == a1
-            used[b0:b1] += 1
-    assert (used == 1).all()
-
-
-def test_random_next_is_from_another_document():
-    piece = random_piece(np.random.default_rng(6), documents=200)
-    made = segments.pairs(piece, settings(60), np.random.default_rng(1))
-    sentence_of = np.repeat(np.arange(len(piece.sentences) - 1), np.diff(piece.sentences))
-    document_of = np.repeat(np.arange(len(piece.documents) - 1), np.diff(piece.documents))
-    document = document_of[sentence_of]
-    same = document[made.spans[:, 0]] == document[made.spans[:, 2]]
-    assert (same == (made.labels == 0)).all()
-    counts = np.bincount(document[made.spans[made.labels == 1, 2]])
-    assert (counts > 0).mean() > 0.9  # all documents serve, not a few
-
-
-def test_histogram_of_lengths():
-    rng = np.random.default_rng(2)
-    piece = make_piece(*(rng.integers(1, 40, 50).tolist() for _ in range(200)))
-    uniforms = rng.random(200_000)
-    made = segments.pairs(piece, settings(125), Scripted(uniforms))
-    expected = reference(piece, settings(125), iter(uniforms.tolist()).__next__)
-    lengths = made.lengths()
-    assert lengths.min() >= 1 and lengths.sum(axis=1).max() == 125
-    histogram = np.bincount([sum(kept) for _, _, _, kept in expected])
-    assert np.bincount(lengths.sum(axis=1)).tolist() == histogram.tolist()
-    # Whatever the draws, the shares are alike.
-    other = segments.pairs(piece, settings(125), rng).lengths().sum(axis=1)
-    shares = np.add.reduceat(histogram, range(0, 126, 21)) / histogram.sum()
-    others = np.add.reduceat(np.bincount(other), range(0, 126, 21)) / len(other)
-    assert np.abs(shares - others).max() < 0.03
-
-
-def test_half_of_the_pairs_are_random():
-    """Of chunks of two sentences and more: a chunk of one always has a random B."""
-    piece = make_piece(*([9] * 6 for _ in range(20_000)))
-    made = segments.pairs(piece, settings(18, short_seq_prob=0.0), np.random.default_rng(3))
-    # A document of six equal sentences is chunks of two until one sentence is left or none: each
-    # chunk of two is random with probability 1/2.
-    last = np.isin(made.spans[:, 0] % 54, 45)
-    pairs = made.labels[~last]
-    assert abs(pairs.mean() - 0.5) < 3 * np.sqrt(0.25 / len(pairs))
-    assert made.labels[last].all()
-
-
-def test_assemble():
-    piece = make_piece([3, 2], [4])
-    examples = segments.Pairs(
-        np.array([[0, 3, 3, 5], [6, 9, 0, 1]]), np.array([0, 1]), np.array([0, 0])
+@pytest.mark.parametrize("between", [1, 2])
+def test_assemble(between):
+    ids, row_splits, (lengths, splits) = segments.assemble(
+        make_piece([3, 2], [4]), EXAMPLES, 7, 8, between
     )
-    ids, row_splits, lengths = segments.assemble(piece, examples, cls_id=7, sep_id=8)
     assert ids.dtype == np.int32
-    assert ids.tolist() == [7, 100, 101, 102, 8, 103, 104, 8] + [7, 106, 107, 108, 8, 100, 8]
-    assert row_splits.tolist() == [0, 8, 15]
-    assert lengths.tolist() == [[5, 3], [5, 2]]
+    rows = [ids[a:b].tolist() for a, b in itertools.pairwise(row_splits)]
+    assert rows == TEXTS[between]
+    found = [lengths[a:b].tolist() for a, b in itertools.pairwise(splits)]
+    assert found == [[4 + between, 3], [5], [8], [4 + between, 2]]
+    assert EXAMPLES.lengths(between).tolist() == [len(row) for row in rows]
+
+
+def test_taken():
+    index, splits = segments.taken(np.array([0, 2, 2, 5]), np.array([2, 0, 1, 2]))
+    assert index.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
+    assert splits.tolist() == [0, 3, 5, 5, 8]
 
 
 def test_concatenate_and_select():
-    piece = make_piece([3, 2], [4])
-    parts = [segments.pairs(piece, settings(10), np.random.default_rng(i)) for i in range(2)]
-    both = segments.concatenate(parts)
-    assert len(both.labels) == len(parts[0].labels) + len(parts[1].labels)
-    picked = both[np.array([len(both.labels) - 1, 0])]
-    assert picked.spans.tolist() == [parts[1].spans[-1].tolist(), parts[0].spans[0].tolist()]
-    assert picked.labels.tolist() == [parts[1].labels[-1], parts[0].labels[0]]
+    both = segments.concatenate([EXAMPLES, EXAMPLES[np.array([2])]])
+    assert len(both) == 5
+    picked = both[np.array([4, 0])]
+    assert picked.runs.tolist() == [[1, 2], [4, 6], [0, 1], [0, 3], [3, 5]]
+    assert picked.opens.tolist() == [True, False, False, True, True]
+    assert picked.splits.tolist() == [0, 3, 5]
+    assert picked.labels.tolist() == picked.cut.tolist() == [3, 2]

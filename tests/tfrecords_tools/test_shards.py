@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 from official import features, manifest, seeding, tokenizers
+from official.config import Segments
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from tests import small
-from tfrecords_tools import segments, shards
+from tfrecords_tools import segments, segments_pairs, segments_sentences, shards
 from tfrecords_tools.documents import Document
 from tfrecords_tools.shards import Settings, TextPiece
 
@@ -41,17 +42,24 @@ def lists(values):
     return [row.tolist() for row in values]
 
 
-def rebuilt(piece, how):
+def rebuilt(piece, how, cutter=segments_pairs.cut):
     """The examples of a piece in the order of `process_piece`, put together one by one."""
     tokenizer = tokenizers.load(how.tokenizer)
     ids, splits = tokenizer.encode_ragged([s for d in piece.documents for s in d])
     tokens = segments.Piece.of(ids, splits, [len(d) for d in piece.documents])
     made, labels, duplicates = [], [], []
     for i in range(how.segments.duplicates):
-        cut = segments.pairs(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
-        for (a0, a1, b0, b1), label in zip(cut.spans, cut.labels, strict=True):
-            a, b = tokens.ids[a0:a1].tolist(), tokens.ids[b0:b1].tolist()
-            made.append(([2, *a, 3, *b, 3], [len(a) + 2, len(b) + 1]))
+        cut = cutter(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
+        for first, stop, label in zip(cut.splits, cut.splits[1:], cut.labels, strict=False):
+            ids, lengths = [2], []
+            for (start, end), opens in zip(
+                cut.runs[first:stop], cut.opens[first:stop], strict=True
+            ):
+                ids += [*tokens.ids[start:end].tolist(), 3]
+                if opens:
+                    lengths.append(0)
+                lengths[-1] = len(ids) - sum(lengths[:-1])
+            made.append((ids, lengths))
             labels.append(label)
             duplicates.append(i)
     order = seeding.numpy_rng(7, piece.number).permutation(len(made))
@@ -90,6 +98,33 @@ def test_examples(folder):
     assert made.lengths.tolist() == counts.tolist()
     words = [word for d in piece.documents for s in d for word in s.split()]
     assert made.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
+
+
+@pytest.mark.parametrize(
+    ("options", "cutter", "label"),
+    [
+        ({"relation": "sentence_order"}, segments_pairs.cut, "sentence_order_label"),
+        ({"format": "sentence_pairs"}, segments_pairs.cut, "next_sentence_label"),
+        ({"relation": "none"}, segments_pairs.cut, None),
+        ({"format": "full_sentences"}, segments_sentences.cut, None),
+        ({"format": "doc_sentences"}, segments_sentences.cut, None),
+    ],
+)
+def test_formats(folder, options, cutter, label):
+    how = Settings(Segments(max_length=32, duplicates=2, **options), None, folder, 7)
+    piece = text_piece(number=3)
+    piece.documents.append(["ba"])
+    made = shards.process_piece(piece, how)
+    expected, labels, _ = rebuilt(piece, how, cutter)
+    names = ["token_ids", "segment_lengths", *filter(None, [label])]
+    assert set(tf.train.Example.FromString(made.examples[0]).features.feature) == set(names)
+    got = parsed(made.examples, *names)
+    assert lists(got["token_ids"]) == [ids for ids, _ in expected]
+    assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
+    if label:
+        assert got[label].tolist() == labels and 0 < sum(labels) < len(labels)
+    dropped = {"documents of one sentence": 1} if label == "sentence_order_label" else {}
+    assert made.left_out == dropped
 
 
 def test_pure(folder):

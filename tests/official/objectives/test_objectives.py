@@ -29,6 +29,7 @@ BATCH = {
     "masked_ids": np.array([[7, 2], [10, 0], [5, 5]], "int32"),
     "masked_weights": np.array([[1, 1], [1, 0], [1, 1]], "float32"),
     "next_sentence_label": np.array([0, 1, 1], "int32"),
+    "sentence_order_label": np.array([1, 1, 0], "int32"),
     "label": np.array([2, 0, 1], "int32"),
     "score": np.array([0.5, -1.5, 9.0], "float32"),
 }
@@ -93,18 +94,19 @@ def test_masked_lm(embedding_size):
     assert masked_lm.needs(objective.config) <= BATCH.keys()
 
 
-def test_next_sentence():
-    objective, encoder, v = make(sentence_pair)
-    assert v.keys() == {"next_sentence/kernel", "next_sentence/bias"}
-    logits = ENCODED["pooled_output"] @ v["next_sentence/kernel"] + v["next_sentence/bias"]
-    labels, weights = BATCH["next_sentence_label"], BATCH["example_weights"]
+@pytest.mark.parametrize("relation", ["next_sentence", "sentence_order"])
+def test_relations_of_two_segments(relation):
+    objective, encoder, v = make(sentence_pair, relation=relation)
+    assert v.keys() == {f"{relation}/kernel", f"{relation}/bias"}
+    logits = ENCODED["pooled_output"] @ v[f"{relation}/kernel"] + v[f"{relation}/bias"]
+    labels, weights = BATCH[f"{relation}_label"], BATCH["example_weights"]
     losses = [(w, cross_entropy(x, y)) for w, x, y in zip(weights, logits, labels, strict=True)]
     hits = [(w, x.argmax() == y) for w, x, y in zip(weights, logits, labels, strict=True)]
-    check_terms(objective.terms(BATCH, ENCODED, encoder), "next_sentence", losses, hits)
-    np.testing.assert_allclose(objective.weight_sums(BATCH)["next_sentence"], 2)
+    check_terms(objective.terms(BATCH, ENCODED, encoder), relation, losses, hits)
+    np.testing.assert_allclose(objective.weight_sums(BATCH)[relation], 2)
     probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(
-        objective.predictions(BATCH, ENCODED, encoder)["next_sentence_probabilities"],
+        objective.predictions(BATCH, ENCODED, encoder)[f"{relation}_probabilities"],
         probabilities,
         rtol=1e-9,
     )
@@ -147,6 +149,7 @@ def test_regression():
     [
         (masked_lm, {}, {"masked_positions", "masked_ids", "masked_weights"}),
         (sentence_pair, {}, {"next_sentence_label"}),
+        (sentence_pair, {"relation": "sentence_order"}, {"sentence_order_label"}),
         (classification, {"num_labels": 3}, {"label"}),
         (regression, {}, {"score"}),
     ],
