@@ -2,10 +2,15 @@
 
   python -m benchmarks.train_step
 
-Same sizes, same random batches, dropout 0.1, AdamW with clipping. Every side runs in its own
-process and environment (made as by `make parity` when missing), in float32 and in mixed bfloat16;
-the processes take turns, round after round, on the same cores. What is shown is the median of the
-rounds, peak memory as the system counted it, and for each peer its better precision against ours.
+and of other systems here against BERT at the same sizes:
+
+  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT'
+
+Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in
+its own process and environment (made as by `make parity` when missing), in float32 and in mixed
+bfloat16; the processes take turns, round after round, on the same cores. What is shown is the
+median of the rounds, peak memory as the system counted it, and for each side its better precision
+against our BERT.
 """
 
 import argparse
@@ -20,12 +25,14 @@ from pathlib import Path
 from benchmarks import environments
 
 PEERS = Path(__file__).resolve().parent / "peers"
-# Side → (environment or None = ours, script).
+# Side → (environment or None = ours, script, system).
 SIDES = {
-    "encoder garden": (None, "garden.py"),
-    "tf-models-official": ("tfm", "tf_models.py"),
-    "PyTorch transformers": ("hf", "transformers_bert.py"),
+    "encoder garden": (None, "garden.py", "BERT"),
+    "encoder garden, ALBERT": (None, "garden.py", "ALBERT"),
+    "tf-models-official": ("tfm", "tf_models.py", "BERT"),
+    "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
 }
+OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
 
 
 class Side:
@@ -35,7 +42,7 @@ class Side:
         self.name = name
         self.precision = precision
         self.answers: list[dict] = []
-        environment, script = SIDES[name]
+        environment, script, system = SIDES[name]
         variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         if environment is None:
@@ -43,9 +50,10 @@ class Side:
             variables["PYTHONPATH"] = str(environments.ROOT)
         else:
             python = environments.python(environment)
+        settings = sizes | {"precision": precision, "system": system}
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
-            [python, str(PEERS / script), json.dumps(sizes | {"precision": precision})],
+            [python, str(PEERS / script), json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -109,15 +117,15 @@ def _table(sides: list[Side], sizes: dict) -> None:
         f"{sizes['intermediate']}, batch {sizes['batch']} x {sizes['length']}, "
         f"{sizes['predictions']} predictions, {sizes['vocab']:,} pieces, {os.cpu_count()} cores\n"
     )
-    print(f"| {'side':20} | precision | s/step | range         | tokens/s | peak MiB | vs ours |")
-    print(f"|{'-' * 22}|-----------|--------|---------------|----------|----------|---------|")
+    print(f"| {'side':22} | precision | s/step | range         | tokens/s | peak MiB | vs ours |")
+    print(f"|{'-' * 24}|-----------|--------|---------------|----------|----------|---------|")
     for side in sides:
         times = [answer["seconds"] for answer in side.answers]
         ratio = ""
         if ours is not None and side is best[side.name]:
             ratio = f"{side.seconds() / ours.seconds():.2f}x"
         print(
-            f"| {side.name:20} | {side.precision:9} | {side.seconds():6.3f} | "
+            f"| {side.name:22} | {side.precision:9} | {side.seconds():6.3f} | "
             f"{f'{min(times):.3f}-{max(times):.3f}':13} | "
             f"{sizes['batch'] * sizes['length'] / side.seconds():8,.0f} | "
             f"{max(answer['peak_mib'] for answer in side.answers):8,.0f} | {ratio:>7} |"
@@ -132,7 +140,7 @@ def _options() -> argparse.Namespace:
         "predictions": 20, "vocab": 30_522, "warmup": 2, "steps": 8, "rounds": 5,
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=OF_BERT)
     precisions = ["float32", "bfloat16"]
     parser.add_argument("--precisions", nargs="+", choices=precisions, default=precisions)
     parser.add_argument(

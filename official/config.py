@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import importlib
 import os
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +59,13 @@ def _at_least(field: str, value: float, least: float) -> None:
 def _fraction(field: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{field}: {value} is not a fraction between 0 and 1")
+
+
+def _regular_expression(field: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{field}: {pattern!r} is not a regular expression: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +135,17 @@ class Segments:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """BERT's AdamW: see `official.training.optimizers`.
+    """How gradients become updates: see `official.training.optimizers`.
 
     Attributes:
+      type: `adamw` (BERT's) or `lamb` (You et al., 2020).
       learning_rate: the peak of the schedule.
-      no_decay: parts of variable paths that weight decay leaves alone.
+      no_decay: regular expressions; weight decay leaves alone the variables in whose paths one of
+        them is found.
+      no_adaptation: the same for LAMB's trust ratio; None = those of `no_decay`.
       clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
+      bias_correction: of the moments, as Adam has it and the releases do not.
+      layer_decay: rates fall by this factor from each layer to the one below; 1 = all are equal.
     """
 
     type: str = "adamw"
@@ -142,11 +155,21 @@ class Optimizer:
     epsilon: float = 1e-6
     weight_decay: float = 0.01
     no_decay: tuple[str, ...] = ("bias", "norm")
+    no_adaptation: tuple[str, ...] | None = None
     clip_norm: float = 1.0
     bias_correction: bool = False
+    layer_decay: float = 1.0
 
     def __post_init__(self):
-        _one_of("type", self.type, ["adamw"])
+        _one_of("type", self.type, ["adamw", "lamb"])
+        for name in ("no_decay", "no_adaptation"):
+            for pattern in getattr(self, name) or ():
+                _regular_expression(name, pattern)
+        if self.no_adaptation is not None and self.type != "lamb":
+            raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
+        _fraction("layer_decay", self.layer_decay)
+        if not self.layer_decay:
+            raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
         _fraction("beta_1", self.beta_1)
         _fraction("beta_2", self.beta_2)
         for name in ("learning_rate", "epsilon", "weight_decay", "clip_norm"):

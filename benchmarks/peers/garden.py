@@ -1,4 +1,4 @@
-"""Our side of `train_step`: the training loop's own step, on the model that a config describes."""
+"""Our sides of `train_step`: the training loop's own step, on the model that a config describes."""
 
 import work
 
@@ -6,6 +6,11 @@ from official import config as config_lib
 from official.training import optimizers, setup, step, strategies
 
 import tensorflow as tf  # isort: skip
+
+# What makes another system of BERT's config. ALBERT: one layer run again and again, a narrow token
+# table, LAMB; its sentence-order head is a next-sentence head with other labels.
+ENCODERS = {"BERT": {}, "ALBERT": {"embedding_size": 128, "layer_groups": 1}}
+OPTIMIZERS = {"BERT": "adamw", "ALBERT": "lamb"}
 
 
 def main() -> None:
@@ -23,6 +28,7 @@ def main() -> None:
                 "num_layers": size["layers"],
                 "num_heads": size["heads"],
                 "intermediate_size": size["intermediate"],
+                **ENCODERS[size["system"]],
             },
             "objectives": [{"type": "masked_lm"}, {"type": "sentence_pair"}],
             "recipe": {
@@ -30,6 +36,7 @@ def main() -> None:
                 "batch_size": size["batch"],
                 "precision": size["precision"].replace("bfloat16", "mixed_bfloat16"),
                 "jit_compile": size["compile"],
+                "optimizer": {"type": OPTIMIZERS[size["system"]]},
                 "schedule": {"warmup_steps": 10_000},
             },
         }
@@ -38,8 +45,7 @@ def main() -> None:
     strategy = strategies.create("one_device", "", 0)
     model = setup.build_model(config, strategy)
     with strategy.scope():
-        optimizer = optimizers.make(config.recipe, config.recipe.steps)
-        optimizer.build(model.trainable_variables)
+        optimizer = optimizers.make(config.recipe, config.recipe.steps, model)
     train = step.TrainStep(
         model, optimizer, strategy, seed=0, jit_compile=config.recipe.jit_compile
     )

@@ -51,8 +51,7 @@ class Trainer:
         self.chief = strategies.is_chief(strategy)
         self.total_steps = total_steps(config.recipe, source.num_examples)
         with strategy.scope():
-            self.optimizer = optimizers.make(config.recipe, self.total_steps)
-            self.optimizer.build(model.trainable_variables)
+            self.optimizer = optimizers.make(config.recipe, self.total_steps, model)
         self.variables = {
             **model.variables_by_path(),
             **{

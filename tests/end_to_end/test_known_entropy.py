@@ -101,8 +101,7 @@ def test_masked_lm_comes_within_five_percent_of_the_best_loss():
     steps, size = 3000, 64
     strategy = tf.distribute.get_strategy()
     model = setup.build_model(config, strategy)
-    optimizer = optimizers.make(config.recipe, steps)
-    optimizer.build(model.trainable_variables)
+    optimizer = optimizers.make(config.recipe, steps, model)
     step = TrainStep(model, optimizer, strategy, seed=0)
     iterator = iter(batches(sample(20_000, seed=2), size, epochs=10))
     step.run(iterator, steps)

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
 
 from official.training import optimizers
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 STEPS, SIZE = 200, 50
 
 
@@ -42,3 +45,11 @@ def test_adamw_follows_tensorflow_addons(tfa, tmp_path, float64, weight_decay):
         # Theirs keeps rates and betas in float32.
         np.testing.assert_allclose(weights.numpy(), expected, rtol=0, atol=1e-6)
     assert np.abs(theirs[-1] - start).max() > 0.1  # The weights went somewhere.
+
+
+def test_the_stored_trajectories_of_lamb_are_those_of_tensorflow_addons(tfa, tmp_path):
+    tfa.run(GOLDEN / "make_lamb_golden.py", tmp_path / "lamb.npz")
+    stored, made = (dict(np.load(folder / "lamb.npz")) for folder in (GOLDEN, tmp_path))
+    assert stored.keys() == made.keys()
+    for name, values in stored.items():
+        np.testing.assert_allclose(made[name], values, rtol=1e-12, atol=1e-15)

@@ -8,17 +8,22 @@ that norm is not finite.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
-from official import config
-from official.training import schedules
-
 
 class Optimizer(keras.optimizers.Optimizer):
     """What all our optimizers share: one update from the reduced gradient.
+
+    Args:
+      learning_rate: a number or a schedule.
+      weight_decay: factor of the weight itself in its update.
+      no_decay: regular expressions; a variable whose path one of them finds does not decay.
+      clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
+      rate_factors: what the learning rate is multiplied with, by the path of the variable; None =
+        1 for all. A variable that is not in it is an error.
 
     After `apply`, `gradient_norm` holds the global norm before clipping (not finite: nothing was
     updated) and `bad_variable` the number of the first variable, in the order of the call, whose
@@ -31,12 +36,14 @@ class Optimizer(keras.optimizers.Optimizer):
         weight_decay: float = 0.0,
         no_decay: Sequence[str] = (),
         clip_norm: float = 0.0,
+        rate_factors: Mapping[str, float] | None = None,
         name: str = "optimizer",
     ):
         super().__init__(learning_rate=learning_rate, name=name)
         self.decay = weight_decay
         self.no_decay = tuple(no_decay)
         self.clip_norm = clip_norm
+        self.rate_factors = rate_factors
 
     def build(self, variables):
         """Makes the slots: `variables` are all that will ever be updated."""
@@ -45,8 +52,9 @@ class Optimizer(keras.optimizers.Optimizer):
         super().build(variables)
         self.gradient_norm = self._scalar("gradient_norm", keras.config.floatx())
         self.bad_variable = self._scalar("bad_variable", "int32")
-        self._decayed = [
-            not any(re.search(pattern, variable.path) for pattern in self.no_decay)
+        self._decayed = [not matches(self.no_decay, variable) for variable in variables]
+        self._rate_factors = [
+            1.0 if self.rate_factors is None else self.rate_factors[variable.path]
             for variable in variables
         ]
 
@@ -84,7 +92,9 @@ class Optimizer(keras.optimizers.Optimizer):
         def update_one(variable, grad, rate, factor, index):
             if factor is not None:
                 grad *= tf.cast(factor, grad.dtype)
-            self.update_step(grad, variable, tf.cast(rate, variable.dtype), index)
+            # The rate, not the gradient, which Adam and LAMB divide by its own size.
+            rate = tf.cast(rate, variable.dtype) * self._rate_factors[index]
+            self.update_step(grad, variable, rate, index)
 
         def update():
             for variable, grad in zip(variables, grads, strict=True):
@@ -122,17 +132,16 @@ class Optimizer(keras.optimizers.Optimizer):
         return named
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay, as BERT was trained: without bias correction.
-
-    `m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²; w -= rate (m / (sqrt(v) + eps) + decay w)`
-    (`AdamWeightDecayOptimizer` of the BERT release). With `bias_correction` the rate becomes
-    `rate * sqrt(1 - b2^t) / (1 - b1^t)` for the first of the two terms (Loshchilov and Hutter).
+class TwoMoments(Optimizer):
+    """An optimizer that keeps Adam's first and second moments of every variable.
 
     Args:
-      learning_rate: a number or a schedule.
-      no_decay: regular expressions; a variable whose path one of them finds does not decay.
-      clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
+      beta_1: how much of the mean of the gradients stays at each update.
+      beta_2: how much of the mean of their squares stays.
+      epsilon: added to the root of the second moment.
+      bias_correction: divide the moments by `1 - b1^t` and `1 - b2^t` (t counts updates from 1),
+        as Adam does; the releases of BERT, ALBERT and ELECTRA do not.
+      options: those of `Optimizer`.
     """
 
     def __init__(
@@ -145,9 +154,9 @@ class AdamW(Optimizer):
         no_decay: Sequence[str] = ("bias", "norm"),
         clip_norm: float = 1.0,
         bias_correction: bool = False,
-        name: str = "adamw",
+        **options,
     ):
-        super().__init__(learning_rate, weight_decay, no_decay, clip_norm, name)
+        super().__init__(learning_rate, weight_decay, no_decay, clip_norm, **options)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
@@ -169,41 +178,14 @@ class AdamW(Optimizer):
             for name, slot in (("m", first), ("v", second))
         }
 
-    def update_step(self, gradient, variable, learning_rate, index):
-        """One fused pass over the variable and its moments."""
-        dtype = variable.dtype
-        constant = lambda value: tf.constant(value, dtype)  # noqa: E731
-        if self._decayed[index] and self.decay:
-            variable.assign_sub(variable * (learning_rate * constant(self.decay)))
-        power_1 = power_2 = constant(0.0)
-        if self.bias_correction:
-            count = tf.cast(self.iterations.value + 1, dtype)
-            power_1, power_2 = constant(self.beta_1) ** count, constant(self.beta_2) ** count
-        # The kernel multiplies the rate by sqrt(1 - power_2) / (1 - power_1).
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._first[index].value.handle,
-            v=self._second[index].value.handle,
-            beta1_power=power_1,
-            beta2_power=power_2,
-            lr=learning_rate,
-            beta1=constant(self.beta_1),
-            beta2=constant(self.beta_2),
-            epsilon=constant(self.epsilon),
-            grad=gradient,
-        )
+    def powers(self, dtype: str) -> tuple[tf.Tensor, tf.Tensor]:
+        """`b1^t` and `b2^t` of the update in progress; 0 without bias correction."""
+        if not self.bias_correction:
+            return tf.constant(0.0, dtype), tf.constant(0.0, dtype)
+        count = tf.cast(self.iterations.value + 1, dtype)
+        return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
 
 
-def make(recipe: config.Recipe, steps: int) -> Optimizer:
-    """The optimizer of a recipe that runs for `steps` updates."""
-    settings = recipe.optimizer
-    return AdamW(
-        schedules.make(recipe, steps),
-        beta_1=settings.beta_1,
-        beta_2=settings.beta_2,
-        epsilon=settings.epsilon,
-        weight_decay=settings.weight_decay,
-        no_decay=settings.no_decay,
-        clip_norm=settings.clip_norm,
-        bias_correction=settings.bias_correction,
-    )
+def matches(patterns: Sequence[str], variable: keras.Variable) -> bool:
+    """Whether one of some regular expressions finds something in the path of a variable."""
+    return any(re.search(pattern, variable.path) for pattern in patterns)

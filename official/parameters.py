@@ -1,0 +1,122 @@
+"""Counts the weights of what configs describe, without making them.
+
+  python -m official.parameters configs/pretrain/*.yaml [--vocab_size=N] [--override=a.b=c]...
+
+For each config: the weights of the encoder (pooler included where it has one), which is the number
+that papers give, those of each head, and of all together. A network that an objective brings with
+it (ELECTRA's generator) is counted whole, with the tables that it shares with the encoder; those
+count once in the sum. A model folder will do for a config.
+"""
+
+import dataclasses
+import importlib
+import math
+import sys
+from collections.abc import Iterable, Iterator
+
+import keras
+from absl import app, flags
+
+from official import config as config_lib
+from official import errors
+from official.errors import UserError
+from official.model import Model
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Weights of a config.
+
+    Attributes:
+      encoders: by name: `encoder`, and whatever networks objectives bring (`generator/encoder`).
+      heads: by objective, without the networks above.
+      total: of all together, what is shared counted once.
+    """
+
+    encoders: dict[str, int]
+    heads: dict[str, int]
+    total: int
+
+
+def count(config: config_lib.Config) -> Counts:
+    """Counts the weights of a config whose encoder has a vocabulary size.
+
+    Raises:
+      UserError: the config has no encoder, or its parts do not fit together.
+    """
+    if config.encoder is None:
+        raise UserError(
+            "encoder: the config has none (it comes with --init): name a pretraining config or a "
+            "model folder"
+        )
+    # Variables made in here have a shape and no value.
+    with keras.StatelessScope(initialize_variables=False):
+        model = Model(config)
+    kinds = tuple(importlib.import_module(path).Encoder for path in config_lib.ENCODERS.values())
+    encoders = {"encoder": model.encoder}
+    heads = {}
+    for objective in model.objectives:
+        inside = [
+            layer
+            for layer in objective._flatten_layers(include_self=False)
+            if isinstance(layer, kinds) and layer is not model.encoder
+        ]
+        encoders |= {f"{objective.name}/{layer.name}": layer for layer in inside}
+        counted = _ids(v for layer in [model.encoder, *inside] for v in layer.variables)
+        heads[objective.name] = _size(v for v in objective.variables if id(v) not in counted)
+    return Counts(
+        {name: _size(layer.variables) for name, layer in encoders.items()},
+        heads,
+        _size(model.variables),
+    )
+
+
+def _ids(variables: Iterable[keras.Variable]) -> set[int]:
+    return {id(variable) for variable in variables}
+
+
+def _size(variables: Iterable[keras.Variable]) -> int:
+    return sum(math.prod(variable.shape) for variable in variables)
+
+
+def table(name: str, counts: Counts) -> Iterator[str]:
+    """Yields the lines that are printed for a config."""
+    yield name
+    for part, number in {**counts.encoders, **counts.heads, "all": counts.total}.items():
+        yield f"  {part:28} {number:>13,}"
+
+
+def main(argv: list[str]) -> None:
+    """Prints the counts of every config named."""
+    if len(argv) < 2:
+        raise UserError("name configs: python -m official.parameters CONFIG...")
+    for path in argv[1:]:
+        config = config_lib.load(path, flags.FLAGS.override)
+        if config.encoder is not None and config.encoder.vocab_size is None:
+            if not flags.FLAGS.vocab_size:
+                raise UserError(
+                    f"{path}: encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
+                )
+            encoder = dataclasses.replace(config.encoder, vocab_size=flags.FLAGS.vocab_size)
+            config = dataclasses.replace(config, encoder=encoder)
+        try:
+            counts = count(config)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        print("\n".join(table(path, counts)))
+
+
+def run() -> None:
+    """Defines the flags and runs the command line."""
+    flags.DEFINE_integer(
+        "vocab_size", None, "of the tokenizer, for configs that leave it open", lower_bound=1
+    )
+    flags.DEFINE_multi_string("override", [], "key.subkey=value, read as YAML")
+    app.define_help_flags()
+    arguments = app.parse_flags_with_usage(sys.argv)
+    sys.argv = sys.argv[:1]
+    errors.run(lambda _: main(arguments))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,91 @@
+"""Trajectories of tensorflow-addons' LAMB: 200 updates of five tensors, three settings.
+
+Run with the Python of the environment of tests/parity/requirements-tfa.txt:
+    .parity/tfa/bin/python tests/golden/make_lamb_golden.py [FILE]
+
+Writes tests/golden/lamb.npz, or FILE: `start/NAME`, `gradients/NAME` [200, ...], `rates` [200] and
+`SETTING/NAME` [200, ...], the tensor after each update, all float64. Gradients are of different
+sizes, and some are 0. `norm/offset` starts at 0 and `table` gets no gradient for the first ten
+updates: the trust ratio is not defined there.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_addons as tfa
+
+STEPS = 200
+SHAPES = {
+    "kernel": (3, 4),
+    "bias": (4,),
+    "norm/offset": (4,),
+    "table": (5, 2),
+    "deep": (2, 2, 2),
+}
+# beta_1, beta_2, epsilon, weight decay, no decay, no adaptation (None = as no decay)
+SETTINGS = {
+    "albert": (0.9, 0.999, 1e-6, 0.01, ["bias", "norm"], None),
+    "no_decay": (0.9, 0.999, 1e-6, 0.0, None, None),
+    "apart": (0.8, 0.98, 1e-3, 0.1, ["bias"], ["deep", "^norm"]),
+}
+
+
+class Listed(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """The rates of a list, in float64."""
+
+    def __init__(self, rates):
+        self.rates = tf.constant(rates)
+
+    def __call__(self, step):
+        """The rate of an update."""
+        return tf.gather(self.rates, tf.cast(step, tf.int32))
+
+
+def trajectory(setting, start, gradients, rates):
+    """The tensors after each update, by name."""
+    *numbers, no_decay, no_adaptation = setting
+    # As tensors: numbers would be rounded to float32.
+    beta_1, beta_2, epsilon, weight_decay = (tf.constant(x, tf.float64) for x in numbers)
+    variables = {name: tf.Variable(value, name=name) for name, value in start.items()}
+    optimizer = tfa.optimizers.LAMB(
+        Listed(rates),
+        beta_1,
+        beta_2,
+        epsilon,
+        weight_decay,
+        exclude_from_weight_decay=no_decay,
+        exclude_from_layer_adaptation=no_adaptation,
+    )
+    found = {name: [] for name in variables}
+    for step in range(STEPS):
+        pairs = [(tf.constant(gradients[name][step]), v) for name, v in variables.items()]
+        optimizer.apply_gradients(pairs)
+        for name, variable in variables.items():
+            found[name].append(variable.numpy())
+    return {name: np.stack(values) for name, values in found.items()}
+
+
+def main(path):
+    """Writes the file."""
+    rng = np.random.default_rng(5)
+    start = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+    start["norm/offset"][:] = 0
+    gradients = {}
+    for name, shape in SHAPES.items():
+        sizes = 10.0 ** rng.integers(-5, 2, shape)
+        gradients[name] = rng.normal(size=(STEPS, *shape)) * sizes
+        gradients[name][rng.random((STEPS, *shape)) < 0.1] = 0
+    gradients["table"][:10] = 0
+    rates = np.linspace(1e-2, 1e-4, STEPS)
+    arrays = {f"start/{name}": value for name, value in start.items()}
+    arrays |= {f"gradients/{name}": value for name, value in gradients.items()}
+    for name, setting in SETTINGS.items():
+        found = trajectory(setting, start, gradients, rates)
+        arrays |= {f"{name}/{tensor}": values for tensor, values in found.items()}
+    np.savez_compressed(path, rates=rates, **arrays)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_name("lamb.npz"))

@@ -1,0 +1,144 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from official import config as config_lib
+from official import parameters
+from official.encoders import transformer
+from official.errors import UserError
+from tests import small
+
+PRETRAIN = Path(__file__).parents[2] / "configs" / "pretrain"
+# Weights of the encoders as their releases have them, pooler included where there is one.
+PUBLISHED = {
+    "bert_base": 109_482_240,
+    "bert_large": 335_141_888,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_configs_have_the_published_sizes(name):
+    config = config_lib.load(PRETRAIN / f"{name}.yaml")
+    assert parameters.count(config).encoders["encoder"] == PUBLISHED[name]
+
+
+BASE = dict(hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072)
+LARGE = dict(hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096)
+ROBERTA = dict(vocab_size=50265, position_offset=2, segment_types=1)
+ALBERT = dict(vocab_size=30000, embedding_size=128, layer_groups=1)
+ELECTRA = dict(vocab_size=30522, pooler=False)
+# Encoders that stand in no config, or whose config is a part of another.
+SIZES = {
+    "BERT-base, cased": (dict(vocab_size=28996), 108_310_272),
+    "RoBERTa-base": (ROBERTA, 124_645_632),
+    "RoBERTa-large": (ROBERTA | LARGE, 355_359_744),
+    "ALBERT-base": (ALBERT | BASE, 11_683_584),
+    "ALBERT-large": (ALBERT | LARGE, 17_683_968),
+    "ALBERT-xlarge": (
+        ALBERT | dict(hidden_size=2048, num_layers=24, num_heads=16, intermediate_size=8192),
+        58_724_864,
+    ),
+    "ALBERT-xxlarge": (
+        ALBERT | dict(hidden_size=4096, num_layers=12, num_heads=64, intermediate_size=16384),
+        222_595_584,
+    ),
+    "ELECTRA-small": (
+        ELECTRA | dict(embedding_size=128, hidden_size=256, num_heads=4, intermediate_size=1024),
+        13_483_008,
+    ),
+    "ELECTRA-base": (ELECTRA | BASE, 108_891_648),
+    "ELECTRA-large": (ELECTRA | LARGE, 334_092_288),
+    "ELECTRA-base, generator": (
+        ELECTRA | dict(embedding_size=768, hidden_size=256, num_heads=4, intermediate_size=1024),
+        33_511_168,
+    ),
+    "ELECTRA-large, generator": (
+        ELECTRA | LARGE | dict(embedding_size=1024, hidden_size=256, num_heads=4,
+                               intermediate_size=1024),
+        50_999_552,
+    ),
+    "DistilBERT": (dict(vocab_size=30522, num_layers=6, segment_types=0, pooler=False), 66_362_880),
+    "GPT-2 small": (
+        dict(vocab_size=50257, max_positions=1024, norm="pre", segment_types=0, pooler=False),
+        124_439_808,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_encoders_have_the_published_sizes(name):
+    sizes, published = SIZES[name]
+    config = config_lib.Config("sizes", encoder=transformer.Config(**sizes))
+    assert parameters.count(config) == parameters.Counts({"encoder": published}, {}, published)
+
+
+def test_the_sum_is_that_of_the_weights_of_a_model():
+    from official.model import Model
+
+    config = small.config()
+    counts = parameters.count(config)
+    made = Model(config).variables_by_path()
+    sizes = {path: variable.numpy().size for path, variable in made.items()}
+    assert counts.total == sum(sizes.values())
+    assert counts.total == counts.encoders["encoder"] + sum(counts.heads.values())
+    assert counts.heads == {
+        name: sum(size for path, size in sizes.items() if path.startswith(f"{name}/"))
+        for name in ("masked_lm", "next_sentence")
+    }
+    # Kernel and bias of two classes from 16.
+    assert counts.heads["next_sentence"] == 34
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "official.parameters", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_the_command_prints_them():
+    done = run(PRETRAIN / "bert_large.yaml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        str(PRETRAIN / "bert_large.yaml"),
+        "  encoder                        335,141,888",
+        "  masked_lm                        1,082,170",
+        "  next_sentence                        2,050",
+        "  all                            336,226,108",
+    ]
+
+
+@pytest.fixture
+def flags(monkeypatch):
+    from types import SimpleNamespace
+
+    values = SimpleNamespace(vocab_size=None, override=[])
+    monkeypatch.setattr(parameters.flags, "FLAGS", values)
+    return values
+
+
+def test_a_vocabulary_size_for_a_config_that_has_none(flags, capsys):
+    path = str(PRETRAIN.parent / "smoke" / "bert.yaml")
+    with pytest.raises(UserError, match="bert.yaml: encoder.vocab_size: .* give --vocab_size=N"):
+        parameters.main(["", path])
+    flags.vocab_size = 100
+    parameters.main(["", path])
+    smaller = int(capsys.readouterr().out.splitlines()[1].split()[1].replace(",", ""))
+    flags.vocab_size = 101
+    flags.override = ["encoder.max_positions=65"]
+    parameters.main(["", path])
+    larger = int(capsys.readouterr().out.splitlines()[1].split()[1].replace(",", ""))
+    assert larger - smaller == 2 * 32  # A row of the token table and one of the positions'.
+
+
+def test_errors(flags):
+    with pytest.raises(UserError, match="name configs: python -m official.parameters CONFIG"):
+        parameters.main([""])
+    sst2 = str(PRETRAIN.parent / "finetune" / "sst2.yaml")
+    with pytest.raises(UserError, match="sst2.yaml: encoder: the config has none"):
+        parameters.main(["", sst2])
