@@ -28,6 +28,7 @@ ENCODERS = {"transformer": "official.encoders.transformer"}
 OBJECTIVES = {
     "masked_lm": "official.objectives.masked_lm",
     "sentence_pair": "official.objectives.sentence_pair",
+    "span_boundary": "official.objectives.span_boundary",
     "classification": "official.objectives.classification",
     "regression": "official.objectives.regression",
 }
@@ -504,7 +505,12 @@ def _check(config: Config, source: str) -> None:
     if config.corruption is not None:
         if config.segments is None:
             raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
-        given |= module_of(config.corruption).GIVES
+        module = module_of(config.corruption)
+        try:
+            module.check(config.corruption, config.segments.max_length)
+        except ValueError as error:
+            raise UserError(f"{source}: corruption.{error}") from None
+        given |= module.gives(config.corruption)
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
     for i, objective in enumerate(config.objectives):

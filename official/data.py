@@ -17,8 +17,10 @@ from official import features, manifest, records, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.errors import UserError
 
+# Features that list positions, and become a flag for each token where the corruption needs it.
+_INNER = frozenset({"phrase_inner", "entity_inner"})
 # Features that become other fields of a batch; all the others are fields as they are.
-_LISTS = frozenset({"token_ids", "segment_lengths", "masked_positions", "masked_ids"})
+_LISTS = frozenset({"token_ids", "segment_lengths", "masked_positions", "masked_ids"}) | _INNER
 _STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 _TARGETS = frozenset({"label", "score"})
 
@@ -76,7 +78,11 @@ class Source:
         if split in (self.manifest.task or {}).get("unlabelled", ()):
             self._features -= _TARGETS
         self._max_predictions = self._check_masks()
-        self._vocabulary = Vocabulary.of(self.tokenizer)
+        self._check_units()
+        counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
+        self._vocabulary = Vocabulary.of(
+            self.tokenizer, None if any(c is None for c in counts) else sum(counts)
+        )
 
     def check(self, config: config_lib.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Refuses what this data cannot give.
@@ -128,8 +134,8 @@ class Source:
         fields |= self._features - _LISTS
         if _STATIC_MASKS <= self._features:
             fields |= _STATIC_MASKS | {"masked_weights"}
-        elif self.config.corruption is not None:
-            fields |= config_lib.module_of(self.config.corruption).GIVES
+        if (corruption := self.config.corruption) is not None:
+            fields |= config_lib.module_of(corruption).gives(corruption)
         return frozenset(fields)
 
     def dataset(
@@ -238,6 +244,16 @@ class Source:
             )
         return theirs
 
+    def _check_units(self) -> None:
+        """Refuses a corruption that needs features which the shards lack."""
+        if (corruption := self.config.corruption) is None or self._max_predictions:
+            return
+        for name in sorted(config_lib.module_of(corruption).needs(corruption) - self._features):
+            raise UserError(
+                f"{self.folder} has no {name}, which corruption.unit: {corruption.unit} is known "
+                "by: make the shards again, with the lexicon (--phrases=FILE or --entities=FILE)"
+            )
+
     def _batch(self, rows: Mapping[str, tf.Tensor], size: int) -> dict[str, tf.Tensor]:
         """Parses, pads and corrupts the rows of one replica."""
         index = tf.ensure_shape(rows["index"], [size])
@@ -260,12 +276,18 @@ class Source:
             "example_weights": weights,
         }
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
+        corruption = self.config.corruption
         if self._max_predictions:
             batch |= _static_masks(parsed, size, self._max_predictions)
-        elif self.config.corruption is not None:
+            if corruption is not None:
+                follows = config_lib.module_of(corruption).follows
+                batch |= follows(corruption, self._vocabulary, batch)
+        elif corruption is not None:
+            for name in config_lib.module_of(corruption).needs(corruption):
+                batch[name] = _flags(parsed[name], [size, places])
             seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
-            corrupt = config_lib.module_of(self.config.corruption).corrupt
-            batch = corrupt(self.config.corruption, self._vocabulary, batch, seeds)
+            corrupt = config_lib.module_of(corruption).corrupt
+            batch = corrupt(corruption, self._vocabulary, batch, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
         return batch
@@ -326,6 +348,12 @@ def _load_tokenizer(folder: Path, found: manifest.Manifest) -> "tokenizers.Token
 def _lengths(serialized: tf.Tensor) -> tf.Tensor:
     """Returns how many tokens examples have, int32 [B], from strings [B]."""
     return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
+
+
+def _flags(positions: tf.RaggedTensor, shape: list) -> tf.Tensor:
+    """Flags [B, T] that are true at the positions listed for each row."""
+    cells = tf.stack([tf.cast(positions.value_rowids(), tf.int32), positions.flat_values], axis=1)
+    return tf.scatter_nd(cells, tf.ones_like(positions.flat_values), tf.stack(shape)) > 0
 
 
 def _static_masks(

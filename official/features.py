@@ -35,6 +35,8 @@ FEATURES: dict[str, Feature] = {
     "sentence_order_label": Feature("int", "1 if the two segments are swapped, else 0"),
     "masked_positions": Feature("ints", "static masks: the positions to predict, ascending"),
     "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
+    "phrase_inner": Feature("ints", "positions that go on with the phrase before them, ascending"),
+    "entity_inner": Feature("ints", "positions that go on with the entity before them, ascending"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
     "row": Feature("int", "number of the example's row in its source file, from 0"),

@@ -16,12 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from official import atomic
 from official.errors import UserError
 from official.features import FEATURES
 
 FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"
+TOKEN_COUNTS_FILE = "token_counts.npy"
 FORMAT_VERSION = 1
 KINDS = ("pretraining", "task", "tf_models")
 SPLITS = ("train", "validation", "test")
@@ -62,6 +65,7 @@ class Manifest:
       shards: the files, in the order that numbers their examples.
       totals: documents, sentences, tokens, examples, and `skipped`: {reason: count}.
       length_histogram: at place n the number of examples with n tokens.
+      token_counts: SHA-256 of the file with the count of each piece in the corpus; "" = none.
       format_version: version of this file's format.
     """
 
@@ -76,6 +80,7 @@ class Manifest:
     task: Mapping[str, Any] | None = None
     totals: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     length_histogram: tuple[int, ...] = ()
+    token_counts: str = ""
     format_version: int = FORMAT_VERSION
 
     def split(self, name: str) -> tuple[Shard, ...]:
@@ -125,6 +130,37 @@ def read(folder: str | os.PathLike) -> Manifest:
     manifest = _build(Manifest, values, str(path))
     _check(manifest, path)
     return manifest
+
+
+def write_token_counts(folder: str | os.PathLike, counts: np.ndarray) -> str:
+    """Writes how often each piece stands in the corpus, int64 [V].
+
+    Returns:
+      The file's SHA-256, for the manifest.
+    """
+    path = Path(folder) / TOKEN_COUNTS_FILE
+    np.save(path, counts)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | None:
+    """Reads what `write_token_counts` wrote; None where the manifest names none.
+
+    Raises:
+      UserError: the file is missing or has changed.
+    """
+    if not manifest.token_counts:
+        return None
+    path = Path(folder) / TOKEN_COUNTS_FILE
+    if not path.is_file():
+        raise UserError(f"{path} is missing: copy the folder again, or make the shards again")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != manifest.token_counts:
+        raise UserError(
+            f"{path} has changed since it was written: expected SHA-256 {manifest.token_counts}, "
+            f"found {digest}: copy the folder again, or make the shards again"
+        )
+    return np.load(path, allow_pickle=False)
 
 
 def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> list[str]:

@@ -1,10 +1,10 @@
 """The one seed rule: every draw is a function of counters, never of what was drawn before.
 
 On the host, `numpy_rng(seed, document, ...)` gives a generator of its own to each piece of work.
-In batches, `row_seeds(seed, epoch, index)` gives each example a 64-bit seed and `bits`, `uniforms`
-and `integers` hash (row seed, stream, place) into numbers, so a row draws the same whichever rows
-share its batch and however far it is padded. The hash is the finaliser of SplitMix64 (Steele, Lea
-and Flood, 2014), in wrapping 64-bit arithmetic.
+In batches, `row_seeds(seed, epoch, index)` gives each example a 64-bit seed and `bits`, `uniforms`,
+`integers` and `weighted` hash (row seed, stream, place) into numbers, so a row draws the same
+whichever rows share its batch and however far it is padded. The hash is the finaliser of SplitMix64
+(Steele, Lea and Flood, 2014), in wrapping 64-bit arithmetic.
 
 Shapes: B rows, L numbers a row.
 """
@@ -26,6 +26,8 @@ class Stream(enum.IntEnum):
     MASK_ORDER = 2
     MASK_ACTION = 3
     MASK_TOKEN = 4
+    MASK_NUMBER = 5
+    RUN_LENGTH = 6
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:
@@ -81,6 +83,20 @@ def integers(rows: tf.Tensor, stream: int, length: int | tf.Tensor, limit: int) 
     """Returns int32 [B, L] uniform in 0 … limit - 1 (limit < 2^31); arguments as in `bits`."""
     high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(32))
     return tf.cast(tf.bitwise.right_shift(high * _uint64(limit), _uint64(32)), tf.int32)
+
+
+def weighted(
+    rows: tf.Tensor, stream: int, length: int | tf.Tensor, cumulative: np.ndarray
+) -> tf.Tensor:
+    """Returns int32 [B, L]: i as often as `cumulative` [V] rises there; arguments as in `bits`.
+
+    `cumulative` are whole numbers up to 2^53, the last of them above 0.
+    """
+    high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(11))
+    draws = tf.cast(high, tf.float64) * (float(cumulative[-1]) * 2.0**-53)
+    bounds = tf.constant(cumulative, tf.float64)
+    found = tf.searchsorted(bounds, tf.reshape(tf.floor(draws), [-1]), side="right")
+    return tf.reshape(found, tf.shape(draws))
 
 
 def _mix(state: tf.Tensor) -> tf.Tensor:

@@ -28,6 +28,8 @@ def _flags() -> None:
     flags.DEFINE_enum(
         "format", "examples", ["examples", "tf_models"], "tf_models: for the TF Model Garden"
     )
+    flags.DEFINE_string("phrases", None, "lexicon of `unit: phrase`, one a line")
+    flags.DEFINE_string("entities", None, "lexicon of `unit: entity`, one a line")
     flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
     what = "leave out and count, rather than stop at, lines that are "
     flags.DEFINE_enum("on_bad_utf8", "error", ["error", "skip"], what + "not UTF-8")
@@ -47,6 +49,8 @@ def main(argv: list[str]) -> None:
         options.seed,
         options.format,
         options.split_sentences,
+        options.phrases,
+        options.entities,
     )
     pretraining_shards.build(
         settings,

@@ -23,11 +23,12 @@ import numpy as np
 from official import atomic, config, manifest, tokenizers
 from official.errors import UserError
 from official.features import FEATURES
-from tfrecords_tools import documents, parallel, shards, tf_models
+from tfrecords_tools import documents, lexicon, parallel, shards, tf_models
 
 _BYTES_PER_SHARD = 8 << 20  # of input
 _MOST_SHARDS = 256
 _SECONDS_BETWEEN_REPORTS = 5
+_FLAGS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
 
 
 def build(
@@ -66,6 +67,8 @@ def build(
     tally = documents.Tally()
     totals: collections.Counter[str] = collections.Counter()
     lengths = np.zeros(settings.segments.max_length + 1, np.int64)
+    token_counts = np.zeros(tokenizer.vocab_size, np.int64)
+    matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in settings.lexicons]
     progress = _Progress(tally, totals, size, report)
     output = Path(output)
     _sweep(output)
@@ -74,12 +77,23 @@ def build(
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
         copied = str(folder / manifest.TOKENIZER_FOLDER)
         settings = dataclasses.replace(settings, tokenizer=copied)
+        if getattr(settings.corruption, "random_tokens", "") == "unigram":
+            # The masks are drawn by counts of the whole corpus: it is read twice.
+            report("counting the tokens, which static masks are drawn by")
+            pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line))
+            count = functools.partial(shards.count_piece, settings=_counting(settings))
+            counted = sum(parallel.ordered(count, pieces, workers, shards.start_worker))
+            manifest.write_token_counts(folder, counted)
+            settings = dataclasses.replace(settings, token_counts=str(folder))
         writer = shards.Writer(folder, num_shards)
         pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line, tally))
         function = functools.partial(shards.process_piece, settings=settings)
         for made in parallel.ordered(function, pieces, workers, shards.start_worker):
             writer.write(made.examples)
             lengths += made.lengths
+            token_counts += made.token_counts
+            for total, found in zip(matches, made.matches, strict=True):
+                total += found
             totals.update(
                 documents=made.documents,
                 sentences=made.sentences,
@@ -108,8 +122,10 @@ def build(
             seed=settings.seed,
             shards=writer.finish(),
             config=_plain(settings),
-            totals={**totals, "skipped": {k: n for k, n in tally.skipped.items() if n}},
+            totals={**totals, "skipped": {k: n for k, n in tally.skipped.items() if n}}
+            | _found(settings, matches),
             length_histogram=tuple(lengths.tolist()),
+            token_counts=manifest.write_token_counts(folder, token_counts),
         )
         manifest.write(folder, made)
     report(_summary(output, made, tally, time.monotonic() - started))
@@ -122,8 +138,12 @@ def settings_of(
     seed: int | None = None,
     format: str = "examples",
     split_sentences: bool = False,
+    phrases: str | os.PathLike | None = None,
+    entities: str | os.PathLike | None = None,
 ) -> shards.Settings:
     """Returns the settings that a config stands for.
+
+    `phrases` and `entities` are lexicon files (see `tfrecords_tools.lexicon`).
 
     Raises:
       UserError: the config has not what the format needs.
@@ -145,7 +165,21 @@ def settings_of(
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
     corruption = made_of.corruption if static else None
     folder = str(Path(tokenizer).resolve())
-    return shards.Settings(made_of.segments, corruption, folder, seed, format, split_sentences)
+    files = {"phrase_inner": phrases, "entity_inner": entities}
+    lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
+    needed = (
+        config.module_of(made_of.corruption).needs(made_of.corruption)
+        if (made_of.corruption is not None)
+        else frozenset()
+    )
+    for name in sorted(needed - dict(lexicons).keys()):
+        raise UserError(
+            f"corruption.unit: {made_of.corruption.unit} needs {_FLAGS[name]}=FILE, one a line "
+            "(tfrecords_tools.build_phrases finds phrases in text)"
+        )
+    return shards.Settings(
+        made_of.segments, corruption, folder, seed, format, split_sentences, lexicons
+    )
 
 
 class _Progress:
@@ -181,6 +215,7 @@ def _features(settings: shards.Settings) -> tuple[str, ...]:
     names = {"token_ids", "segment_lengths", settings.segments.label}
     if settings.corruption is not None:
         names |= {"masked_positions", "masked_ids"}
+    names |= dict(settings.lexicons).keys()
     return tuple(name for name in FEATURES if name in names)
 
 
@@ -191,7 +226,22 @@ def _plain(settings: shards.Settings) -> dict:
         "corruption": None if corruption is None else config.to_dict(corruption),
         "format": settings.format,
         "split_sentences": settings.split_sentences,
+        "lexicons": [Path(path).name for _, path in settings.lexicons],
     }
+
+
+def _counting(settings: shards.Settings) -> shards.Settings:
+    """Settings that tokenize alike and do no more."""
+    return dataclasses.replace(settings, corruption=None, lexicons=())
+
+
+def _found(settings: shards.Settings, matches: Sequence[np.ndarray]) -> dict:
+    """What the manifest says of the lexicons: lines, lines never found, and matches."""
+    found = {
+        name: {"lines": len(n), "never_matched": int((n == 0).sum()), "matches": int(n.sum())}
+        for (name, _), n in zip(settings.lexicons, matches, strict=True)
+    }
+    return {"lexicons": found} if found else {}
 
 
 def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seconds: float) -> str:
@@ -208,6 +258,11 @@ def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seco
         f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk; "
         f"{totals['cut_tokens']:,} did not fit and were cut off",
     ]
+    for name, counts in totals.get("lexicons", {}).items():
+        lines.append(
+            f"  {_FLAGS[name]}: {counts['matches']:,} matches of {counts['lines']:,} lines; "
+            f"{counts['never_matched']:,} lines never match"
+        )
     if tally.cut:
         lines.append(
             f"  documents of over {documents.MAX_DOCUMENT_CHARACTERS:,} characters were read as "

@@ -29,6 +29,7 @@ from tfrecords_tools import (
     wire,
 )
 from tfrecords_tools.documents import Document
+from tfrecords_tools.lexicon import Lexicon
 
 FORMATS = ("examples", "tf_models")
 _CUTTERS = {
@@ -52,6 +53,9 @@ class Settings:
       seed: of every draw.
       format: 'examples' (`official.features`) or 'tf_models'.
       split_sentences: whether lines are paragraphs, to be split.
+      lexicons: files of phrases and entities: (feature, path) each.
+      token_counts: folder of a file with the count of each piece in the corpus, which static masks
+        may draw by; "" = none.
     """
 
     segments: config.Segments
@@ -60,6 +64,8 @@ class Settings:
     seed: int
     format: str = "examples"
     split_sentences: bool = False
+    lexicons: tuple[tuple[str, str], ...] = ()
+    token_counts: str = ""
 
 
 class TextPiece(NamedTuple):
@@ -85,6 +91,8 @@ class Records(NamedTuple):
       tokens: of these, counted once and without specials.
       cut: tokens of all examples that did not fit.
       left_out: what became of no example, counted by reason.
+      token_counts: how often each piece stands in the text, int64 [V].
+      matches: for each lexicon how often each of its lines was found in the text.
     """
 
     examples: list[bytes]
@@ -94,6 +102,8 @@ class Records(NamedTuple):
     tokens: int
     cut: int
     left_out: dict[str, int]
+    token_counts: np.ndarray
+    matches: list[np.ndarray]
 
 
 def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator[TextPiece]:
@@ -122,12 +132,9 @@ def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator
 
 def process_piece(piece: TextPiece, settings: Settings) -> Records:
     """Makes the examples of a piece, in random order: all that the workers do."""
-    tokenizer, mask = _tools(settings)
-    documents = piece.documents
-    if settings.split_sentences:
-        documents = [[s for line in d for s in sentences.split(line)] for d in documents]
-    ids, row_splits = tokenizer.encode_ragged(list(itertools.chain.from_iterable(documents)))
-    tokens = segments.Piece.of(ids, row_splits, [len(document) for document in documents])
+    tokenizer, lexicons, mask = _tools(settings)
+    tokens = _tokenized(piece, settings, tokenizer)
+    found = [lexicon.find(tokens) for lexicon in lexicons]
     counters = (settings.seed, piece.number)
     rounds = range(settings.segments.duplicates)
     cutter = _CUTTERS[settings.segments.format]
@@ -140,7 +147,12 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         rows = order[start : start + _BATCH]
         seeds = seeding.row_seeds(settings.seed, duplicates[rows], (piece.number << 32) + rows)
         batch = segments.assemble(tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id)
-        made += wire.serialize(_columns(settings, *batch, examples.labels[rows], mask, seeds))
+        inner = {}
+        for (feature, _), (flags, _) in zip(settings.lexicons, found, strict=True):
+            flagged = dataclasses.replace(tokens, ids=flags.astype(np.int32))
+            inner[feature] = segments.assemble(flagged, examples[rows], 0, 0)[0] > 0
+        columns = _columns(settings, *batch, examples.labels[rows], inner, mask, seeds)
+        made += wire.serialize(columns)
     return Records(
         made,
         np.bincount(examples.lengths(), minlength=settings.segments.max_length + 1),
@@ -149,7 +161,29 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         len(tokens.ids),
         int(examples.cut.sum()),
         segments_pairs.left_out(tokens, settings.segments),
+        _counts(tokens, tokenizer),
+        [matches for _, matches in found],
     )
+
+
+def count_piece(piece: TextPiece, settings: Settings) -> np.ndarray:
+    """Counts the pieces of the vocabulary in a piece of text, as `process_piece` does."""
+    tokenizer, _, _ = _tools(settings)
+    return _counts(_tokenized(piece, settings, tokenizer), tokenizer)
+
+
+def _counts(tokens: segments.Piece, tokenizer: tokenizers.Tokenizer) -> np.ndarray:
+    return np.bincount(tokens.ids, minlength=tokenizer.vocab_size)
+
+
+def _tokenized(
+    piece: TextPiece, settings: Settings, tokenizer: tokenizers.Tokenizer
+) -> segments.Piece:
+    documents = piece.documents
+    if settings.split_sentences:
+        documents = [[s for line in d for s in sentences.split(line)] for d in documents]
+    ids, row_splits = tokenizer.encode_ragged(list(itertools.chain.from_iterable(documents)))
+    return segments.Piece.of(ids, row_splits, [len(document) for document in documents])
 
 
 def _columns(
@@ -158,6 +192,7 @@ def _columns(
     row_splits: np.ndarray,
     segment_lengths: wire.Column,
     labels: np.ndarray,
+    inner: dict[str, np.ndarray],
     mask: Callable | None,
     seeds: tf.Tensor,
 ) -> dict[str, wire.Column]:
@@ -168,10 +203,13 @@ def _columns(
     }
     if settings.segments.label:
         columns[settings.segments.label] = wire.rows(labels[:, None])
+    for name, flags in inner.items():
+        if settings.format == "examples":
+            columns[name] = _positions(flags, row_splits)
     if mask is None:
         return columns
     padding_mask = np.arange(settings.segments.max_length) < np.diff(row_splits)[:, None]  # [B, T]
-    masked = mask(ids, padding_mask, seeds)
+    masked = mask({"token_ids": ids, **inner}, padding_mask, seeds)
     if settings.format == "tf_models":
         pairs = segment_lengths[0].reshape(-1, 2)
         given = {"segment_lengths": pairs, "next_sentence_label": labels}
@@ -184,33 +222,47 @@ def _columns(
     return columns
 
 
+def _positions(flags: np.ndarray, row_splits: np.ndarray) -> wire.Column:
+    """Lists where flags of all examples are true, counted from each example's beginning."""
+    (places,) = np.nonzero(flags)
+    starts = np.searchsorted(places, row_splits)
+    return places - np.repeat(row_splits[:-1], np.diff(starts)), starts
+
+
 @functools.lru_cache(maxsize=1)
-def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, Callable | None]:
-    """Returns the tokenizer, and the function that makes static masks (None: there are none)."""
+def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, list[Lexicon], Callable | None]:
+    """Returns the tokenizer, the lexicons, and what makes static masks (None: there are none)."""
     tokenizer = tokenizers.load(settings.tokenizer)
+    lexicons = [Lexicon(path, tokenizer) for _, path in settings.lexicons]
     if settings.corruption is None:
-        return tokenizer, None
+        return tokenizer, lexicons, None
     corruption = config.module_of(settings.corruption)
-    vocabulary = Vocabulary.of(tokenizer)
+    counts = None
+    if settings.token_counts:
+        counts = np.load(Path(settings.token_counts) / manifest.TOKEN_COUNTS_FILE)
+    vocabulary = Vocabulary.of(tokenizer, counts)
     places = settings.segments.max_length
+    fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
+    fields |= dict.fromkeys(corruption.needs(settings.corruption), tf.bool)
 
     @tf.function(
         input_signature=[
-            tf.TensorSpec([None, places], tf.int32),
-            tf.TensorSpec([None, places], tf.bool),
+            {name: tf.TensorSpec([None, places], dtype) for name, dtype in fields.items()},
             tf.TensorSpec([None], tf.uint64),
         ]
     )
-    def corrupt(token_ids, padding_mask, seeds):
-        batch = {"token_ids": token_ids, "padding_mask": padding_mask}
+    def corrupt(batch, seeds):
         return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)
 
-    def mask(ids, padding_mask, seeds):
-        padded = np.full(padding_mask.shape, tokenizer.pad_id, np.int32)
-        padded[padding_mask] = ids
-        return {k: v.numpy() for k, v in corrupt(padded, padding_mask, seeds).items()}
+    def mask(values, padding_mask, seeds):
+        batch = {"padding_mask": padding_mask}
+        for name in fields.keys() & values.keys():
+            fill = tokenizer.pad_id if name == "token_ids" else False
+            batch[name] = np.full(padding_mask.shape, fill, values[name].dtype)
+            batch[name][padding_mask] = values[name]
+        return {k: v.numpy() for k, v in corrupt(batch, seeds).items()}
 
-    return tokenizer, mask
+    return tokenizer, lexicons, mask
 
 
 def start_worker() -> None:

@@ -1,25 +1,45 @@
-"""BERT's masks: some units of the text are hidden, and are what masked LM has to find.
+"""Masks: some units of the text are hidden, and are what masked LM has to find.
 
-A unit is a token or a whole word. The units of a sequence are taken in random order, each one if
-it fits into what is left of the number to predict (BERT, section 3.1 and appendix A.1, and the
-whole-word masks of its release). Each hidden token becomes [MASK] (80%), any token of the
-vocabulary (10%), or stays as it is (10%).
+A unit is a token or a whole word (BERT, section 3.1 and appendix A.1, and the whole-word masks of
+its release), a phrase or an entity (ERNIE, sections 3.2.2 and 3.2.3), an n-gram of words (ALBERT,
+section 4.1), or a span of words (SpanBERT, section 3.1);
+`official.corruption.units` says what belongs together and `official.corruption.choice` which units
+are taken. Each hidden token then becomes [MASK] (80%), any token of the vocabulary (10%), or stays
+as it is (10%).
 
-A row's draws depend on its seed alone, neither on its neighbours nor on its padding.
+A row's draws depend on its seed alone, neither on its neighbours nor on its padding. Special tokens
+are never hidden.
 
 Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions (padded).
 """
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from official import seeding
+from official.corruption import choice, spans, units
 from official.corruption.vocabulary import Vocabulary
 from official.seeding import Stream
 
-GIVES = frozenset({"masked_positions", "masked_ids", "masked_weights"})
+# Units that are taken whole: the function that numbers them.
+WHOLE = {
+    "token": units.tokens,
+    "word": units.words,
+    "phrase": units.phrases,
+    "entity": units.entities,
+}
+# Fields beyond the tokens that a unit is known by.
+_NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
+# Units that are runs of words, with a length of their own.
+RUNS = ("ngram", "span")
+UNITS = (*WHOLE, *RUNS)
+COUNTS = ("nearest", "up", "random")
+ACTIONS = ("token", "unit")
+RANDOM_TOKENS = ("uniform", "unigram")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,26 +47,54 @@ class Config:
     """How much is hidden, and how.
 
     Attributes:
-      unit: what is hidden as a whole: 'token' or 'word'.
-      mask_rate: share of a sequence's tokens, specials counted, that is to be predicted.
+      unit: what is hidden as a whole: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
+        the shards were made with; words where there is none), 'ngram' (of words) or 'span' (of
+        words, of which the last may be cut to meet the number).
+      mask_rate: share p of a sequence's n tokens that is to be predicted.
       max_predictions: P, the most tokens predicted in a sequence.
+      count: how p·n becomes a number: 'nearest' = the nearest whole number, halves to the even one,
+        at least 1 (BERT); 'up' = the next whole number, n without specials (SpanBERT); 'random' =
+        int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first and the last.
       mask_prob: share of the predicted tokens that become [MASK].
       random_prob: share of them that become a random token; the rest stay.
+      random_tokens: 'uniform' = any piece of the vocabulary, specials included (BERT), or
+        'unigram' = as often as it stands in the corpus (SpanBERT).
+      action: whether these are drawn for each 'token', or once for each 'unit'; spans that touch
+        are one.
+      max_ngram: the most words of an n-gram; n has the probability p(n) ~ 1/n.
+      max_span: the most words of a span; its length is geometric, cut off there and renormalised.
+      span_prob: of the geometric distribution: the share of spans of one word, were none too long.
     """
 
     unit: str = "token"
     mask_rate: float = 0.15
     max_predictions: int = 20
+    count: str = "nearest"
     mask_prob: float = 0.8
     random_prob: float = 0.1
+    random_tokens: str = "uniform"
+    action: str = "token"
+    max_ngram: int = 3
+    max_span: int = 10
+    span_prob: float = 0.2
 
     def __post_init__(self):
-        if self.unit not in UNITS:
-            raise ValueError(f"unit: {self.unit!r} is not one of {', '.join(UNITS)}")
-        if not 0 < self.mask_rate <= 1:
-            raise ValueError(f"mask_rate: {self.mask_rate} is not above 0 and at most 1")
-        if self.max_predictions < 1:
-            raise ValueError(f"max_predictions: {self.max_predictions} is less than 1")
+        for name, choices in (
+            ("unit", UNITS),
+            ("count", COUNTS),
+            ("action", ACTIONS),
+            ("random_tokens", RANDOM_TOKENS),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}"
+                )
+        for name in ("mask_rate", "span_prob"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not above 0 and at most 1")
+        for name in ("max_predictions", "max_ngram", "max_span"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
         for name in ("mask_prob", "random_prob"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
@@ -54,6 +102,43 @@ class Config:
             raise ValueError(
                 f"mask_prob: {self.mask_prob} and random_prob {self.random_prob} exceed 1 together"
             )
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The fields of a batch that `corrupt` reads, beyond token_ids and padding_mask."""
+    return frozenset(_NEEDS.get(config.unit, ()))
+
+
+def gives(config: Config) -> frozenset[str]:
+    """The fields that `corrupt` adds to a batch."""
+    masks = frozenset({"masked_positions", "masked_ids", "masked_weights"})
+    return masks | spans.GIVES if config.unit == "span" else masks
+
+
+def check(config: Config, max_length: int) -> None:
+    """Refuses n-grams and spans that the longest sequence has no room for.
+
+    Raises:
+      ValueError: with the arithmetic.
+    """
+    if config.unit not in RUNS:
+        return
+    field, longest = f"max_{config.unit}", _longest(config)
+    tokens = max_length - 2 if config.count == "up" else max_length  # without [CLS] and [SEP]
+    exact = config.mask_rate * tokens
+    # (Python alone: a config is read before TensorFlow's devices are set up.)
+    number = {"nearest": round, "up": math.ceil, "random": int}[config.count](exact)
+    number = max(1, number)
+    bound = f"{config.mask_rate:g} × {tokens} tokens = {exact:g}"
+    raised = "mask_rate or max_length"
+    if config.max_predictions < number:
+        number = config.max_predictions
+        bound, raised = f"max_predictions = {number}", "max_predictions"
+    if longest > number:
+        raise ValueError(
+            f"{field}: {longest} words have at least {longest} tokens, and at most {number} are "
+            f"predicted in a sequence ({bound}): lower {field} to {number}, or raise {raised}"
+        )
 
 
 def corrupt(
@@ -64,118 +149,106 @@ def corrupt(
     Args:
       config: how much and how.
       vocabulary: of the tokens.
-      batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T].
+      batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T], and bool [B, T]
+        for what it `needs`.
       seeds: one for each row, uint64 [B], from `official.seeding.row_seeds`.
 
     Returns:
       The batch with token_ids replaced, and with masked_positions int32 [B, P] (ascending),
       masked_ids int32 [B, P] (what was there) and masked_weights float32 [B, P] (1 where there is
-      a prediction; elsewhere all three are 0).
+      a prediction; elsewhere all three are 0), and what `follows` from these.
     """
-    token_ids, padding_mask = batch["token_ids"], batch["padding_mask"]
-    units = UNITS[config.unit](vocabulary, token_ids, padding_mask)
-    hidden = _choose(units, _number(config, padding_mask), seeds)
-    predictions = _predictions(hidden, token_ids, config.max_predictions)
-    return {
+    token_ids = batch["token_ids"]
+    taken = _take(config, vocabulary, batch, seeds)
+    corrupted = {
         **batch,
-        **predictions,
-        "token_ids": _replace(config, vocabulary, token_ids, hidden, seeds),
+        **_predictions(taken >= 0, token_ids, config.max_predictions),
+        "token_ids": _replace(config, vocabulary, token_ids, taken, seeds),
     }
+    return {**corrupted, **follows(config, vocabulary, corrupted)}
 
 
-def _tokens(vocabulary: Vocabulary, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
-    """Each token is a unit."""
-    starts = tf.gather(vocabulary.maskable, token_ids) & padding_mask
-    return _numbered(starts, starts)
-
-
-def _words(vocabulary: Vocabulary, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
-    """Each word is a unit; none reaches over a special token."""
-    maskable = tf.gather(vocabulary.maskable, token_ids) & padding_mask
-    after_gap = ~tf.pad(maskable[:, :-1], [[0, 0], [1, 0]])
-    return _numbered(
-        maskable & (tf.gather(vocabulary.word_starts, token_ids) | after_gap), maskable
-    )
-
-
-# A unit function maps (vocabulary, token_ids, padding_mask) to the number of each token's unit,
-# int32 [B, T]: units are runs of tokens, counted from 0 in each row; -1 = never hidden.
-UNITS: dict[str, Callable[[Vocabulary, tf.Tensor, tf.Tensor], tf.Tensor]] = {
-    "token": _tokens,
-    "word": _words,
-}
-
-
-def _numbered(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
-    """Numbers the units that begin where `starts` is true."""
-    return tf.where(maskable, tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, -1)
-
-
-def _number(config: Config, padding_mask: tf.Tensor) -> tf.Tensor:
-    """Returns how many tokens of each row to predict, int32 [B]; halves go to the even number."""
-    lengths = tf.reduce_sum(tf.cast(padding_mask, tf.float64), axis=1)
-    number = tf.cast(tf.round(lengths * tf.constant(config.mask_rate, tf.float64)), tf.int32)
-    return tf.minimum(config.max_predictions, tf.maximum(1, number))
-
-
-def _choose(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Takes units in random order, each if it fits into what is left of `number`.
-
-    Done in rounds over whole rows rather than unit by unit: a round takes all units before the
-    first one that does not fit. That one is larger than what is then left, so the largest unit
-    that can still be taken shrinks in each round, and few rounds are needed.
-
-    Args:
-      units: int32 [B, T].
-      number: tokens to take, int32 [B].
-      seeds: uint64 [B].
+def follows(
+    config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """The fields that follow from a batch's masks, which may be static ones.
 
     Returns:
-      bool [B, T], true where a token's unit was taken.
+      Those of `spans.boundaries` if the unit is a span, else none.
     """
-    places = tf.shape(units)[1]
-    sizes = _sum_at(units, tf.ones_like(units))  # [B, T]: of each unit; 0 past the last one
-    draws = tf.bitcast(seeding.bits(seeds, Stream.MASK_ORDER, places), tf.int64)
-    order = tf.argsort(draws, axis=1)
-    sizes = tf.gather(sizes, order, batch_dims=1)
+    return spans.boundaries(vocabulary, batch) if config.unit == "span" else {}
 
-    def take(left, waiting, taken):
-        total = tf.cumsum(tf.where(waiting, sizes, 0), axis=1)
-        taken |= waiting & (total <= left[:, None])
-        left = number - tf.reduce_sum(tf.where(taken, sizes, 0), axis=1)
-        return left, waiting & ~taken & (sizes <= left[:, None]), taken
 
-    _, _, taken = tf.while_loop(
-        lambda left, waiting, taken: tf.reduce_any(waiting),
-        take,
-        (number, (sizes > 0) & (sizes <= number[:, None]), tf.zeros_like(order, tf.bool)),
-        shape_invariants=(tf.TensorShape([None]), *[tf.TensorShape([None, None])] * 2),
+def run_lengths(config: Config, seeds: tf.Tensor) -> tf.Tensor:
+    """Draws the lengths, in words, of a row's first, second, ... n-gram or span: int32 [B, P]."""
+    lengths = np.arange(1, _longest(config) + 1)
+    if config.unit == "ngram":
+        shares = 1.0 / lengths
+    else:
+        shares = config.span_prob * (1 - config.span_prob) ** (lengths - 1)
+    bounds = np.cumsum(shares / shares.sum())[:-1].astype(np.float32)
+    draws = seeding.uniforms(seeds, Stream.RUN_LENGTH, config.max_predictions)
+    return 1 + tf.reduce_sum(tf.cast(draws[:, :, None] >= bounds, tf.int32), axis=2)
+
+
+def _longest(config: Config) -> int:
+    return config.max_ngram if config.unit == "ngram" else config.max_span
+
+
+def _take(
+    config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
+) -> tf.Tensor:
+    """Returns the number of the hidden unit that each token is in, int32 [B, T]; -1 = not hidden.
+
+    Spans that touch are one unit.
+    """
+    if config.unit in WHOLE:
+        numbered = WHOLE[config.unit](vocabulary, batch)
+        return choice.whole_units(numbered, _number(config, numbered, batch, seeds), seeds)
+    words = units.words(vocabulary, batch)
+    number = _number(config, words, batch, seeds)
+    taken = choice.runs(
+        words, number, run_lengths(config, seeds), cut=config.unit == "span", seeds=seeds
     )
-    taken = _sum_at(order, tf.cast(taken, tf.int32)) > 0  # [B, T]: of each unit
-    return (units >= 0) & tf.gather(taken, tf.maximum(units, 0), batch_dims=1)
+    return units.stretches(taken >= 0) if config.unit == "span" else taken
 
 
-def _sum_at(columns: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Sums each row's values [B, T] by the columns they belong to [B, T]; -1 = to none."""
-    rows, places = tf.unstack(tf.shape(columns))
-    cells = tf.where(columns < 0, -1, columns + tf.range(rows)[:, None] * places)
-    return tf.reshape(tf.math.unsorted_segment_sum(values, cells, rows * places), [rows, places])
+def _number(
+    config: Config, units: tf.Tensor, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
+) -> tf.Tensor:
+    """Returns how many tokens of each row to predict, int32 [B]."""
+    counted = units >= 0 if config.count == "up" else batch["padding_mask"]
+    exact = tf.reduce_sum(tf.cast(counted, tf.float64), axis=1)  # [B]
+    exact *= tf.constant(config.mask_rate, tf.float64)
+    if config.count == "nearest":
+        number = tf.maximum(tf.round(exact), 1)
+    elif config.count == "up":
+        number = tf.math.ceil(exact)
+    else:
+        draws = seeding.uniforms(seeds, Stream.MASK_NUMBER, 1)[:, 0]
+        number = tf.floor(exact + tf.cast(draws, tf.float64))
+    return tf.minimum(config.max_predictions, tf.cast(number, tf.int32))
 
 
 def _replace(
     config: Config,
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
-    hidden: tf.Tensor,
+    taken: tf.Tensor,
     seeds: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the token ids with the hidden ones masked, randomised or kept, each on its own."""
+    """Returns the token ids with the hidden ones masked, randomised or kept."""
     places = tf.shape(token_ids)[1]
     action = seeding.uniforms(seeds, Stream.MASK_ACTION, places)
-    random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, places, vocabulary.size)
+    if config.action == "unit":
+        action = tf.gather(action, tf.maximum(taken, 0), batch_dims=1)
+    if config.random_tokens == "unigram":
+        random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, places, vocabulary.counted)
+    else:
+        random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, places, vocabulary.size)
     replaced = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
     replaced = tf.where(action < config.mask_prob, vocabulary.mask_id, replaced)
-    return tf.where(hidden, replaced, token_ids)
+    return tf.where(taken >= 0, replaced, token_ids)
 
 
 def _predictions(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from official.errors import UserError
+
 if TYPE_CHECKING:
     from official.tokenizers.base import Tokenizer
 
@@ -22,22 +24,39 @@ class Vocabulary:
       mask_id: what stands for a token that is hidden.
       special_ids: ids that are never hidden.
       word_starts: bool [V], true where a piece begins a word.
+      counts: how often each piece stands in the corpus, int64 [V]; None = not known.
     """
 
     size: int
     mask_id: int
     special_ids: tuple[int, ...]
     word_starts: np.ndarray
+    counts: np.ndarray | None = None
 
     @classmethod
-    def of(cls, tokenizer: "Tokenizer") -> "Vocabulary":
+    def of(cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None) -> "Vocabulary":
         """Returns that of a tokenizer."""
         return cls(
             size=tokenizer.vocab_size,
             mask_id=tokenizer.mask_id,
             special_ids=tuple(tokenizer.special_ids),
             word_starts=np.asarray(tokenizer.word_starts, bool),
+            counts=counts,
         )
+
+    @functools.cached_property
+    def counted(self) -> np.ndarray:
+        """Int64 [V], how often the pieces up to each one stand in the corpus.
+
+        Raises:
+          UserError: not known.
+        """
+        if self.counts is None:
+            raise UserError(
+                "corruption.random_tokens: unigram draws tokens as often as the corpus has them, "
+                "and these shards do not say: make them again with build_shards"
+            )
+        return np.cumsum(self.counts)
 
     @functools.cached_property
     def maskable(self) -> np.ndarray:

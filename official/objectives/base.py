@@ -1,6 +1,6 @@
 """What every objective is.
 
-Shapes: B batch.
+Shapes: B batch, R rows, V vocabulary.
 """
 
 import dataclasses
@@ -113,6 +113,25 @@ def class_terms(name, logits, labels, weights):
     """
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     hits = ops.cast(ops.equal(ops.argmax(logits, axis=-1), labels), weights.dtype)
+    return Terms(
+        losses={name: ops.sum(losses * weights)},
+        metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+    )
+
+
+def token_terms(name, logits, targets, weights):
+    """`Terms` of predicted tokens: cross-entropy and accuracy.
+
+    Args:
+        name: the term.
+        logits: [R, V], in the type of losses.
+        targets: int [R].
+        weights: [R].
+    """
+    losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    # One pass over [R, V], which is large; an arg-max takes several.
+    scores = ops.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
+    hits = ops.cast(scores >= ops.max(logits, axis=-1), weights.dtype)
     return Terms(
         losses={name: ops.sum(losses * weights)},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},

@@ -71,14 +71,7 @@ class Objective(base.Objective):
         logits = self.logits(gather.positions(encoded["sequence_output"], positions), encoder)
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
-        losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
-        # One pass over [R, V], which is large; an arg-max takes several.
-        scores = ops.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
-        hits = ops.cast(scores >= ops.max(logits, axis=-1), weights.dtype)
-        return base.Terms(
-            losses={self.name: ops.sum(losses * weights)},
-            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
-        )
+        return base.token_terms(self.name, logits, targets, weights)
 
     def _weights(self, batch):
         """[B, P]."""

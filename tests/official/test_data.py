@@ -129,6 +129,72 @@ def test_shapes_are_static(tmp_path):
     }  # fmt: skip
 
 
+def test_phrases_reach_the_corruption(tmp_path):
+    masks = dataclasses.replace(MASKS, unit="phrase", mask_prob=1.0, random_prob=0.0)
+    # The last three tokens but one belong together.
+    examples = [
+        {**e, "phrase_inner": [len(e["token_ids"]) - 3, len(e["token_ids"]) - 2]}
+        for e in make_examples(200)
+        if e["segment_lengths"][1] > 4
+    ]
+    source = data.Source(write(tmp_path, examples), make_config(masks))
+    assert "phrase_inner" not in source.fields
+    wholes = 0
+    for batch in arrays(source.dataset(10)):
+        assert source.fields == batch.keys() - {"phrase_inner"}
+        for row, real in zip(batch["token_ids"], batch["padding_mask"], strict=True):
+            last = real.sum() - 1
+            phrase = row[last - 3 : last] == MASK
+            assert phrase.all() or not phrase.any()
+            wholes += phrase.all()
+    assert wholes > 5
+    with pytest.raises(UserError, match="has no entity_inner, which corruption.unit: entity is kn"):
+        data.Source(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
+
+
+def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
+    config = make_config(
+        token_masks.Config(random_tokens="unigram", mask_prob=0.0, random_prob=1.0)
+    )
+    for name, token in (("a", 20), ("b", 30)):
+        folder = write(tmp_path / name, make_examples(40))
+        counts = np.bincount([token], minlength=V)
+        digest = manifest.write_token_counts(folder, counts)
+        found = manifest.read(folder)
+        manifest.write(folder, dataclasses.replace(found, token_counts=digest))
+    source = data.Source([tmp_path / "a", tmp_path / "b"], config)
+    (batch,) = arrays(source.dataset(80))
+    drawn = batch["token_ids"][np.arange(80)[:, None], batch["masked_positions"]][
+        batch["masked_weights"] > 0
+    ]
+    assert set(drawn) == {20, 30}
+    without = write(tmp_path / "c", make_examples(4))
+    with pytest.raises(UserError, match="random_tokens: unigram draws tokens as often as the corp"):
+        data.Source(without, config).dataset(4)
+
+
+def test_static_spans_have_their_boundaries(tmp_path):
+    spans = token_masks.Config(unit="span", count="up", max_span=2, max_predictions=3)
+    examples = [
+        {
+            "token_ids": [CLS, 9, MASK, MASK, 7, SEP, 8, MASK, SEP],
+            "segment_lengths": [6, 3],
+            "row": 0,
+            "masked_positions": [2, 3, 7],
+            "masked_ids": [5, 6, 7],
+        }
+    ]
+    made = {"corruption": {"max_predictions": 3}}
+    folder = write(tmp_path, examples, shards=1, config=made)
+    config = make_config(spans, Segments(static_masks=True))
+    source = data.Source(folder, config)
+    (batch,) = arrays(source.dataset(1))
+    assert source.fields == batch.keys()
+    assert batch["span_left"].tolist() == [[1, 1, 0]]
+    assert batch["span_right"].tolist() == [[4, 4, 0]]
+    assert batch["span_weights"].tolist() == [[1, 1, 0]]
+
+
 def test_the_seed_changes_order_and_masks(tmp_path):
     folder = write(tmp_path, make_examples(30))
     config = make_config(MASKS)
@@ -214,7 +280,7 @@ def test_masks_are_those_of_the_example_and_epoch(tmp_path):
         expected = token_masks.corrupt(
             MASKS, vocabulary, {k: tf.constant(v) for k, v in clean.items()}, seeds
         )
-        for name in ("token_ids", *token_masks.GIVES):
+        for name in ("token_ids", *token_masks.gives(MASKS)):
             np.testing.assert_array_equal(batch[name], expected[name])
         assert batch["masked_weights"].sum() > 10
 

@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -168,3 +169,20 @@ def test_describe_refuses_a_cut_record(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match="ends within a record"):
         manifest.describe(path)
+
+
+def test_token_counts(tmp_path):
+    made = make(tmp_path)
+    assert manifest.token_counts(tmp_path, made) is None
+    digest = manifest.write_token_counts(tmp_path, np.array([3, 0, 5]))
+    made = dataclasses.replace(made, token_counts=digest)
+    manifest.write(tmp_path, made)
+    assert manifest.read(tmp_path) == made
+    assert manifest.token_counts(tmp_path, made).tolist() == [3, 0, 5]
+    path = tmp_path / manifest.TOKEN_COUNTS_FILE
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
+        manifest.token_counts(tmp_path, made)
+    path.unlink()
+    with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
+        manifest.token_counts(tmp_path, made)

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
 
-from official import config, manifest
+from official import config, manifest, tokenizers
 from official.errors import UserError
 from tests import small
 from tfrecords_tools import pretraining_shards, shards
@@ -36,7 +38,11 @@ def write_text(path, documents, seed=0, times=1):
 
 
 def build(tokenizer, inputs, output, made_of=None, report=print, seed=None, **options):
-    in_settings = {k: options.pop(k) for k in ("format", "split_sentences") if k in options}
+    in_settings = {
+        k: options.pop(k)
+        for k in ("format", "split_sentences", "phrases", "entities")
+        if k in options
+    }
     settings = pretraining_shards.settings_of(
         made_of or small.config(), tokenizer, seed, **in_settings
     )
@@ -116,7 +122,7 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
         )
     first, second, third = (contents(tmp_path / f"out{n}") for n in (1, 2, 3))
     assert first == second == third
-    assert len(first) == 5  # two shards, manifest, vocabulary and its settings
+    assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
 
 
 def test_one_sentence_has_no_order(tmp_path, tokenizer):
@@ -151,6 +157,103 @@ def test_static_masks_in_the_manifest(tmp_path, tokenizer):
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
     assert made.kind == "tf_models" and made.features[0] == "input_ids"
     assert len(records(tmp_path / "their")) == made.totals["examples"]
+
+
+def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
+    # Words that are no piece of their own become [UNK]; "ba" and "be" are all that is left.
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(["ba", "be"], 20, p=[0.75, 0.25])) for _ in range(400)]
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{line}\n{line}" for line in lines))
+    made_of = small.config(
+        segments__static_masks=True,
+        corruption__random_tokens="unigram",
+        corruption__mask_prob=0.0,
+        corruption__random_prob=1.0,
+    )
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    counts = manifest.token_counts(tmp_path / "out", made)
+    ba, be = 5, 6
+    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == made.totals["tokens"]
+    assert counts[ba] == 2 * " ".join(lines).split().count("ba")
+    drawn = []
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = np.array(feature["token_ids"].int64_list.value)
+        drawn += ids[feature["masked_positions"].int64_list.value].tolist()
+    assert set(drawn) == {ba, be} and len(drawn) > 2000
+    share = counts[ba] / counts.sum()
+    deviation = np.sqrt(share * (1 - share) / len(drawn))
+    assert abs(np.mean(np.array(drawn) == ba) - share) < 4 * deviation
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_phrases_and_entities(tmp_path, tokenizer, static):
+    # Each word is two pieces: the phrase has four, the entity six.
+    text = ["bade bido bofu", "gapa boda bedo", "gapa bido fufu", "mema bade bido gapa"] * 4
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
+    (tmp_path / "phrases").write_text("bade bido\n\nbade  bido\nnever there\nbade bi\n")
+    (tmp_path / "entities").write_text("mema bade bido\n")
+    made_of = small.config(
+        corruption__unit="phrase",
+        corruption__mask_prob=1.0,
+        corruption__random_prob=0.0,
+        corruption__mask_rate=0.3,
+        segments__static_masks=static,
+    )
+    lines = []
+    made = build(
+        tokenizer,
+        tmp_path / "a.txt",
+        tmp_path / "out",
+        made_of,
+        phrases=tmp_path / "phrases",
+        entities=tmp_path / "entities",
+        report=lines.append,
+    )
+    assert {"phrase_inner", "entity_inner"} < set(made.features)
+    sentences = [s for pair in pairwise(text) for s in pair]
+    assert made.totals["lexicons"] == {
+        "phrase_inner": {
+            "lines": 4,
+            "never_matched": 3,
+            "matches": sum("bade bido" in s for s in sentences),
+        },
+        "entity_inner": {
+            "lines": 1,
+            "never_matched": 0,
+            "matches": sum("mema bade bido" in s for s in sentences),
+        },
+    }
+    assert "matches of 4 lines; 3 lines never match" in lines[-1]
+    pieces = tokenizers.load(tokenizer).pieces
+    wholes = 0
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        values = {name: list(item.int64_list.value) for name, item in feature.items()}
+        hidden = dict(
+            zip(values.get("masked_positions", []), values.get("masked_ids", []), strict=True)
+        )
+        ids = [hidden.get(i, token) for i, token in enumerate(values["token_ids"])]
+        found = [pieces[i] for i in ids]
+        expected = []
+        for i in range(len(found) - 3):
+            if found[i : i + 4] == ["ba", "##de", "bi", "##do"]:
+                expected += [i + 1, i + 2, i + 3]
+                parts = [j in hidden for j in range(i, i + 4)]
+                assert all(parts) or not any(parts)  # hidden as a whole
+                wholes += all(parts)
+        # (What remains of a phrase that was cut at the front goes on with nothing before it.)
+        assert set(expected) <= set(values["phrase_inner"])
+        if "[MASK]" not in found and len(found) < 30:
+            assert expected == values["phrase_inner"]
+    assert wholes > 2 or not static
+
+
+def test_units_without_a_lexicon(tokenizer):
+    for unit, flag in (("phrase", "--phrases"), ("entity", "--entities")):
+        message = f"corruption.unit: {unit} needs {flag}=FILE, one a line"
+        with pytest.raises(UserError, match=message):
+            pretraining_shards.settings_of(small.config(corruption__unit=unit), tokenizer)
 
 
 def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):

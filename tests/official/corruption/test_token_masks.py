@@ -1,21 +1,24 @@
 """T tokens with padding, V pieces, P predictions."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import token_masks
+from official.corruption import spans, token_masks, units
 from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
+from official.errors import UserError
 from official.seeding import Stream
 
 V, PAD, CLS, SEP, MASK = 1000, 0, 2, 3, 4
 SPECIALS = (PAD, CLS, SEP, MASK)
 # A third of the pieces continues a word.
 VOCABULARY = Vocabulary(V, MASK, SPECIALS, np.array([i < 10 or i % 3 > 0 for i in range(V)]))
+UNITS = ("token", "word", "ngram", "span")
 
 
 def make_rows(lengths, seed=0):
@@ -116,13 +119,6 @@ def test_long_words_are_skipped_not_cut():
         )
 
 
-def test_a_word_begins_anew_after_a_special_token():
-    row = np.array([CLS, 12, 15, SEP, 18, 11, SEP])  # 12, 15 and 18 continue words
-    batch = pad([row])
-    units = token_masks.UNITS["word"](VOCABULARY, batch["token_ids"], batch["padding_mask"])
-    assert units.numpy().tolist() == [[-1, 0, 0, -1, 1, 2, -1]]
-
-
 @pytest.mark.parametrize(
     "length, number", [(4, 1), (10, 2), (30, 4), (50, 8), (128, 19), (512, 20)]
 )
@@ -141,29 +137,30 @@ def test_nothing_but_specials_and_padding():
     assert made["masked_ids"][:, :2].tolist() == [[0, 0], [77, 0]]
 
 
-@pytest.mark.parametrize("unit", ["token", "word"])
+@pytest.mark.parametrize("unit", UNITS)
 def test_a_row_does_not_depend_on_its_batch_or_padding(unit):
-    config = Config(unit=unit)
+    config = Config(unit=unit, count="random", action="unit", max_ngram=4)
     rows = make_rows([128, 40, 77, 9, 128, 64])
     whole = corrupt(config, rows)
     for i, row in enumerate(rows):
         alone = corrupt(config, [row], seeds_of(6)[i : i + 1], places=len(row) + i)
-        for name in token_masks.GIVES:
+        for name in token_masks.gives(config):
             np.testing.assert_array_equal(alone[name][0], whole[name][i])
         np.testing.assert_array_equal(
             alone["token_ids"][0, : len(row)], whole["token_ids"][i, : len(row)]
         )
 
 
-def test_the_same_eagerly_and_in_tf_data():
-    config = Config(unit="word")
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_same_eagerly_and_in_tf_data(unit):
+    config = Config(unit=unit)
     batch = pad(make_rows([60, 30, 45]))
     eager = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(3))
     data = tf.data.Dataset.from_tensors(batch).map(
         lambda b: token_masks.corrupt(config, VOCABULARY, b, seeds_of(3))
     )
     (graph,) = data
-    assert graph.keys() == eager.keys() == {"token_ids", "padding_mask", *token_masks.GIVES}
+    assert graph.keys() == eager.keys() == {"token_ids", "padding_mask", *token_masks.gives(config)}
     for name, value in eager.items():
         np.testing.assert_array_equal(graph[name], value)
     assert data.element_spec["masked_positions"].shape == (3, 20)
@@ -238,7 +235,12 @@ def test_a_hundred_thousand_masked_tokens(unit):
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"unit": "line"}, "unit: 'line' is not one of token, word"),
+        ({"unit": "line"}, "unit: 'line' is not one of token, word, phrase, entity, ngram, span"),
+        ({"random_tokens": "all"}, "random_tokens: 'all' is not one of uniform, unigram"),
+        ({"count": "down"}, "count: 'down' is not one of nearest, up, random"),
+        ({"action": "word"}, "action: 'word' is not one of token, unit"),
+        ({"max_ngram": 0}, "max_ngram: 0 is less than 1"),
+        ({"span_prob": 0.0}, "span_prob: 0.0 is not above 0 and at most 1"),
         ({"mask_rate": 0.0}, "mask_rate: 0.0 is not above 0"),
         ({"mask_rate": 1.5}, "mask_rate: 1.5 is not above 0 and at most 1"),
         ({"max_predictions": 0}, "max_predictions: 0 is less than 1"),
@@ -249,3 +251,188 @@ def test_a_hundred_thousand_masked_tokens(unit):
 def test_bad_settings(values, message):
     with pytest.raises(ValueError, match=message):
         Config(**values)
+
+
+@pytest.mark.parametrize(
+    "values, max_length, message",
+    [
+        (
+            {"unit": "ngram", "mask_rate": 0.1},
+            16,
+            "max_ngram: 3 words have at least 3 tokens, and at most 2 are predicted in a sequence "
+            "(0.1 × 16 tokens = 1.6): lower max_ngram to 2, or raise mask_rate or max_length",
+        ),
+        (
+            {"unit": "span", "count": "up", "max_predictions": 9},
+            128,
+            "max_span: 10 words have at least 10 tokens, and at most 9 are predicted in a sequence "
+            "(max_predictions = 9): lower max_span to 9, or raise max_predictions",
+        ),
+    ],
+)
+def test_runs_without_room(values, max_length, message):
+    with pytest.raises(ValueError) as caught:
+        token_masks.check(Config(**values), max_length)
+    assert str(caught.value) == message
+
+
+def test_runs_with_just_enough_room():
+    token_masks.check(Config(unit="ngram"), 20)
+    token_masks.check(Config(unit="span", count="up"), 63)  # 0.15 · 61 = 9.15, so 10
+    token_masks.check(Config(mask_rate=0.01), 16)
+
+
+@pytest.mark.parametrize("length, number", [(20, 3), (103, 15), (104, 16), (513, 77)])
+def test_number_rounded_up_leaves_specials_out(length, number):
+    # 17 tokens of text come to 2.55, 100 to 15 sharp, 101 to 15.15, 510 to 76.5.
+    made = corrupt(Config(count="up", max_predictions=80), make_rows([length]))
+    assert made["masked_weights"].sum() == number
+
+
+def test_random_number_has_the_exact_mean():
+    config = Config(count="random")
+    numbers = corrupt(config, make_rows([50] * 20_000))["masked_weights"].sum(axis=1)
+    # 7.5 and u: 7 or 8, each half of the time.
+    assert set(numbers) == {7, 8}
+    assert abs((numbers == 8).mean() - 0.5) < 3 * 0.5 / np.sqrt(20_000)
+    # A short row may have none: 0.45 of a token.
+    numbers = corrupt(config, make_rows([3] * 1000))["masked_weights"].sum(axis=1)
+    assert set(numbers) == {0}
+    numbers = corrupt(config, make_rows([5] * 1000))["masked_weights"].sum(axis=1)
+    assert set(numbers) == {0, 1} and 0.65 < numbers.mean() < 0.85
+
+
+def test_lengths_of_spans():
+    config = Config(unit="span", count="up")
+    lengths = token_masks.run_lengths(config, seeds_of(5000)).numpy()
+    assert lengths.shape == (5000, 20) and lengths.min() == 1 and lengths.max() == 10
+    shares = 0.2 * 0.8 ** np.arange(10)
+    shares /= shares.sum()
+    assert (shares * np.arange(1, 11)).sum() == pytest.approx(3.797, abs=5e-4)
+    assert lengths.mean() == pytest.approx(3.797, abs=0.02)
+    np.testing.assert_allclose(
+        np.bincount(lengths.ravel(), minlength=11)[1:] / 1e5, shares, atol=0.005
+    )
+
+
+def test_lengths_of_ngrams():
+    lengths = token_masks.run_lengths(Config(unit="ngram"), seeds_of(5000)).numpy()
+    np.testing.assert_allclose(
+        np.bincount(lengths.ravel()) / 1e5, [0, 6 / 11, 3 / 11, 2 / 11], atol=0.005
+    )
+
+
+def taken_of(config, rows):
+    """The unit of each hidden token and the words, [B, T] each."""
+    batch, seeds = pad(rows), seeds_of(len(rows))
+    taken = token_masks._take(config, VOCABULARY, batch, seeds)
+    return taken.numpy(), units.words(VOCABULARY, batch).numpy()
+
+
+def test_ngrams_as_they_stand_in_the_text():
+    rows = make_rows([128] * 3000)
+    taken, words = taken_of(Config(unit="ngram"), rows)
+    counts = np.zeros(4)
+    filled = 0
+    for i in range(len(rows)):
+        found = [set(words[i][taken[i] == n]) for n in range(taken[i].max() + 1)]
+        # Whole words, side by side, of which no two n-grams share one.
+        assert sum(map(len, found)) == len(set().union(*found))
+        for ngram in found:
+            assert len(ngram) == max(ngram) - min(ngram) + 1
+        assert np.isin(words[i], list(set().union(*found))).sum() == (taken[i] >= 0).sum() <= 19
+        filled += (taken[i] >= 0).sum() == 19
+        for ngram in found[:4]:  # the last ones may have been shortened to fit
+            counts[len(ngram)] += 1
+    assert filled > 0.98 * len(rows)
+    assert counts.sum() == 4 * len(rows)
+    np.testing.assert_allclose(counts / counts.sum(), [0, 6 / 11, 3 / 11, 2 / 11], atol=0.012)
+
+
+def test_spans_as_they_stand_in_the_text():
+    rows = make_rows([128] * 2000)
+    taken, words = taken_of(Config(unit="span", count="up"), rows)
+    number = (taken >= 0).sum(axis=1)
+    assert (number == 19).all()  # 125 tokens of text, 18.75
+    cut = 0
+    for i in range(len(rows)):
+        for n in range(taken[i].max() + 1):
+            (places,) = np.nonzero(taken[i] == n)
+            assert (np.diff(places) == 1).all()  # touching spans are one
+            assert words[i][places[0] - 1] != words[i][places[0]]  # begins with a word
+            if places[-1] + 1 < 128:
+                cut += words[i][places[-1] + 1] == words[i][places[-1]]
+                assert taken[i][places[-1] + 1] < 0
+    assert 0.1 * len(rows) < cut <= len(rows)  # at most the last span ends within a word
+
+
+def test_one_action_for_a_unit():
+    rows = make_rows([128] * 1500)
+    for config in (
+        Config(unit="span", count="up", action="unit"),
+        Config(unit="word", action="unit"),
+    ):
+        taken, _ = taken_of(config, rows)
+        made = corrupt(config, rows)
+        fates = collections.Counter()
+        for row, unit, after in zip(rows, taken, made["token_ids"], strict=True):
+            for n in range(unit.max() + 1):
+                was, seen = row[unit == n], after[unit == n]
+                if (seen == MASK).all():
+                    fates["mask"] += len(was) > 0
+                elif (seen == was).all():
+                    fates["keep"] += 1
+                else:
+                    assert (seen != was).mean() > 0.3 and (seen == MASK).sum() < 2
+                    fates["random"] += 1
+        total = sum(fates.values())
+        for fate, share in (("mask", 0.8), ("keep", 0.1), ("random", 0.1)):
+            assert abs(fates[fate] / total - share) < 4 * np.sqrt(share * (1 - share) / total)
+
+
+def test_spans_have_their_boundaries():
+    rows = make_rows([64, 40])
+    config = Config(unit="span", count="up")
+    made = corrupt(config, rows)
+    assert token_masks.gives(config) == set(made) - {"token_ids", "padding_mask"}
+    follows = token_masks.follows(config, VOCABULARY, {k: tf.constant(v) for k, v in made.items()})
+    for name, value in follows.items():  # the same from static masks
+        np.testing.assert_array_equal(made[name], value)
+    for name, value in spans.boundaries(
+        VOCABULARY, {**pad(rows), **{k: made[k] for k in ("masked_positions", "masked_weights")}}
+    ).items():
+        np.testing.assert_array_equal(made[name], value)
+
+
+def test_phrases_are_hidden_as_a_whole():
+    row = np.array([CLS, *range(10, 28), SEP])
+    inner = np.zeros((400, 20), bool)
+    inner[:, [2, 3, 8, 9]] = True  # tokens 1-3 and 7-9, and the words around them
+    config = Config(unit="phrase", max_predictions=4, mask_rate=0.2)
+    batch = {**pad([row] * 400), "phrase_inner": tf.constant(inner)}
+    taken = token_masks._take(config, VOCABULARY, batch, seeds_of(400)).numpy() >= 0
+    assert taken.sum(axis=1).max() == 4
+    first, second = taken[:, 1:4], taken[:, 7:10]
+    for phrase in (first, second):
+        assert (phrase.all(axis=1) == phrase.any(axis=1)).all()
+        assert 0.05 < phrase.all(axis=1).mean() < 0.5
+    assert not (first.all(axis=1) & second.all(axis=1)).any()  # six tokens would be too many
+    assert token_masks.needs(config) == {"phrase_inner"}
+    assert token_masks.needs(Config(unit="entity")) == {"entity_inner"}
+    assert token_masks.needs(Config(unit="span")) == set()
+
+
+def test_random_tokens_as_often_as_in_the_corpus():
+    counts = np.zeros(V, np.int64)
+    counts[[20, 30, 40]] = [1, 2, 7]
+    vocabulary = dataclasses.replace(VOCABULARY, counts=counts)
+    config = Config(mask_prob=0.0, random_prob=1.0, random_tokens="unigram")
+    made = token_masks.corrupt(config, vocabulary, pad(make_rows([128] * 1000)), seeds_of(1000))
+    hidden = tf.gather(made["token_ids"], made["masked_positions"], batch_dims=1).numpy()
+    drawn = hidden[made["masked_weights"].numpy() > 0]
+    assert set(drawn) == {20, 30, 40}
+    np.testing.assert_allclose(
+        np.bincount(drawn)[[20, 30, 40]] / len(drawn), [0.1, 0.2, 0.7], atol=0.015
+    )
+    with pytest.raises(UserError, match="corruption.random_tokens: unigram draws tokens as often"):
+        token_masks.corrupt(config, VOCABULARY, pad(make_rows([9])), seeds_of(1))

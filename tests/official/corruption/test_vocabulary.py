@@ -1,8 +1,10 @@
 import types
 
 import numpy as np
+import pytest
 
 from official.corruption.vocabulary import Vocabulary
+from official.errors import UserError
 
 
 def test_of_a_tokenizer():
@@ -14,3 +16,13 @@ def test_of_a_tokenizer():
     assert vocabulary.word_starts.dtype == bool
     np.testing.assert_array_equal(vocabulary.word_starts, [1, 1, 0, 1, 1, 1])
     np.testing.assert_array_equal(vocabulary.maskable, [0, 1, 1, 1, 0, 0])
+    assert vocabulary.counts is None
+
+
+def test_counts():
+    vocabulary = Vocabulary(3, 2, (2,), np.ones(3, bool), np.array([4, 0, 2]))
+    assert vocabulary.counted.tolist() == [4, 4, 6]
+    with pytest.raises(
+        UserError, match="random_tokens: unigram draws tokens as often as the corpu"
+    ):
+        _ = Vocabulary(3, 2, (2,), np.ones(3, bool)).counted

@@ -10,7 +10,14 @@ import tensorflow as tf
 from official.encoders import transformer
 from official.errors import UserError
 from official.layers.random import Draws
-from official.objectives import base, classification, masked_lm, regression, sentence_pair
+from official.objectives import (
+    base,
+    classification,
+    masked_lm,
+    regression,
+    sentence_pair,
+    span_boundary,
+)
 
 ENCODER = transformer.Config(
     vocab_size=11,
@@ -92,6 +99,59 @@ def test_masked_lm(embedding_size):
     np.testing.assert_allclose(objective.weight_sums(BATCH)["masked_lm"], 3)
     assert objective.predictions(BATCH, ENCODED, encoder) == {}
     assert masked_lm.needs(objective.config) <= BATCH.keys()
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.array([math.erf(value / math.sqrt(2)) for value in x]))
+
+
+@pytest.mark.parametrize("embedding_size", [None, 6])
+def test_span_boundary(embedding_size):
+    config = dataclasses.replace(ENCODER, embedding_size=embedding_size, activation="gelu")
+    objective, encoder, v = make(span_boundary, encoder_config=config, offset_size=3, max_targets=2)
+    batch = BATCH | {
+        "masked_ids": np.array([[7, 2, 9], [10, 0, 0], [5, 5, 5]], "int32"),
+        "span_left": np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]], "int32"),
+        "span_right": np.array([[4, 4, 4], [3, 0, 0], [2, 2, 3]], "int32"),
+        "span_offset": np.array([[0, 1, 2], [0, 0, 0], [0, 1, 0]], "int32"),
+        "span_weights": np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1]], "float32"),
+    }
+    assert span_boundary.needs(objective.config) <= batch.keys()
+    table = encoder.token_table.table.numpy()
+    losses, hits = [], []
+    for b in range(3):
+        for p in range(3):
+            # The third token of a span is one too many.
+            weight = batch["span_weights"][b, p] * (p < 2) * BATCH["example_weights"][b]
+            sequence = ENCODED["sequence_output"][b]
+            x = np.concatenate(
+                [
+                    sequence[batch["span_left"][b, p]],
+                    sequence[batch["span_right"][b, p]],
+                    v["span_boundary/offset_embedding/table"][min(batch["span_offset"][b, p], 1)],
+                ]
+            )
+            for i in range(2):
+                x = x @ v[f"span_boundary/transform_{i}/kernel"]
+                x = gelu(x + v[f"span_boundary/transform_{i}/bias"])
+                x = (x - x.mean()) / np.sqrt(x.var() + 1e-6)
+                x = x * v[f"span_boundary/norm_{i}/scale"] + v[f"span_boundary/norm_{i}/offset"]
+            logits = table @ x + v["span_boundary/output_bias"]
+            losses.append((weight, cross_entropy(logits, batch["masked_ids"][b, p])))
+            hits.append((weight, logits.argmax() == batch["masked_ids"][b, p]))
+    check_terms(objective.terms(batch, ENCODED, encoder), "span_boundary", losses, hits)
+    np.testing.assert_allclose(objective.weight_sums(batch)["span_boundary"], 3)
+    shapes = {path: value.shape for path, value in v.items()}
+    assert shapes["span_boundary/offset_embedding/table"] == (2, 3)
+    assert shapes["span_boundary/transform_0/kernel"] == (19, 8)
+    assert shapes["span_boundary/transform_1/kernel"] == (8, embedding_size or 8)
+
+
+def test_span_boundary_settings():
+    assert span_boundary.Config() == span_boundary.Config(15, 200, 1.0)
+    for name in ("max_targets", "offset_size"):
+        with pytest.raises(ValueError, match=f"{name}: 0 is less than 1"):
+            span_boundary.Config(**{name: 0})
 
 
 @pytest.mark.parametrize("relation", ["next_sentence", "sentence_order"])

@@ -1,0 +1,59 @@
+"""The words beside each hidden span, from which the span boundary objective predicts it.
+
+Shapes: B rows, T tokens with padding, P predictions (padded).
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from official.corruption.units import sum_at
+from official.corruption.vocabulary import Vocabulary
+
+GIVES = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
+
+
+def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Finds the tokens around each span (SpanBERT, section 3.2).
+
+    A span is a longest stretch of hidden tokens, so what is beside it is not hidden. Where that is
+    a special token (or nothing), the span touches an edge of the text and has weight 0.
+
+        tokens            [CLS] an  [M] [M] red [M] [SEP]
+        masked_positions         2   3       5
+        span_left                1   1       4
+        span_right               4   4       6
+        span_offset              0   1       0
+        span_weights             1   1       0
+
+    Args:
+      vocabulary: of the tokens.
+      batch: token_ids int32 [B, T], hidden or not, padding_mask bool [B, T], masked_positions
+        int32 [B, P] ascending, masked_weights float32 [B, P].
+
+    Returns:
+      span_left and span_right int32 [B, P], positions; span_offset int32 [B, P], the place in the
+      span from 0; span_weights float32 [B, P]. Where the weight is 0 the others are 0.
+    """
+    positions, real = batch["masked_positions"], batch["masked_weights"] > 0
+    before = tf.pad(positions[:, :-1], [[0, 0], [1, 0]], constant_values=-1)
+    begins = real & (positions != before + 1)
+    begins |= real & (tf.range(tf.shape(positions)[1]) == 0)
+    spans = tf.where(real, tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1, -1)  # [B, P]
+    starts = sum_at(spans, tf.where(begins, positions, 0))  # [B, P]: of each span
+    sizes = sum_at(spans, tf.ones_like(spans))
+    start = tf.gather(starts, tf.maximum(spans, 0), batch_dims=1)  # [B, P]: of each prediction's
+    left = start - 1
+    right = start + tf.gather(sizes, tf.maximum(spans, 0), batch_dims=1)
+    token_ids, padding_mask = batch["token_ids"], batch["padding_mask"]
+    text = tf.gather(vocabulary.maskable, token_ids) & padding_mask  # [B, T]
+    last = tf.shape(token_ids)[1] - 1
+    inner = real & (left >= 0) & (right <= last)
+    inner &= tf.gather(text, tf.maximum(left, 0), batch_dims=1)
+    inner &= tf.gather(text, tf.minimum(right, last), batch_dims=1)
+    return {
+        "span_left": tf.where(inner, left, 0),
+        "span_right": tf.where(inner, right, 0),
+        "span_offset": tf.where(inner, positions - start, 0),
+        "span_weights": tf.cast(inner, tf.float32),
+    }

@@ -1,0 +1,69 @@
+"""Which tokens belong together: the units of a sequence.
+
+Units are runs of tokens, numbered from 0 in each row; a token of number -1 (a special token,
+padding) is never hidden, and no unit reaches over one.
+
+Shapes: B rows, T tokens with padding.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from official.corruption.vocabulary import Vocabulary
+
+
+def tokens(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Numbers the tokens: int32 [B, T]."""
+    maskable = _maskable(vocabulary, batch)
+    return _numbered(maskable, maskable)
+
+
+def words(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Numbers the words: int32 [B, T]."""
+    return _joined(vocabulary, batch, False)
+
+
+def phrases(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Numbers the phrases, and the words that are in none: int32 [B, T]."""
+    return _joined(vocabulary, batch, batch["phrase_inner"])
+
+
+def entities(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Numbers the entities, and the words that are in none: int32 [B, T]."""
+    return _joined(vocabulary, batch, batch["entity_inner"])
+
+
+def stretches(flags: tf.Tensor) -> tf.Tensor:
+    """Numbers the stretches of true flags [B, T]: int32 [B, T], -1 where a flag is false."""
+    return _numbered(flags & ~_previous(flags), flags)
+
+
+def _joined(
+    vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], inner: tf.Tensor | bool
+) -> tf.Tensor:
+    """Numbers words, where `inner` [B, T] is true together with the word before."""
+    maskable = _maskable(vocabulary, batch)
+    starts = tf.gather(vocabulary.word_starts, batch["token_ids"]) & ~tf.convert_to_tensor(inner)
+    return _numbered(maskable & (starts | ~_previous(maskable)), maskable)
+
+
+def _maskable(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return tf.gather(vocabulary.maskable, batch["token_ids"]) & batch["padding_mask"]
+
+
+def _previous(flags: tf.Tensor) -> tf.Tensor:
+    """The flags [B, T] of the token before; false before the first."""
+    return tf.pad(flags[:, :-1], [[0, 0], [1, 0]])
+
+
+def _numbered(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
+    """Numbers the units that begin where `starts` is true."""
+    return tf.where(maskable, tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, -1)
+
+
+def sum_at(columns: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Sums each row's values [B, T] by the columns they belong to [B, T]; -1 = to none."""
+    rows, places = tf.unstack(tf.shape(columns))
+    cells = tf.where(columns < 0, -1, columns + tf.range(rows)[:, None] * places)
+    return tf.reshape(tf.math.unsorted_segment_sum(values, cells, rows * places), [rows, places])
