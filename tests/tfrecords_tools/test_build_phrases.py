@@ -1,0 +1,117 @@
+"""Phrases of a text that is made of known ones."""
+
+import collections
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from official.errors import UserError
+from tfrecords_tools import build_phrases
+
+ROOT = Path(__file__).resolve().parents[2]
+PHRASES = ["new york", "machine learning theory", "one of a kind"]
+
+
+def write(path, lines=600, seed=0):
+    """Lines of 12 words, some of them phrases."""
+    rng = np.random.default_rng(seed)
+    words = [f"w{i}" for i in range(40)] + ["york", "of", "a", "learning"]
+    text = []
+    for _ in range(lines):
+        line = rng.choice(words, 12).tolist()
+        line[rng.integers(12)] = PHRASES[rng.integers(3)]
+        line[rng.integers(12)] += ","
+        text.append(" ".join(line))
+    path.write_text("\n".join(text) + "\n")
+    return path
+
+
+def npmi_slowly(path, most):
+    """Every run of words with its count and its mutual information, by definition."""
+    words, runs = 0, collections.Counter()
+    for line in path.read_text().splitlines():
+        for part in re.split("[^a-z0-9 ]", line):
+            part = part.split()
+            words += len(part)
+            for size in range(1, most + 1):
+                runs.update(tuple(part[i : i + size]) for i in range(len(part) - size + 1))
+    p = {run: n / words for run, n in runs.items()}
+    return {
+        run: (
+            runs[run],
+            min(
+                math.log(p[run] / (p[run[:i]] * p[run[i:]])) / -math.log(p[run])
+                for i in range(1, len(run))
+            ),
+        )
+        for run in runs
+        if len(run) > 1
+    }
+
+
+@pytest.mark.parametrize("part", [1 << 20, 100])
+def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
+    monkeypatch.setattr(build_phrases, "_PART", part)
+    path = write(tmp_path / "a.txt")
+    made = build_phrases.build(path, tmp_path / "out", min_count=15, threshold=0.3)
+    expected = [
+        (-score, " ".join(run))
+        for run, (count, score) in npmi_slowly(path, 4).items()
+        if count >= 15 and score >= 0.3
+    ]
+    assert made == [run for _, run in sorted(expected)]
+    assert set(PHRASES) <= set(made)
+    assert (tmp_path / "out").read_text() == "\n".join(made) + "\n"
+
+
+def test_case_and_longest_phrase(tmp_path):
+    (tmp_path / "a.txt").write_text("New York City x\nnew york city y, z\n" * 20)
+    build = build_phrases.build
+    assert "New York City" in build(tmp_path / "a.txt", tmp_path / "out", max_words=3)
+    lower = build(tmp_path / "a.txt", tmp_path / "out", max_words=2, lower_case=True)
+    assert set(lower) == {"new york", "york city", "city x", "city y"}
+
+
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.txt")
+    monkeypatch.setattr(build_phrases, "_PART", 500)
+    monkeypatch.setattr(build_phrases, "_MOST_RUNS", 300)
+    said = []
+    made = build_phrases.build(path, tmp_path / "out", 15, 0.3, report=said.append)
+    assert "forgetting runs counted less than 2 times so far, to save memory" in said
+    assert "machine learning" in made
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_count": 1}, "--min_count=1: a phrase stands in a text twice at least"),
+        ({"threshold": 1.5}, "--threshold=1.5 is not between -1 and 1"),
+        ({"max_words": 1}, "--max_words=1: a phrase has 2 words or more"),
+        ({"min_count": 10**6}, "no phrase of 1000000 occurrences and a mutual information of 0.4"),
+    ],
+)
+def test_bad_options(tmp_path, options, message):
+    path = write(tmp_path / "a.txt", lines=5)
+    with pytest.raises(UserError, match=message):
+        build_phrases.build(path, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_command_line(tmp_path):
+    def run(*options):
+        command = [sys.executable, "-m", "tfrecords_tools.build_phrases", *options]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    write(tmp_path / "a.txt")
+    done = run(f"--input={tmp_path}/*.txt", f"--output={tmp_path}/out", "--min_count=15")
+    assert done.returncode == 0, done.stderr
+    assert "new york" in (tmp_path / "out").read_text().splitlines()
+    assert f"phrases in {tmp_path}/out, such as: " in done.stderr
+    done = run(f"--input={tmp_path}/*.txt")
+    assert done.returncode == 2 and "error: --output is missing" in done.stderr
