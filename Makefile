@@ -56,6 +56,7 @@ parity: .venv/.ready parity-environments
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.preprocess
 	$(PY) -m benchmarks.train_step
+	$(PY) -m benchmarks.masks
 
 clean:
 	rm -rf .venv .parity demo_run

@@ -1,0 +1,99 @@
+"""How fast sequences are masked, for each unit.
+
+python -m benchmarks.masks
+
+Sequences of 128 tokens go through the corruption inside tf.data, as in training, on all cores.
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from official import seeding
+from official.corruption import token_masks
+from official.corruption.vocabulary import Vocabulary
+
+VOCABULARY, SPECIALS = 30_522, (0, 1, 2, 3, 4)
+CLS, SEP, MASK = 2, 3, 4
+SETTINGS = {
+    "token": {},
+    "word": {},
+    "phrase": {},
+    "entity": {},
+    "ngram": {},
+    "span": {"count": "up", "action": "unit", "random_tokens": "unigram"},
+}
+
+
+def make_batches(sizes: argparse.Namespace) -> tuple[Vocabulary, dict[str, tf.Tensor]]:
+    """Random pairs in which a fifth of the pieces continues a word and a tenth a phrase."""
+    rng = np.random.default_rng(0)
+    word_starts = rng.random(VOCABULARY) > 0.2
+    word_starts[list(SPECIALS)] = True
+    counts = (1e8 / np.arange(1, VOCABULARY + 1)).astype(np.int64)  # Zipf's law
+    counts[list(SPECIALS)] = 0
+    shape = (sizes.batch, sizes.length)
+    shares = counts / counts.sum()
+    token_ids = rng.choice(VOCABULARY, shape, p=shares).astype(np.int32)
+    token_ids[:, [0, sizes.length // 2, -1]] = [CLS, SEP, SEP]
+    batch = {
+        "token_ids": token_ids,
+        "padding_mask": np.ones(shape, bool),
+        "phrase_inner": rng.random(shape) < 0.1,
+        "entity_inner": rng.random(shape) < 0.1,
+    }
+    vocabulary = Vocabulary(VOCABULARY, MASK, SPECIALS, word_starts, counts)
+    return vocabulary, {name: tf.constant(value) for name, value in batch.items()}
+
+
+def measure(unit: str, sizes: argparse.Namespace) -> float:
+    """Sequences a second."""
+    config = token_masks.Config(
+        unit=unit, max_predictions=sizes.length * 20 // 128, **SETTINGS[unit]
+    )
+    vocabulary, batch = make_batches(sizes)
+    rows = tf.range(sizes.batch, dtype=tf.int64)
+
+    def corrupt(step):
+        seeds = seeding.row_seeds(0, 0, rows + step * sizes.batch)
+        return token_masks.corrupt(config, vocabulary, batch, seeds)["token_ids"]
+
+    warm_up = 4
+    data = tf.data.Dataset.range(warm_up + sizes.batches)
+    data = iter(data.map(corrupt, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+    for _ in range(warm_up):
+        next(data)
+    started = time.perf_counter()
+    for _ in data:
+        pass
+    return sizes.batches * sizes.batch / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Runs the benchmark and prints its table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--units", nargs="+", choices=token_masks.UNITS, default=token_masks.UNITS)
+    parser.add_argument("--batch", type=int, default=256, help="default: 256")
+    parser.add_argument("--length", type=int, default=128, help="default: 128")
+    parser.add_argument("--batches", type=int, default=100, help="of a round (default: 100)")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    sizes = parser.parse_args()
+    rates = {unit: [] for unit in sizes.units}
+    for _ in range(sizes.rounds):
+        for unit in sizes.units:
+            rates[unit].append(measure(unit, sizes))
+    print(
+        f"\nbatches of {sizes.batch} × {sizes.length}, {os.cpu_count()} cores; medians of "
+        f"{sizes.rounds} rounds of {sizes.batches} batches\n"
+    )
+    print("| unit | sequences/s | range |\n|---|---:|---:|")
+    for unit, found in rates.items():
+        print(f"| {unit} | {statistics.median(found):,.0f} | {min(found):,.0f}-{max(found):,.0f} |")
+
+
+if __name__ == "__main__":
+    main()

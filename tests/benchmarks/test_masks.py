@@ -1,0 +1,25 @@
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import masks
+from official.corruption import token_masks
+
+
+def test_every_unit_has_settings():
+    assert masks.SETTINGS.keys() == set(token_masks.UNITS)
+
+
+@pytest.mark.slow
+def test_table():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.masks", *"--batch 8 --batches 3 --rounds 1".split()],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
+    assert [row[1].strip() for row in rows] == list(token_masks.UNITS)
+    assert all(int(row[2].replace(",", "")) > 0 for row in rows)
