@@ -189,7 +189,7 @@ def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
 @pytest.mark.parametrize("static", [False, True])
 def test_phrases_and_entities(tmp_path, tokenizer, static):
     # Each word is two pieces: the phrase has four, the entity six.
-    text = ["bade bido bofu", "gapa boda bedo", "gapa bido fufu", "mema bade bido gapa"] * 4
+    text = ["bade bido bofu", "gapa boda bedo", "gapa bido fufu", "mema bade bido gapa"] * 16
     (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
     (tmp_path / "phrases").write_text("bade bido\n\nbade  bido\nnever there\nbade bi\n")
     (tmp_path / "entities").write_text("mema bade bido\n")

@@ -345,7 +345,7 @@ def test_ngrams_as_they_stand_in_the_text():
         for ngram in found[:4]:  # the last ones may have been shortened to fit
             counts[len(ngram)] += 1
     assert filled > 0.98 * len(rows)
-    assert counts.sum() == 4 * len(rows)
+    assert counts.sum() > 0.99 * 4 * len(rows)
     np.testing.assert_allclose(counts / counts.sum(), [0, 6 / 11, 3 / 11, 2 / 11], atol=0.012)
 
 

@@ -1,0 +1,63 @@
+"""Each system's smoke config, by the commands that a user types: from text to a SavedModel."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the model)
+
+from official import config
+from tests import small
+
+ROOT = Path(__file__).resolve().parents[2]
+# Kind and size of the vocabulary, and what else is made of the text first.
+SYSTEMS = {
+    "bert": ("wordpiece", 150, []),
+    "spanbert": ("wordpiece", 150, []),
+    "ernie": ("wordpiece", 150, ["phrases"]),
+}
+
+
+def write_text(path):
+    """Documents in which two words often go together."""
+    documents = small.documents(300)
+    for document in documents:
+        document[0] += " tada kobu"
+    path.write_text("\n\n".join("\n".join(document) for document in documents))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_from_text_to_a_saved_model(tmp_path, name):
+    kind, size, more = SYSTEMS[name]
+    write_text(tmp_path / "text.txt")
+
+    def run(module, *options):
+        command = [sys.executable, "-m", module, *options]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    settings = f"--config=configs/smoke/{name}.yaml"
+    text, tokenizer = f"--input={tmp_path}/text.txt", f"{tmp_path}/tokenizer"
+    run(
+        "tfrecords_tools.build_vocab", text, f"--output={tokenizer}", f"--type={kind}",
+        f"--vocab_size={size}",
+    )  # fmt: skip
+    if "phrases" in more:
+        run("tfrecords_tools.build_phrases", text, f"--output={tmp_path}/phrases")
+    run(
+        "tfrecords_tools.build_shards", settings, text, f"--tokenizer={tokenizer}",
+        f"--output={tmp_path}/shards", "--workers=1", *(f"--{f}={tmp_path}/{f}" for f in more),
+    )  # fmt: skip
+    run(
+        "official.main", "--mode=train", settings, f"--data={tmp_path}/shards",
+        f"--model_dir={tmp_path}/model",
+    )  # fmt: skip
+    run("official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved")
+    serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
+    answers = serve(text=tf.constant(["tada kobu", "ba be bi"]))
+    assert answers and all(np.isfinite(value).all() for value in answers.values())
+    assert config.load(tmp_path / "model").name == f"smoke_{name}"
