@@ -283,11 +283,11 @@ class Source:
                 follows = config_lib.module_of(corruption).follows
                 batch |= follows(corruption, self._vocabulary, batch)
         elif corruption is not None:
-            for name in config_lib.module_of(corruption).needs(corruption):
-                batch[name] = _flags(parsed[name], [size, places])
+            module = config_lib.module_of(corruption)
+            needed = {n: _flags(parsed[n], [size, places]) for n in module.needs(corruption)}
             seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
-            corrupt = config_lib.module_of(corruption).corrupt
-            batch = corrupt(corruption, self._vocabulary, batch, seeds)
+            batch = module.corrupt(corruption, self._vocabulary, {**batch, **needed}, seeds)
+            batch = {name: value for name, value in batch.items() if name not in needed}
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
         return batch
