@@ -18,6 +18,7 @@ SYSTEMS = {
     "bert": ("wordpiece", 150, []),
     "spanbert": ("wordpiece", 150, []),
     "ernie": ("wordpiece", 150, ["phrases"]),
+    "albert": ("unigram", 100, []),
 }
 
 
