@@ -42,6 +42,8 @@ RELATIONS = {
     "sentence_order": "sentence_order_label",
     "none": None,
 }
+# What tells the parts of a row apart, where several sequences share it.
+PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
 # What a shard folder of a fine-tuning task puts into a batch.
 TASK_FIELDS = frozenset({"token_ids", "segment_ids", "padding_mask", "label", "score", "row"})
 
@@ -90,6 +92,8 @@ class Segments:
       random_negatives: where the relation is `sentence_order`, what becomes of a sentence that has
         no other beside it: paired with a random one, as swapped (ALBERT's release), or left out.
       duplicates: how often each document is cut into sequences anew.
+      packing: the most short sequences that share a row of `max_length`, each a part with its own
+        positions, attention and label; 1 = a row each.
       static_masks: corrupt once, when shards are written, rather than each time they are read.
     """
 
@@ -100,6 +104,7 @@ class Segments:
     random_next_prob: float = 0.5
     random_negatives: bool = False
     duplicates: int = 1
+    packing: int = 1
     static_masks: bool = False
 
     def __post_init__(self):
@@ -119,6 +124,7 @@ class Segments:
             )
         _at_least("max_length", self.max_length, 8)
         _at_least("duplicates", self.duplicates, 1)
+        _at_least("packing", self.packing, 1)
         _fraction("short_seq_prob", self.short_seq_prob)
         _fraction("random_next_prob", self.random_next_prob)
 
@@ -131,7 +137,7 @@ class Segments:
     def fields(self) -> frozenset[str]:
         """The fields of a batch that such sequences give."""
         fields = {"token_ids", "segment_ids", "padding_mask", self.label}
-        return frozenset(fields - {None})
+        return frozenset(fields - {None}) | (PART_FIELDS if self.packing > 1 else frozenset())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -514,6 +520,12 @@ def _check(config: Config, source: str) -> None:
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
     for i, objective in enumerate(config.objectives):
+        packed = config.segments is not None and config.segments.packing > 1
+        if packed and not getattr(module_of(objective), "PACKS", False):
+            raise UserError(
+                f"{source}: segments.packing: objectives.{i}: {type_of(objective)} cannot be "
+                "packed: it does not keep the parts of a row apart; take segments.packing: 1"
+            )
         if lacking := sorted(module_of(objective).needs(objective) - given):
             raise UserError(
                 f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "

@@ -13,14 +13,20 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as config_lib
-from official import features, manifest, records, seeding, tokenizers
+from official import features, manifest, packed, records, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.errors import UserError
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
 _INNER = frozenset({"phrase_inner", "entity_inner"})
 # Features that become other fields of a batch; all the others are fields as they are.
-_LISTS = frozenset({"token_ids", "segment_lengths", "masked_positions", "masked_ids"}) | _INNER
+_LISTS = _INNER | {
+    "token_ids",
+    "segment_lengths",
+    "part_lengths",
+    "masked_positions",
+    "masked_ids",
+}
 _STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 _TARGETS = frozenset({"label", "score"})
 
@@ -78,6 +84,8 @@ class Source:
         if split in (self.manifest.task or {}).get("unlabelled", ()):
             self._features -= _TARGETS
         self._max_predictions = self._check_masks()
+        self._check_packing()
+        self._most_parts = max(m.config.get("segments", {}).get("packing", 1) for m in manifests)
         self._check_units()
         counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
         self._vocabulary = Vocabulary.of(
@@ -132,6 +140,8 @@ class Source:
         """The names of a batch's fields."""
         fields = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
         fields |= self._features - _LISTS
+        if "part_lengths" in self._features:
+            fields |= config_lib.PART_FIELDS
         if _STATIC_MASKS <= self._features:
             fields |= _STATIC_MASKS | {"masked_weights"}
         if (corruption := self.config.corruption) is not None:
@@ -166,8 +176,8 @@ class Source:
 
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
-          example_weights float32 [B], the features of one number [B], and what the corruption
-          gives.
+          example_weights float32 [B], the features of one number [B], what the corruption gives,
+          and, where rows have several parts, what `official.packed` gives.
 
         Raises:
           UserError: a batch that cannot be shared out.
@@ -254,6 +264,16 @@ class Source:
                 "by: make the shards again, with the lexicon (--phrases=FILE or --entities=FILE)"
             )
 
+    def _check_packing(self) -> None:
+        """Refuses rows of several examples where the config wants rows of one, and the opposite."""
+        segments, parts = self.config.segments, "part_lengths" in self._features
+        if segments is not None and (segments.packing > 1) != parts:
+            kind = "several examples in a row" if parts else "one example in a row"
+            raise UserError(
+                f"{self.folder} has {kind}, and the config says segments.packing: "
+                f"{segments.packing}: change the config, or make the shards again with it"
+            )
+
     def _batch(self, rows: Mapping[str, tf.Tensor], size: int) -> dict[str, tf.Tensor]:
         """Parses, pads and corrupts the rows of one replica."""
         index = tf.ensure_shape(rows["index"], [size])
@@ -276,6 +296,8 @@ class Source:
             "example_weights": weights,
         }
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
+        if "part_lengths" in parsed:
+            batch |= packed.fields(parsed, segment_ids, weights, self._most_parts)
         corruption = self.config.corruption
         if self._max_predictions:
             batch |= _static_masks(parsed, size, self._max_predictions)

@@ -20,7 +20,8 @@ class Feature:
     """One line of the table.
 
     Attributes:
-      kind: 'ints' (a list), 'int' or 'float' (one number).
+      kind: 'ints' (a list), 'int' or 'float' (one number), 'part' (one number for each part of the
+        example: a list where the manifest names `part_lengths`, otherwise one number).
       doc: what it holds.
     """
 
@@ -31,8 +32,9 @@ class Feature:
 FEATURES: dict[str, Feature] = {
     "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
     "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
-    "next_sentence_label": Feature("int", "1 if the second segment is a random one, else 0"),
-    "sentence_order_label": Feature("int", "1 if the two segments are swapped, else 0"),
+    "part_lengths": Feature("ints", "packing: tokens of each example that shares the row"),
+    "next_sentence_label": Feature("part", "1 if the second segment is a random one, else 0"),
+    "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),
     "masked_positions": Feature("ints", "static masks: the positions to predict, ascending"),
     "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
     "phrase_inner": Feature("ints", "positions that go on with the phrase before them, ascending"),
@@ -57,7 +59,7 @@ def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
         kind = FEATURES[name].kind
         if kind == "float":
             fields[name].float_list.value.append(value)
-        elif kind == "int":
+        elif kind == "int" or (kind == "part" and isinstance(value, int)):
             fields[name].int64_list.value.append(value)
         else:
             values = value.tolist() if isinstance(value, np.ndarray) else value
@@ -73,14 +75,19 @@ def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | 
       names: the features wanted, all of which every example must have.
 
     Returns:
-      For 'ints' an int32 RaggedTensor [B, None], for 'int' int32 [B], for 'float' float32 [B].
+      For 'ints' an int32 RaggedTensor [B, None], for 'int' int32 [B], for 'float' float32 [B], for
+      'part' the one or the other: a list if `part_lengths` is among the names.
     """
+    names = set(names)
     kinds = {
         "ints": tf.io.RaggedFeature(tf.int64),
         "int": tf.io.FixedLenFeature([], tf.int64),
         "float": tf.io.FixedLenFeature([], tf.float32),
     }
-    parsed = tf.io.parse_example(serialized, {name: kinds[FEATURES[name].kind] for name in names})
+    kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
+    parsed = tf.io.parse_example(
+        serialized, {name: kinds[FEATURES[name].kind] for name in sorted(names)}
+    )
     return {
         name: value if FEATURES[name].kind == "float" else tf.cast(value, tf.int32)
         for name, value in parsed.items()

@@ -21,6 +21,18 @@ def padding(padding_mask):
     return ops.cast(padding_mask, "bool")[:, None, None, :]
 
 
+def parts(part_ids):
+    """Lets every query attend to the keys of its own part of a row that several sequences share.
+
+    Args:
+        part_ids: int [B, T], the number of each token's part.
+
+    Returns:
+        bool [B, 1, T, T].
+    """
+    return ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :])
+
+
 def causal(query_length, key_length):
     """Lets each query attend to itself and to what stands before it.
 

@@ -8,7 +8,7 @@ import numpy as np
 from official import config as config_lib
 from official import manifest, tokenizers
 from tfrecords_tools import shards
-from tfrecords_tools.pretraining_shards import _features, settings_of
+from tfrecords_tools.pretraining_shards import _features, _plain, settings_of
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -82,6 +82,7 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
             tokenizer_fingerprint=tokenizer.fingerprint,
             max_length=made_of.segments.max_length,
             seed=0,
+            config=_plain(settings),
             shards=writer.finish(),
         ),
     )

@@ -21,6 +21,11 @@ from official.errors import UserError
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
+# What the labels 0 and 1 of two segments say.
+_ANSWERS = {
+    "next_sentence_label": ("B follows A", "B is from another document"),
+    "sentence_order_label": ("B follows A", "A and B are swapped"),
+}
 
 
 def summary(folder: Path) -> Iterator[str]:
@@ -134,12 +139,11 @@ def _example(
     facts = []
     if "input_ids" in values:
         values = _from_tf_models(values)
-    if "next_sentence_label" in values:
-        random = values["next_sentence_label"] == [1]
-        facts.append("B is from another document" if random else "B follows A")
-    if "sentence_order_label" in values:
-        swapped = values["sentence_order_label"] == [1]
-        facts.append("A and B are swapped" if swapped else "B follows A")
+    parts = values.get("part_lengths") or [len(values["token_ids"])]
+    if "part_lengths" in values:
+        facts.append(f"{len(parts)} parts")
+    for relation, answers in _ANSWERS.items():
+        facts += [answers[label] for label in values.get(relation, ())]
     if "label" in values:
         labels = (task or {}).get("labels") or ()
         label = values["label"][0]
@@ -150,10 +154,16 @@ def _example(
     hidden = dict(
         zip(values.get("masked_positions", ()), values.get("masked_ids", ()), strict=True)
     )
-    start = 0
-    for name, length in zip("ABCDEFGH", values["segment_lengths"], strict=False):
-        yield f"{name}: {_text(ids, range(start, start + length), hidden, tokenizer)}"
-        start += length
+    segments = iter(values["segment_lengths"])
+    start = stop = 0
+    for number, part in enumerate(parts, 1):
+        stop += part
+        names = iter("ABCDEFGH")
+        while start < stop:
+            name = f"{number if len(parts) > 1 else ''}{next(names)}"
+            end = start + next(segments)
+            yield f"{name}: {_text(ids, range(start, end), hidden, tokenizer)}"
+            start = end
 
 
 def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:

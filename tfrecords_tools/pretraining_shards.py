@@ -160,6 +160,11 @@ def settings_of(
             "--format=tf_models holds pairs with next-sentence labels, and the config says "
             f"segments.format: {made_of.segments.format}, relation: {made_of.segments.relation}"
         )
+    if format == "tf_models" and made_of.segments.packing > 1:
+        raise UserError(
+            "--format=tf_models holds one example a row, and the config says segments.packing: "
+            f"{made_of.segments.packing}"
+        )
     seed = made_of.seed if seed is None else seed
     if seed < 0:
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
@@ -213,6 +218,8 @@ def _features(settings: shards.Settings) -> tuple[str, ...]:
     if settings.format == "tf_models":
         return tf_models.FEATURES
     names = {"token_ids", "segment_lengths", settings.segments.label}
+    if settings.segments.packing > 1:
+        names.add("part_lengths")
     if settings.corruption is not None:
         names |= {"masked_positions", "masked_ids"}
     names |= dict(settings.lexicons).keys()
@@ -255,7 +262,8 @@ def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seco
         f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
         f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
         f"{totals['tokens']:,} tokens; left out: {skipped or 'nothing'}",
-        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk; "
+        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
+        f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
         f"{totals['cut_tokens']:,} did not fit and were cut off",
     ]
     for name, counts in totals.get("lexicons", {}).items():

@@ -22,6 +22,7 @@ from official import config, manifest, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from tfrecords_tools import (
     segments,
+    segments_packing,
     segments_pairs,
     segments_sentences,
     sentences,
@@ -141,21 +142,28 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     parts = [cutter(tokens, settings.segments, seeding.numpy_rng(*counters, i)) for i in rounds]
     examples = segments.concatenate(parts)
     duplicates = np.repeat(rounds, [len(part) for part in parts])
-    order = seeding.numpy_rng(*counters).permutation(len(examples))
+    lengths = examples.lengths()
+    members, row_splits = segments_packing.pack(
+        lengths, settings.segments.max_length, settings.segments.packing
+    )
+    order = seeding.numpy_rng(*counters).permutation(len(row_splits) - 1)
     made: list[bytes] = []
     for start in range(0, len(order), _BATCH):
-        rows = order[start : start + _BATCH]
-        seeds = seeding.row_seeds(settings.seed, duplicates[rows], (piece.number << 32) + rows)
+        index, parts = segments.taken(row_splits, order[start : start + _BATCH])
+        rows = members[index]  # examples, one row after the other
+        first = rows[parts[:-1]]
+        seeds = seeding.row_seeds(settings.seed, duplicates[first], (piece.number << 32) + first)
         batch = segments.assemble(tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id)
         inner = {}
         for (feature, _), (flags, _) in zip(settings.lexicons, found, strict=True):
             flagged = dataclasses.replace(tokens, ids=flags.astype(np.int32))
             inner[feature] = segments.assemble(flagged, examples[rows], 0, 0)[0] > 0
-        columns = _columns(settings, *batch, examples.labels[rows], inner, mask, seeds)
+        columns = _columns(settings, parts, *batch, examples.labels[rows], inner, mask, seeds)
         made += wire.serialize(columns)
+    ends = np.concatenate([[0], np.cumsum(lengths[members])])
     return Records(
         made,
-        np.bincount(examples.lengths(), minlength=settings.segments.max_length + 1),
+        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.max_length + 1),
         len(tokens.documents) - 1,
         len(tokens.sentences) - 1,
         len(tokens.ids),
@@ -188,21 +196,26 @@ def _tokenized(
 
 def _columns(
     settings: Settings,
+    parts: np.ndarray,
     ids: np.ndarray,
-    row_splits: np.ndarray,
+    part_splits: np.ndarray,
     segment_lengths: wire.Column,
     labels: np.ndarray,
     inner: dict[str, np.ndarray],
     mask: Callable | None,
     seeds: tf.Tensor,
 ) -> dict[str, wire.Column]:
-    """Returns the features of a batch of examples."""
+    """Returns the features of a batch of rows; `parts` [B + 1] says which examples are in each."""
+    row_splits = part_splits[parts]
+    lengths, segment_splits = segment_lengths
     columns = {
         "token_ids": (ids, row_splits),
-        "segment_lengths": segment_lengths,
+        "segment_lengths": (lengths, segment_splits[parts]),
     }
+    if settings.segments.packing > 1:
+        columns["part_lengths"] = (np.diff(part_splits), parts)
     if settings.segments.label:
-        columns[settings.segments.label] = wire.rows(labels[:, None])
+        columns[settings.segments.label] = (labels, parts)
     for name, flags in inner.items():
         if settings.format == "examples":
             columns[name] = _positions(flags, row_splits)
@@ -211,7 +224,7 @@ def _columns(
     padding_mask = np.arange(settings.segments.max_length) < np.diff(row_splits)[:, None]  # [B, T]
     masked = mask({"token_ids": ids, **inner}, padding_mask, seeds)
     if settings.format == "tf_models":
-        pairs = segment_lengths[0].reshape(-1, 2)
+        pairs = lengths.reshape(-1, 2)
         given = {"segment_lengths": pairs, "next_sentence_label": labels}
         return tf_models.columns({**masked, **given})
     columns["token_ids"] = (masked["token_ids"][padding_mask], row_splits)

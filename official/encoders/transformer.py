@@ -12,6 +12,7 @@ from keras import ops
 
 from official import masks
 from official.errors import UserError
+from official.layers import gather
 from official.layers.activation import ACTIVATIONS
 from official.layers.block import Block
 from official.layers.embeddings import Embeddings
@@ -185,6 +186,7 @@ class Encoder(keras.Layer):
         positions=None,
         rng=None,
         output_all=False,
+        pooled_positions=None,
     ):
         """Encodes a batch.
 
@@ -196,11 +198,13 @@ class Encoder(keras.Layer):
             positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
             rng: `Draws`, or None for inference (no dropout).
             output_all: whether to return the states and attention weights of all layers.
+            pooled_positions: int [B, K], positions to pool; None = the first one.
 
         Returns:
-            dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler;
-            with `output_all` also `hidden_states`, a tuple of L + 1 tensors [B, T, D] (embeddings
-            first; the last one is `sequence_output`), and `attentions`, L tensors [B, N, T, S].
+            dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler
+            ([B, K, D] with `pooled_positions`); with `output_all` also `hidden_states`, a tuple of
+            L + 1 tensors [B, T, D] (embeddings first; the last one is `sequence_output`), and
+            `attentions`, L tensors [B, N, T, S].
 
         Raises:
             UserError: the sequence is longer than the position table, or a rank is wrong.
@@ -219,7 +223,11 @@ class Encoder(keras.Layer):
             x = hidden_states[-1] = self.final_norm(x)
         outputs = {"sequence_output": x}
         if self.pooler is not None:
-            outputs["pooled_output"] = ops.tanh(self.pooler(x[:, 0]))
+            first = x[:, 0]
+            if pooled_positions is not None:
+                first = gather.positions(x, pooled_positions)  # [B * K, D]
+                first = ops.reshape(first, (*ops.shape(pooled_positions), -1))
+            outputs["pooled_output"] = ops.tanh(self.pooler(first))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(attentions)

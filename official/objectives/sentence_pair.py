@@ -3,7 +3,7 @@
 Next-sentence prediction is BERT's (Devlin et al. 2018, section 3.1), sentence-order prediction
 ALBERT's (Lan et al. 2019, section 3.1).
 
-Shapes: B batch, D hidden.
+Shapes: B batch, D hidden, K parts of a row (see `terms`).
 """
 
 import dataclasses
@@ -15,6 +15,8 @@ from official.layers.linear import linear
 from official.objectives import base
 
 LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
+
+PACKS = True  # asks of each part of a row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,22 +60,29 @@ class Objective(base.Objective):
         self.bias = self.add_weight((2,), "zeros", name="bias")
 
     def logits(self, encoded):
-        """Scores of the two classes: [B, 2]."""
+        """Scores of the two classes: [B, 2], or [B, K, 2] where each part has a pooled output."""
         return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
 
     def weight_sums(self, batch):
         """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def _weights(self, batch):
+        """Weights of the examples [B], or of the parts [B, K] of a batch that has parts."""
+        weights = self.example_weights(batch)
+        if "part_weights" not in batch:
+            return weights
+        return weights[:, None] * self.as_loss(batch["part_weights"])
 
     def terms(self, batch, encoded, encoder, rng=None):
-        """See `base.Objective`."""
+        """See `base.Objective`; labels are [B], or [B, K] where rows have parts."""
         return base.class_terms(
             self.name,
-            self.logits(encoded),
-            batch[LABELS[self.config.relation]],
-            self.example_weights(batch),
+            ops.reshape(self.logits(encoded), (-1, 2)),
+            ops.reshape(batch[LABELS[self.config.relation]], (-1,)),
+            ops.reshape(self._weights(batch), (-1,)),
         )
 
     def predictions(self, batch, encoded, encoder):
-        """Returns the probabilities of the two classes [B, 2]."""
+        """Returns the probabilities of the two classes [B, 2] or [B, K, 2]."""
         return {f"{self.name}_probabilities": ops.softmax(self.logits(encoded))}

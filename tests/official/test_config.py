@@ -129,6 +129,7 @@ def test_bad_overrides(tmp_path, override, message):
             {"format": "doc_sentences", "relation": "sentence_order"},
             "relation: sentence_order is one of two segments, and doc_sentences has one",
         ),
+        ("segments.packing", 0, "segments.packing: 0 is less than 1"),
         ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not a fraction"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
@@ -184,6 +185,17 @@ def test_files_that_are_no_config(tmp_path, text, message):
 def test_missing_file(tmp_path):
     with pytest.raises(UserError, match="no such config file"):
         config.load(tmp_path / "none.yaml")
+
+
+def test_packing_is_for_objectives_that_keep_parts_apart(tmp_path):
+    path = write(tmp_path, changed("segments.packing", 4))
+    parts = {"part_ids", "positions", "part_starts", "part_weights"}
+    assert config.load(path).segments.fields >= parts
+    raw = changed("segments.packing", 4)
+    raw["objectives"].append({"type": "classification", "num_labels": 2})
+    with pytest.raises(UserError) as caught:
+        config.load(write(tmp_path, raw))
+    assert "segments.packing: objectives.2: classification cannot be packed" in str(caught.value)
 
 
 def test_differences():

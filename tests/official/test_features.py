@@ -16,6 +16,18 @@ EXAMPLES = [
 ]
 
 
+def test_labels_of_parts():
+    """One number, or as many as there are parts."""
+    packed = {"token_ids": [2, 3], "part_lengths": [1, 1], "sentence_order_label": [1, 0]}
+    single = {"token_ids": [2], "part_lengths": [1], "sentence_order_label": 0}
+    serialized = tf.constant([features.serialize(e) for e in (packed, single)])
+    parsed = features.parse(serialized, ["part_lengths", "sentence_order_label"])
+    assert parsed["sentence_order_label"].to_list() == [[1, 0], [0]]
+    assert parsed["part_lengths"].to_list() == [[1, 1], [1]]
+    alone = features.parse(serialized[1:], ["sentence_order_label"])
+    assert alone["sentence_order_label"].numpy().tolist() == [0]
+
+
 def test_what_is_written_is_parsed():
     serialized = tf.constant([features.serialize(example) for example in EXAMPLES])
     parsed = features.parse(serialized, EXAMPLES[0])

@@ -8,6 +8,23 @@ from official import masks
 PADDING = np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]], bool)
 
 
+def test_parts():
+    mask = np.array(masks.parts(np.array([[0, 0, 1, 2], [0, 1, 1, 1]])))
+    assert mask.shape == (2, 1, 4, 4)
+    assert mask[0, 0].astype(int).tolist() == [
+        [1, 1, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+    assert mask[1, 0].astype(int).tolist() == [
+        [1, 0, 0, 0],
+        [0, 1, 1, 1],
+        [0, 1, 1, 1],
+        [0, 1, 1, 1],
+    ]
+
+
 def test_padding_lets_every_query_see_the_real_keys():
     mask = np.broadcast_to(masks.padding(PADDING), (2, 3, 4, 5))
     for b in range(2):

@@ -115,6 +115,25 @@ def test_examples_in_order_or_swapped(tmp_path):
     ]
 
 
+def test_examples_of_several_parts(tmp_path):
+    tokens = [*ids("[CLS]", "ba", "[SEP]", "da", "[SEP]"), *ids("[CLS]", "ku", "[SEP]")]
+    example = {
+        "token_ids": tokens,
+        "segment_lengths": [3, 2, 3],
+        "part_lengths": [5, 3],
+        "sentence_order_label": [1, 0],
+    }
+    (shown,) = inspect_shards.examples(
+        write_folder(tmp_path / "m", map_serialize([example]), "pretraining", []), 1
+    )
+    assert shown.splitlines() == [
+        "example 0: 8 tokens, 2 parts, A and B are swapped, B follows A",
+        "  1A: [CLS] ba [SEP]",
+        "  1B: da [SEP]",
+        "  2A: [CLS] ku [SEP]",
+    ]
+
+
 def test_examples_of_the_model_garden(tmp_path):
     records = []
     for example in pairs():

@@ -125,6 +125,20 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
     assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
 
 
+def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 60)
+    lines = []
+    made_of = small.config(
+        segments__format="sentence_pairs", segments__packing=4, segments__max_length=64,
+        encoder__max_positions=64,
+    )  # fmt: skip
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of, report=lines.append)
+    assert "part_lengths" in made.features and made.config["segments"]["packing"] == 4
+    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    padding = 1 - tokens / (64 * made.totals["examples"])
+    assert f"{padding:.1%} of the rows is padding" in lines[-1] and padding < 0.1
+
+
 def test_one_sentence_has_no_order(tmp_path, tokenizer):
     ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")
@@ -388,6 +402,9 @@ def test_settings_that_cannot_be(tokenizer):
         UserError, match="next-sentence labels, and the config says segments.format: full_sent"
     ):
         pretraining_shards.settings_of(sentences, tokenizer, format="tf_models")
+    shared = small.config(segments__packing=3)
+    with pytest.raises(UserError, match="one example a row, and the config says .*packing: 3"):
+        pretraining_shards.settings_of(shared, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
         pretraining_shards.settings_of(config.from_dict(tuning), tokenizer)
     with pytest.raises(UserError, match="seed: -1 is negative"):

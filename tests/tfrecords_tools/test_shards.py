@@ -1,5 +1,6 @@
 """Tests of tfrecords_tools.shards."""
 
+import dataclasses
 import errno
 import hashlib
 
@@ -125,6 +126,51 @@ def test_formats(folder, options, cutter, label):
         assert got[label].tolist() == labels and 0 < sum(labels) < len(labels)
     dropped = {"documents of one sentence": 1} if label == "sentence_order_label" else {}
     assert made.left_out == dropped
+
+
+@pytest.mark.parametrize("options", [{}, {"relation": "none"}, {"format": "full_sentences"}])
+@pytest.mark.parametrize("static", [False, True])
+def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
+    plain = settings(folder).segments
+    options = {"relation": None, "short_seq_prob": 0.5, "duplicates": 2, **options}
+    plain = dataclasses.replace(plain, **options)
+    how = Settings(plain, token_masks.Config(max_predictions=6) if static else None, folder, 7)
+    packed = dataclasses.replace(how, segments=dataclasses.replace(plain, packing=3))
+    names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
+    names += ["masked_positions", "masked_ids"] if static else []
+    alone = parsed(shards.process_piece(text_piece(), how).examples, *names)
+    made = shards.process_piece(text_piece(), packed)
+    assert made.examples == shards.process_piece(text_piece(), packed).examples
+    got = parsed(made.examples, "part_lengths", *names)
+
+    def clean(got, i):
+        ids = got["token_ids"][i].tolist()
+        if static:
+            for place, was in zip(got["masked_positions"][i], got["masked_ids"][i], strict=True):
+                ids[place] = was
+        return ids
+
+    labels = alone[plain.label] if plain.label else None
+    expected = [
+        (clean(alone, i), lengths.tolist(), *([] if labels is None else [labels[i]]))
+        for i, lengths in enumerate(alone["segment_lengths"])
+    ]
+    found = []
+    for i, part_lengths in enumerate(got["part_lengths"]):
+        ids, lengths = clean(got, i), got["segment_lengths"][i].tolist()
+        assert len(part_lengths) <= 3 and sum(part_lengths) == len(ids) == sum(lengths) <= 32
+        for part, length in enumerate(part_lengths):
+            own, left = [], length
+            while left:
+                own.append(lengths.pop(0))
+                left -= own[-1]
+            label = [got[plain.label][i][part]] if plain.label else []
+            found.append((ids[:length], own, *label))
+            ids = ids[length:]
+        assert not ids and not lengths
+    assert sorted(found) == sorted(expected)
+    assert len(got["part_lengths"]) < len(expected)
+    assert made.lengths.sum() == len(made.examples)
 
 
 def test_pure(folder):
