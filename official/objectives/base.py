@@ -32,7 +32,8 @@ class Objective(keras.Layer):
     """A question put to an encoder, with the head that answers it.
 
     A module of `official.objectives` has a frozen dataclass `Config` (with a `weight`), a function
-    `needs(config)` that names the batch fields it reads, and a subclass `Objective`.
+    `needs(config)` that names the batch fields it reads, and a subclass `Objective`. `PACKS = True`
+    in it says that the objective may be asked of rows that several sequences share.
 
     The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
     Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
