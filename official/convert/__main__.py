@@ -17,8 +17,8 @@ def define_flags() -> None:
         "source",
         None,
         ["hf", "tf1"],
-        "Whose files --input holds: Hugging Face's (config.json, model.safetensors) or the TF1 "
-        "release's (bert_config.json, *.ckpt.index).",
+        "Whose files --input holds: Hugging Face's (config.json, model.safetensors) or those of a "
+        "TF1 release (bert_config.json or albert_config.json, *.index).",
     )
     flags.DEFINE_enum("target", None, ["hf"], "Whose files to write; --input is a model folder.")
     flags.DEFINE_string("input", None, "Folder to read.")

@@ -1,4 +1,4 @@
-"""Model folders from and to Hugging Face's: config.json, model.safetensors, vocab.txt.
+"""Model folders from and to Hugging Face's: config.json, model.safetensors, the vocabulary.
 
 Weights are read from safetensors only: unpickling a `pytorch_model.bin` can run code.
 """
@@ -14,14 +14,19 @@ import safetensors
 import safetensors.numpy
 
 from official import atomic, inference
-from official.convert import bert, mapping, model_folder
+from official import config as configs
+from official.convert import albert, bert, distilbert, mapping, model_folder
+from official.convert.system import System
 from official.errors import UserError
 
-# `model_type` of config.json → the module with its tables.
-SYSTEMS = {"bert": bert}
+# `model_type` of config.json → its table.
+SYSTEMS = {module.SYSTEM.model_type: module.SYSTEM for module in (bert, albert, distilbert)}
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+
+# What names begin with in a file of the bare encoder.
+_BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
 
 
 def read(folder: str | os.PathLike) -> model_folder.Converted:
@@ -40,22 +45,13 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
             f"(known: {', '.join(SYSTEMS)})"
         )
     with Tensors(folder, system) as tensors:
-        names = set(tensors)
-        pooler = any(name.startswith(f"{system.PREFIX}pooler.") for name in names)
-        heads = system.heads_of(names, config)
-        made = model_folder.config_of(
-            folder,
-            system.encoder_config(config, str(source), pooler),
-            system.objectives(heads, config, str(source)),
-        )
-        tokenizer = model_folder.tokenizer_of(folder, made.encoder.vocab_size, source)
-        variables, leftover = mapping.bring_in(
-            system.huggingface_rows(made.encoder.num_layers, heads, pooler),
-            tensors,
-            model_folder.shapes(made),
-            str(tensors.source),
-        )
-    return model_folder.Converted(made, tokenizer, variables, leftover)
+        return model_folder.read(folder, config, source, system, tensors)
+
+
+def system_of(config: configs.Config) -> System:
+    """The system that a model of ours is written as: the first with room for what it has."""
+    groups = getattr(config.encoder, "layer_groups", None)
+    return bert.SYSTEM if groups is None else albert.SYSTEM
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
@@ -67,13 +63,14 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
     heads = [objective.name for objective in model.objectives]
-    described = bert.huggingface_config(config, heads)
-    described["pad_token_id"] = tokenizer.pad_id
+    system = system_of(config)
+    described = system.huggingface_config(config, heads, tokenizer.pad_id)
+    if system.bounds:
+        described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
-    rows = bert.huggingface_rows(config.encoder.num_layers, heads, config.encoder.pooler)
-    tensors = mapping.take_out(rows, variables)
+    tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
     if not heads:
-        tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
+        tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name
     with atomic.folder(output) as temporary:
         tokenizer.save(temporary)
@@ -92,7 +89,7 @@ class Tensors(Mapping[str, np.ndarray]):
       source: the file that stands for all in messages.
     """
 
-    def __init__(self, folder: Path, system: Any):
+    def __init__(self, folder: Path, system: System):
         """Opens the file or, where `save_pretrained` cut it in pieces, the files."""
         self.source = folder / WEIGHTS
         files = [self.source]
@@ -104,10 +101,10 @@ class Tensors(Mapping[str, np.ndarray]):
             files = [folder / Path(name).name for name in sorted(set(places.values()))]
         self._handles = [_open(file) for file in files]
         self._places = {name: handle for handle in self._handles for name in handle.keys()}
-        self._names = {_today(name, system.PREFIX): name for name in self._places}
-        for buffer in system.BUFFERS:
+        self._names = {_today(name, system.prefix): name for name in self._places}
+        for buffer in system.buffers:
             self._names.pop(buffer, None)
-        for alias, name in system.ALIASES.items():
+        for alias, name in system.aliases.items():
             if alias not in self._names:
                 continue
             if name in self._names and not np.array_equal(self[alias], self[name]):
@@ -161,7 +158,7 @@ def read_json(path: Path, advice: str) -> dict[str, Any]:
 def _today(name: str, prefix: str) -> str:
     stem, _, kind = name.rpartition(".")
     name = ".".join((stem, {"gamma": "weight", "beta": "bias"}.get(kind, kind)))
-    return prefix + name if name.startswith(("embeddings.", "encoder.", "pooler.")) else name
+    return prefix + name if name.startswith(_BARE) else name
 
 
 def _open(path: Path) -> Any:

@@ -46,6 +46,19 @@ class Row:
         return dict(zip(self.names, parts, strict=True))
 
 
+def linear(path: str, *names: str) -> list[Row]:
+    """The rows of an affine map of ours that torch keeps in one layer, or side by side in some."""
+    return [
+        Row(f"{path}/kernel", tuple(f"{name}.weight" for name in names), transposed=True),
+        Row(f"{path}/bias", tuple(f"{name}.bias" for name in names)),
+    ]
+
+
+def norm(path: str, name: str) -> list[Row]:
+    """The rows of a norm."""
+    return [Row(f"{path}/scale", (f"{name}.weight",)), Row(f"{path}/offset", (f"{name}.bias",))]
+
+
 def bring_in(
     rows: Iterable[Row],
     tensors: Mapping[str, np.ndarray],

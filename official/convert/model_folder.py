@@ -10,6 +10,8 @@ import numpy as np
 
 from official import atomic, inference, tokenizers
 from official import config as configs
+from official.convert import mapping
+from official.convert.system import System
 from official.errors import UserError
 from official.training import checkpoints
 
@@ -34,30 +36,70 @@ class Converted:
     leftover: Sequence[str]
 
 
-def config_of(folder: Path, encoder: Any, objectives: Sequence[Any]) -> configs.Config:
-    """The config of a converted model: pretraining heads come with BERT's data settings."""
+def read(
+    folder: Path,
+    described: Mapping[str, Any],
+    source: str | os.PathLike,
+    system: System,
+    tensors: Mapping[str, np.ndarray],
+) -> Converted:
+    """Makes a model of ours out of what a folder says and holds.
+
+    Args:
+      folder: with the vocabulary.
+      described: the parsed config.json or the like.
+      source: where `described` is from, for messages.
+      system: the table.
+      tensors: by name; its `source` is what to call the place they are from.
+
+    Raises:
+      UserError: something is missing, or the parts do not fit together.
+    """
+    names = set(tensors)
+    heads = system.heads_of(names, described)
+    config = config_of(
+        folder.resolve().name,
+        system.encoder_config(described, str(source), system.has_pooler(names, heads)),
+        system.objectives(heads, described, str(source)),
+        system,
+    )
+    tokenizer = tokenizer_of(folder, config.encoder.vocab_size, source, system)
+    variables, leftover = mapping.bring_in(
+        system.rows(config.encoder, heads), tensors, shapes(config), str(tensors.source)
+    )
+    return Converted(config, tokenizer, variables, leftover)
+
+
+def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:
+    """The config of a converted model: with heads of pretraining come its system's settings."""
     kinds = {configs.type_of(objective) for objective in objectives}
-    raw: dict[str, Any] = {"name": folder.resolve().name}
-    if kinds & {"masked_lm", "sentence_pair"}:
-        raw["segments"] = {"format": "pairs", "max_length": min(512, encoder.max_positions)}
-    if "masked_lm" in kinds:
-        raw["corruption"] = {"type": "token_masks"}
-    config = configs.from_dict(raw, str(folder))
+    raw: dict[str, Any] = {"name": name}
+    if kinds & {"masked_lm", "sentence_pair", "generator"}:
+        raw["segments"] = {**system.segments, "max_length": min(512, encoder.max_positions)}
+    if kinds & {"masked_lm", "generator"}:
+        raw["corruption"] = {"type": "token_masks", **system.corruption}
+    config = configs.from_dict(raw, name)
     return dataclasses.replace(config, encoder=encoder, objectives=tuple(objectives))
 
 
-def tokenizer_of(folder: Path, vocab_size: int, source: Path) -> tokenizers.Tokenizer:
-    """Loads the WordPiece tokenizer beside the weights.
+def tokenizer_of(
+    folder: Path, vocab_size: int, source: str | os.PathLike, system: System
+) -> tokenizers.Tokenizer:
+    """Loads the tokenizer beside the weights.
 
     Raises:
       UserError: there is none, or it does not fit the size that `source`, the model's config, says.
     """
-    vocabulary = folder / "vocab.txt"
-    if not vocabulary.exists():
-        raise UserError(
-            f"{vocabulary} is missing: put the model's vocabulary there, one piece a line"
-        )
-    tokenizer = tokenizers.load(folder)
+    vocabulary = folder / system.vocabulary
+    # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
+    others = list(folder.glob("*.model"))
+    if vocabulary.exists():
+        tokenizer = tokenizers.load(folder)
+    elif vocabulary.suffix == ".model" and len(others) == 1:
+        vocabulary = others[0]
+        tokenizer = tokenizers.SentencePiece.read(vocabulary, {})
+    else:
+        raise UserError(f"{vocabulary} is missing: put the model's vocabulary there")
     if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:
         raise UserError(
             f"{vocabulary} has {tokenizer.vocab_size} pieces, {source} says vocab_size "

@@ -1,6 +1,7 @@
-"""Model folders from checkpoints of BERT's TF1 release.
+"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT.
 
-Such a folder has bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file.
+BERT's folders have bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file,
+ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`.
 """
 
 import os
@@ -10,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from official.convert import bert, mapping, model_folder
+from official.convert import albert, bert, model_folder
 from official.convert.huggingface import read_json
 from official.errors import UserError
+
+# The config file of a release → its system.
+RELEASES = {"bert_config.json": bert.SYSTEM, "albert_config.json": albert.SYSTEM}
 
 # What training leaves beside the weights.
 _SLOTS = ("/adam_m", "/adam_v")
@@ -22,36 +26,24 @@ _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 
 
 def read(folder: str | os.PathLike) -> model_folder.Converted:
-    """Reads a folder of the release.
+    """Reads a folder of a release.
 
     Raises:
       UserError: a file is missing or broken, or the checkpoint holds another model.
     """
     folder = Path(folder)
-    source = folder / "bert_config.json"
-    config = read_json(source, "is this the folder of a TF1 BERT checkpoint?")
-    tensors = Checkpoint(folder)
-    heads = bert.heads_of(set(tensors), config)
-    made = model_folder.config_of(
-        folder,
-        bert.tf1_encoder_config(config, str(source)),
-        bert.objectives(heads, config, str(source)),
-    )
-    tokenizer = model_folder.tokenizer_of(folder, made.encoder.vocab_size, source)
-    variables, leftover = mapping.bring_in(
-        bert.tf1_rows(made.encoder.num_layers, heads),
-        tensors,
-        model_folder.shapes(made),
-        str(tensors.prefix),
-    )
-    return model_folder.Converted(made, tokenizer, variables, leftover)
+    present = [name for name in RELEASES if (folder / name).exists()]
+    source = folder / (present or list(RELEASES))[0]
+    config = read_json(source, "is this the folder of a TF1 checkpoint?")
+    system = RELEASES[source.name].of_release()
+    return model_folder.read(folder, config, source, system, Checkpoint(folder))
 
 
 class Checkpoint(Mapping[str, np.ndarray]):
     """The weights of the one checkpoint of a folder, without the optimizer's slots.
 
     Attributes:
-      prefix: the path without `.index`.
+      source: the path without `.index`.
     """
 
     def __init__(self, folder: Path):
@@ -63,11 +55,11 @@ class Checkpoint(Mapping[str, np.ndarray]):
         if len(found) > 1:
             names = ", ".join(sorted(Path(prefix).name for prefix in found))
             raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
-        self.prefix = Path(found[0])
+        self.source = Path(found[0])
         try:
             self._reader = tf.train.load_checkpoint(found[0])
         except _READ_ERRORS as error:
-            raise UserError(f"{self.prefix}: cannot be read: {error}") from None
+            raise UserError(f"{self.source}: cannot be read: {error}") from None
         self._names = {
             name
             for name in self._reader.get_variable_to_shape_map()
@@ -79,7 +71,11 @@ class Checkpoint(Mapping[str, np.ndarray]):
         try:
             return self._reader.get_tensor(name)
         except _READ_ERRORS as error:
-            raise UserError(f"{self.prefix}: {name} cannot be read: {error}") from None
+            raise UserError(f"{self.source}: {name} cannot be read: {error}") from None
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it is there, without reading it."""
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         """The names."""

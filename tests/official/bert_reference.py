@@ -6,7 +6,7 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from official.convert import bert
+from official.convert.bert import SYSTEM
 from official.convert.mapping import bring_in
 from official.model import Model
 from official.objectives import masked_lm, sentence_pair
@@ -15,10 +15,10 @@ from official.objectives import masked_lm, sentence_pair
 def load_model(reference):
     """Our model with the weights of the reference, and the table of names."""
     config = json.loads(str(reference["config"]))
-    encoder = bert.encoder_config({"type_vocab_size": 2, **_DROPOUT, **config}, "golden data")
+    encoder = SYSTEM.encoder_config({"type_vocab_size": 2, **_DROPOUT, **config}, "golden data")
     objectives = (masked_lm.Config(), sentence_pair.Config())
     model = Model(types.SimpleNamespace(seed=0, encoder=encoder, objectives=objectives))
-    rows = bert.huggingface_rows(encoder.num_layers, ("masked_lm", "next_sentence"))
+    rows = SYSTEM.rows(encoder, ("masked_lm", "next_sentence"))
     variables = model.variables_by_path()
     for path, value in brought_in(reference, "weight/", rows, variables).items():
         variables[path].assign(value)

@@ -8,7 +8,7 @@ import pytest
 
 from official import config as configs
 from official import inference, tokenizers
-from official.convert import huggingface, model_folder
+from official.convert import bert, huggingface, model_folder
 from official.encoders import transformer
 from official.objectives import classification, masked_lm, regression, sentence_pair
 from official.training import checkpoints
@@ -36,7 +36,7 @@ def make(folder, objectives, **sizes):
         vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=3, num_heads=2,
         intermediate_size=22, max_positions=30, initializer_range=0.5, norm_epsilon=1e-6, **sizes,
     )  # fmt: skip
-    config = model_folder.config_of(folder, encoder, objectives)
+    config = model_folder.config_of(folder.name, encoder, objectives, bert.SYSTEM)
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
     rng = np.random.default_rng(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official.convert import bert
+from official.convert import bert as bert_names
 from official.convert.mapping import bring_in, take_out
 from official.encoders import transformer
 from official.errors import UserError
@@ -26,6 +26,8 @@ HF = {
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-12,
 }
+bert = bert_names.SYSTEM
+release = bert.of_release()
 SMALL = transformer.Config(
     vocab_size=11, hidden_size=6, num_layers=2, num_heads=2, intermediate_size=10, max_positions=7
 )
@@ -44,18 +46,18 @@ def model(objectives=(), **sizes):
 
 
 @pytest.mark.parametrize(
-    ("table", "heads"),
+    ("system", "heads"),
     [
-        *((bert.huggingface_rows, heads) for heads in HEADS),
+        *((bert, heads) for heads in HEADS),
         # The release has no names for the heads of tasks.
-        (bert.tf1_rows, ()),
-        (bert.tf1_rows, ("masked_lm", "next_sentence")),
+        (release, ()),
+        (release, ("masked_lm", "next_sentence")),
     ],
 )
-def test_the_table_covers_every_variable_once_and_moves_are_exact(table, heads):
-    _, network = model(HEADS[heads])
+def test_the_table_covers_every_variable_once_and_moves_are_exact(system, heads):
+    config, network = model(HEADS[heads])
     variables = network.variables_by_path()
-    rows = table(2, heads)
+    rows = system.rows(config.encoder, heads)
     assert sorted(row.path for row in rows) == sorted(variables)
     rng = np.random.default_rng(0)
     ours = {path: rng.standard_normal(v.shape).astype(np.float32) for path, v in variables.items()}
@@ -67,7 +69,7 @@ def test_the_table_covers_every_variable_once_and_moves_are_exact(table, heads):
 
 
 def test_names_and_shapes_are_those_of_transformers():
-    rows = {row.path: row for row in bert.huggingface_rows(1, ["masked_lm", "next_sentence"])}
+    rows = {row.path: row for row in bert.rows(SMALL, ["masked_lm", "next_sentence"])}
     fused = rows["encoder/layer_0/attention/query_key_value/kernel"]
     assert fused.names == tuple(
         f"bert.encoder.layer.0.attention.self.{part}.weight" for part in ("query", "key", "value")
@@ -82,7 +84,7 @@ def test_names_and_shapes_are_those_of_transformers():
 
 
 def test_names_and_shapes_are_those_of_the_tf1_release():
-    rows = {row.path: row for row in bert.tf1_rows(2, ["masked_lm", "next_sentence"])}
+    rows = {row.path: row for row in release.rows(SMALL, ["masked_lm", "next_sentence"])}
     names = {path: row.names for path, row in rows.items() if len(row.names) == 1}
     assert rows["encoder/layer_1/attention/query_key_value/bias"].names == tuple(
         f"bert/encoder/layer_1/attention/self/{part}/bias" for part in ("query", "key", "value")
@@ -133,8 +135,8 @@ def test_activations_both_ways(theirs, ours, back):
 
 
 def test_gelu_of_the_tf1_release_is_the_tanh_form():
-    assert bert.tf1_encoder_config(HF, "bert_config.json").activation == "gelu_tanh"
-    relu = bert.tf1_encoder_config({**HF, "hidden_act": "relu"}, "bert_config.json")
+    assert release.encoder_config(HF, "bert_config.json").activation == "gelu_tanh"
+    relu = release.encoder_config({**HF, "hidden_act": "relu"}, "bert_config.json")
     assert relu.activation == "relu"
 
 

@@ -1,0 +1,109 @@
+"""ALBERT: the names of its tensors in Hugging Face's files and in the TF1 release.
+
+Label 1 of the sentence-order head is "swapped" on all sides.
+"""
+
+import re
+
+from official.convert import bert
+from official.convert.bert import embedding_rows, task_rows
+from official.convert.mapping import Row, linear, norm
+from official.convert.system import FORM, SIZES, System
+from official.encoders import transformer
+
+_LAYER_MATRICES = {
+    "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
+    "attention/output": ("attention.dense",),
+    "feed_forward/inner": ("ffn",),
+    "feed_forward/outer": ("ffn_output",),
+}
+_LAYER_NORMS = {
+    "attention_norm": "attention.LayerNorm",
+    "feed_forward_norm": "full_layer_layer_norm",
+}
+
+# transformers' names → those of the TF1 release, which are BERT's where they are not here.
+_TF1 = {
+    r"^albert\.pooler": "bert.pooler.dense",
+    r"^albert\.": "bert.",
+    r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)": r"transformer.group_\1.inner_group_\2",
+    r"\.attention\.(query|key|value)\.": r".attention_1.self.\1.",
+    r"\.attention\.dense\.": ".attention_1.output.dense.",
+    r"\.attention\.LayerNorm\.": ".LayerNorm.",
+    r"\.ffn\.": ".ffn_1.intermediate.dense.",
+    r"\.ffn_output\.": ".ffn_1.intermediate.output.dense.",
+    r"\.full_layer_layer_norm\.": ".LayerNorm_1.",
+    r"^predictions\.(dense|LayerNorm)": r"cls.predictions.transform.\1",
+    r"^predictions\.bias": "cls.predictions.bias",
+    r"^sop_classifier\.classifier": "cls.seq_relationship",
+}
+
+
+def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+    rows = embedding_rows("albert.")
+    if (encoder.embedding_size or encoder.hidden_size) != encoder.hidden_size:
+        rows += linear(
+            "encoder/embeddings/projection", "albert.encoder.embedding_hidden_mapping_in"
+        )
+    for group in range(encoder.layer_groups):
+        for layer in range(encoder.inner_layers):
+            ours = f"encoder/group_{group}_layer_{layer}"
+            theirs = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{layer}"
+            for path, names in _LAYER_MATRICES.items():
+                rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
+            for path, name in _LAYER_NORMS.items():
+                rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
+    return rows
+
+
+def _tf1_name(name: str) -> str:
+    for pattern, replacement in _TF1.items():
+        name = re.sub(pattern, replacement, name)
+    return bert.tf1_name(name)
+
+
+def _tf1_row(row: Row) -> Row:
+    return bert.tf1_row(row, _tf1_name)
+
+
+SYSTEM = System(
+    model_type="albert",
+    title="an ALBERT",
+    prefix="albert.",
+    encoder_rows=_encoder_rows,
+    pooler="pooler",
+    head_rows={
+        "masked_lm": [
+            *linear("masked_lm/transform", "predictions.dense"),
+            *norm("masked_lm/norm", "predictions.LayerNorm"),
+            Row("masked_lm/output_bias", ("predictions.bias",)),
+        ],
+        "sentence_order": linear("sentence_order", "sop_classifier.classifier"),
+        **task_rows("classifier"),
+    },
+    architectures={
+        frozenset(): "AlbertModel",
+        frozenset({"masked_lm"}): "AlbertForMaskedLM",
+        frozenset({"masked_lm", "sentence_order"}): "AlbertForPreTraining",
+        frozenset({"classification"}): "AlbertForSequenceClassification",
+        frozenset({"regression"}): "AlbertForSequenceClassification",
+    },
+    form={name: FORM[name] for name in ("norm", "causal", "position_offset")},
+    sizes={
+        **SIZES,
+        "embedding_size": "embedding_size",
+        "layer_groups": "num_hidden_groups",
+        "inner_layers": "inner_group_num",
+    },
+    dropout="classifier_dropout_prob",
+    projected=True,
+    aliases={
+        "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    buffers=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
+    vocabulary="spiece.model",
+    bounds=True,
+    tf1_row=_tf1_row,
+    segments={"format": "pairs", "relation": "sentence_order"},
+)

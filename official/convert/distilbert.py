@@ -1,0 +1,70 @@
+"""DistilBERT: the names of its tensors in Hugging Face's files, to read.
+
+It comes in as a transformer without segments and pooler, with its masked-LM head where it is there.
+Its classification head has a layer that ours has not (a ReLU instead of the pooler) and is left
+out.
+"""
+
+from official.convert.mapping import Row, linear, norm
+from official.convert.system import FORM, System
+from official.encoders import transformer
+
+_EMBEDDINGS = {
+    "token_embedding/table": "word_embeddings.weight",
+    "position_embedding/table": "position_embeddings.weight",
+    "norm/scale": "LayerNorm.weight",
+    "norm/offset": "LayerNorm.bias",
+}
+_LAYER_MATRICES = {
+    "attention/query_key_value": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    "attention/output": ("attention.out_lin",),
+    "feed_forward/inner": ("ffn.lin1",),
+    "feed_forward/outer": ("ffn.lin2",),
+}
+_LAYER_NORMS = {"attention_norm": "sa_layer_norm", "feed_forward_norm": "output_layer_norm"}
+
+
+def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+    rows = [
+        Row(f"encoder/embeddings/{path}", (f"distilbert.embeddings.{name}",))
+        for path, name in _EMBEDDINGS.items()
+    ]
+    for i in range(encoder.num_layers):
+        ours, theirs = f"encoder/layer_{i}", f"distilbert.transformer.layer.{i}"
+        for path, names in _LAYER_MATRICES.items():
+            rows += linear(f"{ours}/{path}", *(f"{theirs}.{name}" for name in names))
+        for path, name in _LAYER_NORMS.items():
+            rows += norm(f"{ours}/{path}", f"{theirs}.{name}")
+    return rows
+
+
+SYSTEM = System(
+    model_type="distilbert",
+    title="a DistilBERT",
+    prefix="distilbert.",
+    encoder_rows=_encoder_rows,
+    head_rows={
+        "masked_lm": [
+            *linear("masked_lm/transform", "vocab_transform"),
+            *norm("masked_lm/norm", "vocab_layer_norm"),
+            Row("masked_lm/output_bias", ("vocab_projector.bias",)),
+        ]
+    },
+    form={**FORM, "segment_types": 0},
+    sizes={
+        "vocab_size": "vocab_size",
+        "hidden_size": "dim",
+        "num_layers": "n_layers",
+        "num_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "max_positions": "max_position_embeddings",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "initializer_range": "initializer_range",
+    },
+    activation="activation",
+    only={"tie_word_embeddings": True, "tie_weights_": True},
+    aliases={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+    buffers=("distilbert.embeddings.position_ids",),
+    segments={"format": "full_sentences"},
+)

@@ -1,0 +1,331 @@
+"""What a published system is called in other tools' files: one table a system.
+
+`System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
+modules beside this one: `bert`, `albert`, `distilbert`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from official import config as configs
+from official.convert.mapping import Row, linear
+from official.encoders import transformer
+from official.errors import UserError
+from official.objectives import classification, masked_lm, regression, sentence_pair
+
+TASKS = ("classification", "regression")
+
+# `gelu` is the erf form; the first name of each is the one that is written.
+ACTIVATIONS = {
+    "gelu": ("gelu", "gelu_python"),
+    "gelu_tanh": ("gelu_new", "gelu_pytorch_tanh"),
+    "relu": ("relu",),
+}
+
+# Our encoder's fields under the keys that most of these systems have in config.json.
+SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "segment_types": "type_vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "initializer_range": "initializer_range",
+}
+
+# Keys of config.json that change what the network computes, and the only values we have.
+ONLY = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+
+# What all these systems are, as fields of our transformer.
+FORM = {
+    "norm": "post",
+    "causal": False,
+    "position_offset": 0,
+    "layer_groups": None,
+    "inner_layers": 1,
+    "embedding_size": None,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """The names of one system.
+
+    Attributes:
+      model_type: of config.json.
+      title: for messages, with its article.
+      prefix: what the encoder's names begin with, save in a file of the bare encoder.
+      encoder_rows: from the encoder's config, its rows but for the pooler's.
+      head_rows: the rows of each head.
+      pooler: the name of the pooler's layer, or None.
+      task_pooler: the name under which heads of tasks keep that layer as their own, or None.
+      architectures: which class of transformers holds which heads; empty for a system that is
+        read only.
+      form: fields of our transformer that the system does not leave open.
+      sizes: our fields under the keys of config.json.
+      activation: the key of the activation.
+      dropout: the key of a task's dropout.
+      only: keys that change what is computed, and the only values we have.
+      padded_positions: whether the first token has the position after the padding token's id.
+      projected: whether a projection follows the embeddings whatever their size.
+      bounds: whether config.json names the tokens that open and end a sequence.
+      gelu_heads: heads that have the erf form of GELU whatever the config says.
+      aliases: tensors that repeat another one, such as a tied output layer.
+      buffers: constants that old files keep among the weights.
+      vocabulary: the file of the vocabulary.
+      segments: of a model that comes with heads of pretraining; as in a config.
+      corruption: the same; what differs from the defaults of token masks.
+      tf1_row: from a row, the same with the names of the TF1 release; None = there is no release.
+      release_gelu: which form of GELU the release calls `gelu`.
+      release: whether these are the names of the TF1 release: see `of_release`.
+    """
+
+    model_type: str
+    title: str
+    prefix: str
+    encoder_rows: Callable[[transformer.Config], list[Row]]
+    head_rows: Mapping[str, Sequence[Row]]
+    pooler: str | None = None
+    task_pooler: str | None = None
+    architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
+    form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
+    sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
+    activation: str = "hidden_act"
+    dropout: str = "classifier_dropout"
+    only: Mapping[str, Any] = dataclasses.field(default_factory=lambda: ONLY)
+    padded_positions: bool = False
+    projected: bool = False
+    bounds: bool = False
+    gelu_heads: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    buffers: Sequence[str] = ()
+    vocabulary: str = "vocab.txt"
+    segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    corruption: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tf1_row: Callable[[Row], Row] | None = None
+    release_gelu: str = "gelu_tanh"
+    release: bool = False
+
+    def of_release(self) -> "System":
+        """The same table with the names of the TF1 release."""
+        return dataclasses.replace(self, release=True)
+
+    def rows(self, encoder: transformer.Config, heads: Collection[str]) -> list[Row]:
+        """The whole table; the names of a bare encoder too begin with the prefix here."""
+        rows = list(self.encoder_rows(encoder))
+        if encoder.pooler:
+            rows += self._pooler_rows(heads)
+        for head in heads:
+            rows += self.head_rows[head]
+        return self._named(rows)
+
+    def _pooler_rows(self, heads: Collection[str]) -> list[Row]:
+        own = self.task_pooler is not None and any(head in TASKS for head in heads)
+        return linear("encoder/pooler", self.task_pooler if own else self.prefix + self.pooler)
+
+    def _named(self, rows: Iterable[Row]) -> list[Row]:
+        return [self.tf1_row(row) if self.release else row for row in rows]
+
+    def _any(self, rows: Iterable[Row], names: Collection[str]) -> bool:
+        return any(name in names for row in self._named(rows) for name in row.names)
+
+    def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Which heads a file with these names holds."""
+        found = [
+            head
+            for head, rows in self.head_rows.items()
+            if head not in TASKS and self._any(rows, names)
+        ]
+        # Other classes (one label a token, multiple choice) name their head `classifier` as well.
+        task_class = self.architectures.get(frozenset({"classification"}))
+        architectures = config.get("architectures") or [task_class]
+        head = "regression" if _num_labels(config) == 1 else "classification"
+        if task_class in architectures and self._any(self.head_rows.get(head, ()), names):
+            found.append(head)
+        return tuple(found)
+
+    def has_pooler(self, names: Collection[str], heads: Collection[str]) -> bool:
+        """Whether a file with these names and heads has a pooler."""
+        return self.pooler is not None and self._any(self._pooler_rows(heads), names)
+
+    def encoder_config(
+        self, config: Mapping[str, Any], source: str, pooler: bool = True
+    ) -> transformer.Config:
+        """The encoder that a config.json describes.
+
+        Args:
+          config: the parsed file.
+          source: the file's name for messages.
+          pooler: whether the weights have a pooler.
+
+        Raises:
+          UserError: a key is missing or has a value that this encoder does not have.
+        """
+        for key, only in self.only.items():
+            if config.get(key, only) != only:
+                raise UserError(f"{source}: {key}: {config[key]!r} is not supported, only {only!r}")
+        if lacking := [key for key in self.sizes.values() if key not in config]:
+            raise UserError(
+                f"{source}: {lacking[0]} is missing: is this the config of {self.title} model?"
+            )
+        names = {name: ours for ours, theirs in ACTIVATIONS.items() for name in theirs}
+        if self.release:
+            names["gelu"] = self.release_gelu
+        if config.get(self.activation) not in names:
+            raise UserError(
+                f"{source}: {self.activation}: {config.get(self.activation)!r} is not supported "
+                f"(known: {', '.join(names)})"
+            )
+        fields = {**self.form, **{ours: config[theirs] for ours, theirs in self.sizes.items()}}
+        try:
+            if fields["embedding_size"] == fields["hidden_size"]:
+                self._check_projection(fields["hidden_size"], f"{source}: ")
+                fields["embedding_size"] = None
+            if self.padded_positions:
+                fields["position_offset"] = config.get("pad_token_id", 1) + 1
+                fields["max_positions"] -= fields["position_offset"]
+            return transformer.Config(
+                **fields,
+                activation=names[config[self.activation]],
+                norm_epsilon=config.get("layer_norm_eps", 1e-12),
+                pooler=pooler,
+            )
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{source}: {error}") from None
+
+    def objectives(
+        self, heads: Sequence[str], config: Mapping[str, Any], source: str
+    ) -> tuple[Any, ...]:
+        """Our objectives for the heads; labels and dropout come from the config.
+
+        Raises:
+          UserError: the labels cannot be, or a head has an activation of its own.
+        """
+        for head in sorted(self.gelu_heads & set(heads)):
+            if (found := config.get(self.activation)) not in ACTIVATIONS["gelu"]:
+                raise UserError(
+                    f"{source}: {self.activation}: {found!r} is not supported with the head of "
+                    f"the {head}, which has 'gelu' in any case"
+                )
+        dropout = config.get(self.dropout)
+        dropout = config.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
+        made: list[Any] = []
+        for head in heads:
+            if head == "masked_lm":
+                made.append(masked_lm.Config())
+            elif head in sentence_pair.LABELS:
+                made.append(sentence_pair.Config(relation=head))
+            elif head == "regression":
+                made.append(regression.Config(dropout=dropout))
+            else:
+                labels = _labels(config, source)
+                made.append(classification.Config(labels=labels, dropout=dropout))
+        return tuple(made)
+
+    def huggingface_config(
+        self, config: configs.Config, heads: Collection[str], pad_id: int = 0
+    ) -> dict[str, Any]:
+        """What `config.json` says of our model.
+
+        Raises:
+          UserError: the encoder has something that the system has not, or no class of
+            transformers has just these heads.
+        """
+        encoder = config.encoder
+        self.check(encoder, pad_id)
+        if frozenset(heads) not in self.architectures:
+            name = self.title.split()[-1]
+            raise UserError(
+                f"no {name} class of transformers has the heads {', '.join(sorted(heads))}"
+            )
+        for head in sorted(self.gelu_heads & set(heads)):
+            if encoder.activation != "gelu":
+                raise UserError(
+                    f"encoder.activation: the {head} head of {self.title} has 'gelu' in any case, "
+                    f"not {encoder.activation!r}"
+                )
+        result = {
+            "architectures": [self.architectures[frozenset(heads)]],
+            "model_type": self.model_type,
+            **{theirs: getattr(encoder, ours) for ours, theirs in self.sizes.items()},
+            self.activation: ACTIVATIONS[encoder.activation][0],
+            "layer_norm_eps": encoder.norm_epsilon,
+            "position_embedding_type": "absolute",
+            "pad_token_id": pad_id,
+        }
+        if "embedding_size" in self.sizes:
+            result["embedding_size"] = encoder.embedding_size or encoder.hidden_size
+        if self.padded_positions:
+            result[self.sizes["max_positions"]] += encoder.position_offset
+        for objective in config.objectives:
+            if configs.type_of(objective) == "classification":
+                labels = dict(enumerate(objective.labels))
+                result["id2label"] = {str(i): label for i, label in labels.items()}
+                result["label2id"] = {label: i for i, label in labels.items()}
+                result[self.dropout] = objective.dropout
+                result["problem_type"] = "single_label_classification"
+            elif configs.type_of(objective) == "regression":
+                result["id2label"], result["label2id"] = {"0": "score"}, {"score": 0}
+                result[self.dropout] = objective.dropout
+                result["problem_type"] = "regression"
+        return result
+
+    def check(self, encoder: Any, pad_id: int) -> None:
+        """Refuses an encoder of ours that the system's config cannot describe."""
+        if configs.type_of(encoder) != "transformer":
+            raise UserError(
+                f"encoder.type: {configs.type_of(encoder)} cannot be written as {self.title}"
+            )
+        form = {name: only for name, only in self.form.items() if name not in self.sizes}
+        if self.padded_positions:
+            form["position_offset"] = pad_id + 1
+        for field, only in form.items():
+            value = getattr(encoder, field)
+            if value != only and (field, value) != ("embedding_size", encoder.hidden_size):
+                raise UserError(f"encoder.{field}: {self.title} has {only!r}, not {value!r}")
+        if (encoder.embedding_size or encoder.hidden_size) == encoder.hidden_size:
+            self._check_projection(encoder.hidden_size, "encoder.")
+        if not encoder.segment_types:
+            raise UserError(f"encoder.segment_types: {self.title} has 1 or more, not 0")
+
+    def _check_projection(self, size: int, place: str) -> None:
+        if self.projected:
+            raise UserError(
+                f"{place}embedding_size: {size} is the hidden size: {self.title} of transformers "
+                "has a projection after the embeddings even then, and this encoder has none"
+            )
+
+
+def _num_labels(config: Mapping[str, Any]) -> int:
+    # transformers leaves the default, two labels, out of the file.
+    return len(config.get("id2label") or "01")
+
+
+def _labels(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    problem = config.get("problem_type") or "single_label_classification"
+    if problem != "single_label_classification":
+        raise UserError(
+            f"{source}: problem_type: {problem!r} with {_num_labels(config)} labels is not "
+            "supported"
+        )
+    labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        labels = {int(key): str(label) for key, label in labels.items()}
+        labels = tuple(labels[i] for i in range(len(labels)))
+    except (ValueError, KeyError, AttributeError):
+        raise UserError(
+            f"{source}: id2label: the label names must stand under 0, 1, 2, ...; "
+            f"found {config['id2label']!r}"
+        ) from None
+    if len(set(labels)) != len(labels):
+        raise UserError(f"{source}: id2label: a label name is there twice: {', '.join(labels)}")
+    return labels

@@ -1,0 +1,126 @@
+"""Makes tests/golden/systems: tiny models of transformers, random, and what they answer.
+
+Each `NAME.npz` has `config` (the text of config.json), `weight/…` (as in model.safetensors),
+`batch/…` (token_ids, segment_ids, padding_mask), `hidden_states` [L + 1, B, T, D] and `answer/…`.
+
+Run with the Python of the environment of tests/parity/requirements-hf.txt:
+    .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER]
+"""
+
+import json
+import os
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import numpy as np  # noqa: E402
+import safetensors.numpy  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+LENGTH = 7
+SIZES = {
+    "vocab_size": 61,
+    "hidden_size": 15,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 22,
+    "max_position_embeddings": 13,
+    "initializer_range": 0.25,
+}
+LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
+ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
+
+# Name of the case: class and what differs from SIZES.
+CASES = {
+    "albert_pretraining": (
+        "AlbertForPreTraining",
+        {**ALBERT, "num_hidden_groups": 2, "inner_group_num": 2},
+    ),
+    "albert_masked_lm": ("AlbertForMaskedLM", {**ALBERT, "hidden_act": "gelu"}),
+    "albert_classification": (
+        "AlbertForSequenceClassification",
+        {**ALBERT, **LABELS, "num_hidden_groups": 4, "layer_norm_eps": 1e-6},
+    ),
+    "albert_bare": ("AlbertModel", {**ALBERT, "inner_group_num": 3, "type_vocab_size": 3}),
+    "distilbert_masked_lm": ("DistilBertForMaskedLM", {"hidden_dim": 22}),
+    "distilbert_bare": (
+        "DistilBertModel",
+        {"hidden_dim": 22, "activation": "relu", "sinusoidal_pos_embds": True},
+    ),
+}
+
+
+def make_model(kind, sizes, seed):
+    """A model whose biases and scales are random too."""
+    torch.manual_seed(seed)
+    cls = getattr(transformers, kind)
+    model = cls(cls.config_class(**{**SIZES, **sizes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:  # biases of 0 and scales of 1 would hide a mix-up
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model
+
+
+def make_batch(config, rng):
+    """Three rows: padding on the right, padding on the left, none."""
+    real = np.ones((3, LENGTH), bool)
+    real[0, 5:] = real[1, :3] = False
+    token_ids = rng.integers(5, config.vocab_size, real.shape).astype(np.int32)
+    types = getattr(config, "type_vocab_size", 1)
+    batch = {
+        "token_ids": token_ids,
+        "segment_ids": rng.integers(0, types, real.shape).astype(np.int32),
+        "padding_mask": real,
+    }
+    return batch
+
+
+def answers(model, batch):
+    """The outputs that the class has, and all hidden states."""
+    inputs = {
+        "input_ids": torch.from_numpy(batch["token_ids"]).long(),
+        "attention_mask": torch.from_numpy(batch["padding_mask"]).long(),
+    }
+    if model.config.model_type != "distilbert":
+        inputs["token_type_ids"] = torch.from_numpy(batch["segment_ids"]).long()
+    with torch.no_grad():
+        outputs = dict(model(**inputs, output_hidden_states=True))
+    found = {"hidden_states": torch.stack(outputs.pop("hidden_states")).numpy()}
+    return found | {f"answer/{name}": array.numpy() for name, array in outputs.items()}
+
+
+def case(name, seed):
+    """Everything that is compared."""
+    kind, sizes = CASES[name]
+    model = make_model(kind, sizes, seed)
+    batch = make_batch(model.config, np.random.default_rng(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        weights = safetensors.numpy.load_file(Path(folder) / "model.safetensors")
+        config = json.loads((Path(folder) / "config.json").read_text())
+    return {
+        "config": np.array(json.dumps(config)),
+        **{f"weight/{name}": array for name, array in weights.items()},
+        **{f"batch/{name}": array for name, array in batch.items()},
+        **answers(model, batch),
+    }
+
+
+def main():
+    """Writes the files."""
+    default = Path(__file__).parent / "systems"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    folder.mkdir(exist_ok=True)
+    torch.set_num_threads(1)
+    for name in CASES:
+        seed = zlib.crc32(name.encode())  # the same whichever cases there are
+        np.savez_compressed(folder / f"{name}.npz", **case(name, seed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Folders as `save_pretrained` makes them, from what `make_systems_golden.py` stored."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+import sentencepiece
+
+from official import masks
+
+CLOSE = dict(rtol=0, atol=1e-5)
+GOLDEN = Path(__file__).parents[2] / "golden"
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def load(name, folder=GOLDEN / "systems"):
+    """One case: its config, and its arrays by the first part of their names."""
+    parts = {"weight": {}, "batch": {}, "answer": {}}
+    with np.load(folder / f"{name}.npz") as file:
+        for key in file:
+            kind, _, rest = key.partition("/")
+            if rest:
+                parts[kind][rest] = file[key]
+        return json.loads(str(file["config"])), parts, file["hidden_states"]
+
+
+def write(folder, config, weights):
+    """The folder of the model with a small vocabulary of its kind."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    safetensors.numpy.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    write_vocabulary(folder, config["model_type"])
+    return folder
+
+
+def write_vocabulary(folder, model_type):
+    """Fewer than 61 pieces, or for bytes fewer than 277."""
+    if model_type == "albert":
+        (folder / "spiece.model").write_bytes(sentencepiece_model())
+    elif model_type == "roberta":
+        write_byte_vocabulary(folder)
+    else:
+        (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "the", "cat", "##s"]) + "\n")
+
+
+def sentencepiece_model():
+    """A serialized model of letters and some words."""
+    data = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "a dog ran"] * 9),
+        model_writer=data, model_type="bpe", vocab_size=40, pad_id=0, unk_id=1, bos_id=-1,
+        eos_id=-1, pad_piece="<pad>", unk_piece="<unk>", control_symbols=SPECIALS[2:],
+        minloglevel=2,
+    )  # fmt: skip
+    return data.getvalue()
+
+
+def write_byte_vocabulary(folder):
+    """All bytes as GPT-2 spells them, and two merges."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    spelled = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+    merges = ["t h", "th e"]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *spelled, "th", "the", "<mask>"]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    lines = ["#version: 0.2", *merges]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run(encoder, batch):
+    """What an encoder makes of a stored batch."""
+    return encoder(
+        batch["token_ids"],
+        batch["segment_ids"] if encoder.config.segment_types else None,
+        masks.padding(batch["padding_mask"]),
+        positions=batch.get("positions"),
+        output_all=True,
+    )
+
+
+def compare_encoder(encoder, parts, hidden_states):
+    """Asserts that states and pooled output agree within 1e-5, and returns the other answers."""
+    encoded = run(encoder, parts["batch"])
+    # A group of several layers stands for one in transformers.
+    ours = np.stack(encoded["hidden_states"])[:: encoder.config.inner_layers]
+    np.testing.assert_allclose(ours, hidden_states, **CLOSE)
+    answers = dict(parts["answer"])
+    for theirs, name in (
+        ("last_hidden_state", "sequence_output"),
+        ("pooler_output", "pooled_output"),
+    ):
+        if theirs in answers:
+            np.testing.assert_allclose(encoded[name], answers.pop(theirs), **CLOSE)
+    return answers
+
+
+def compare(model, parts, hidden_states):
+    """The same for a model; returns the answers that it has no head for."""
+    answers = compare_encoder(model.encoder, parts, hidden_states)
+    encoded = run(model.encoder, parts["batch"])
+    for objective in model.objectives:
+        found = logits_of(objective, model, encoded)
+        name = _LOGITS.get((objective.name, len(model.objectives)), "logits")
+        np.testing.assert_allclose(found, answers.pop(name), **CLOSE)
+    return answers
+
+
+_LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_logits"}
+
+
+def logits_of(objective, model, encoded):
+    """The scores of a head; of the masked LM, for every position."""
+    states = encoded["sequence_output"]
+    if objective.name == "masked_lm":
+        rows = np.asarray(states).reshape(-1, states.shape[-1])
+        found = np.asarray(objective.logits(rows, model.encoder))
+        return found.reshape(*states.shape[:2], -1)
+    return np.asarray(objective.logits(states if objective.name == "replaced_tokens" else encoded))

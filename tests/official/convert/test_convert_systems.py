@@ -1,0 +1,150 @@
+"""ALBERT and DistilBERT, against stored answers of transformers."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from official import config as configs
+from official import inference
+from official.convert import huggingface, model_folder
+from official.encoders import transformer
+from official.errors import UserError
+from tests.official.convert import systems
+
+CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
+WRITTEN = [name for name in CASES if not name.startswith("distilbert")]
+
+
+def converted(tmp_path, name):
+    config, parts, hidden_states = systems.load(name)
+    folder = systems.write(tmp_path / name, config, parts["weight"])
+    made = huggingface.read(folder)
+    model_folder.write(made, tmp_path / "model")
+    return made, parts, hidden_states
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_those_of_transformers(tmp_path, name):
+    made, parts, hidden_states = converted(tmp_path, name)
+    assert made.leftover == []
+    model = inference.restore(tmp_path / "model")[2]
+    real = parts["batch"]["padding_mask"]
+    assert not real[0, -1] and not real[1, 0] and real[2].all()
+    assert systems.compare(model, parts, hidden_states) == {}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_out_again_gives_the_same_files(tmp_path, name):
+    converted(tmp_path, name)
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    config, parts, _ = systems.load(name)
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == parts["weight"].keys()
+    for key, array in parts["weight"].items():
+        assert written[key].tobytes() == array.tobytes(), key
+        assert written[key].shape == array.shape
+    after = json.loads((tmp_path / "out" / "config.json").read_text())
+    after.pop("problem_type", None)
+    # The ids of the first and last token are those of the vocabulary beside the model.
+    known = {key: value for key, value in config.items() if key in after and "os_token" not in key}
+    assert {key: after[key] for key in known} == known
+    assert len(known) >= 15
+
+
+def test_every_system_has_its_cases():
+    assert {name.split("_")[0] for name in CASES} | {"bert"} == set(huggingface.SYSTEMS)
+    assert len(CASES) == 6
+
+
+def test_an_albert_without_projection_cannot_be_written():
+    encoder = transformer.Config(vocab_size=40, hidden_size=6, num_heads=2, layer_groups=1)
+    config = configs.Config(name="x", encoder=encoder)
+    with pytest.raises(
+        UserError,
+        match=r"encoder.embedding_size: 6 is the hidden size: an ALBERT of transformers has a proj",
+    ):
+        huggingface.system_of(config).huggingface_config(config, [])
+
+
+def test_albert_configs_become_ours(tmp_path):
+    made, _, _ = converted(tmp_path, "albert_pretraining")
+    encoder = made.config.encoder
+    assert (encoder.layer_groups, encoder.inner_layers, encoder.num_layers) == (2, 2, 4)
+    assert (encoder.embedding_size, encoder.hidden_size) == (7, 15)
+    assert encoder.activation == "gelu_tanh"
+    assert [objective.name for objective in inference.build(made.config).objectives] == [
+        "masked_lm",
+        "sentence_order",
+    ]
+    assert made.config.segments.relation == "sentence_order"
+    assert made.tokenizer.encode(["the cat"])[0].tolist() != []
+
+
+def test_distilbert_comes_without_segments_and_pooler(tmp_path):
+    made, _, _ = converted(tmp_path, "distilbert_bare")
+    encoder = made.config.encoder
+    assert (encoder.segment_types, encoder.pooler, encoder.activation) == (0, False, "relu")
+    with pytest.raises(UserError, match=r"encoder\.segment_types: a BERT has 1 or more, not 0"):
+        huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+
+
+def test_the_head_of_a_distilbert_classifier_is_left_over(tmp_path):
+    config, parts, _ = systems.load("distilbert_bare")
+    weights = {f"distilbert.{name}": array for name, array in parts["weight"].items()}
+    weights |= {"classifier.weight": np.zeros((2, 15), np.float32)}
+    folder = systems.write(tmp_path / "hf", config, weights)
+    made = huggingface.read(folder)
+    assert made.leftover == ["classifier.weight"]
+    assert made.config.objectives == ()
+
+
+def test_tied_copies_and_old_constants_are_put_right(tmp_path):
+    config, parts, _ = systems.load("albert_pretraining")
+    old = dict(parts["weight"])
+    old["predictions.decoder.weight"] = old["albert.embeddings.word_embeddings.weight"]
+    old["predictions.decoder.bias"] = old.pop("predictions.bias")
+    old["albert.embeddings.position_ids"] = np.arange(13)[None]
+    made = huggingface.read(systems.write(tmp_path / "old", config, old))
+    assert made.leftover == []
+    expected = huggingface.read(systems.write(tmp_path / "new", config, parts["weight"]))
+    for path, array in expected.variables.items():
+        np.testing.assert_array_equal(made.variables[path], array)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "albert_bare",
+            {"embedding_size": 15},
+            r"config\.json: embedding_size: 15 is the hidden size: an ALBERT of transformers has "
+            "a projection",
+        ),
+        ("albert_bare", {"num_hidden_groups": 3}, "layer_groups: 3 groups do not divide 4 layers"),
+        ("albert_bare", {"inner_group_num": "2"}, r"config\.json: '<' not supported"),
+        ("distilbert_bare", {"activation": "silu"}, "activation: 'silu' is not supported"),
+        ("distilbert_bare", {"tie_weights_": False}, "tie_weights_: False is not supported"),
+    ],
+)
+def test_what_our_encoder_has_not_is_refused(tmp_path, name, changes, message):
+    config, parts, _ = systems.load(name)
+    folder = systems.write(tmp_path / "hf", {**config, **changes}, parts["weight"])
+    with pytest.raises(UserError, match=message):
+        huggingface.read(folder)
+
+
+def test_a_missing_key_names_the_system(tmp_path):
+    config, parts, _ = systems.load("albert_bare")
+    del config["inner_group_num"]
+    with pytest.raises(UserError, match="inner_group_num is missing: .* of an ALBERT model"):
+        huggingface.read(systems.write(tmp_path / "hf", config, parts["weight"]))
+
+
+def test_the_vocabulary_that_is_missing_is_named(tmp_path):
+    config, parts, _ = systems.load("albert_bare")
+    folder = systems.write(tmp_path / "hf", config, parts["weight"])
+    (folder / "spiece.model").unlink()
+    with pytest.raises(UserError, match=r"spiece\.model is missing: put the model's vocabulary"):
+        huggingface.read(folder)

@@ -1,0 +1,30 @@
+"""Loads model folders with transformers and answers: PARENT, whose folders hold inputs.npz too."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+
+def main(parent):
+    for folder in sorted(Path(parent).iterdir()):
+        (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+        cls = getattr(transformers, name)
+        model, info = cls.from_pretrained(folder, output_loading_info=True)
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+            assert not info[kind], (folder, kind, info[kind])
+        inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
+        with torch.no_grad():
+            found = dict(model.eval()(**inputs, output_hidden_states=True))
+        found["hidden_states"] = torch.stack(found["hidden_states"])
+        # The fast ones of SentencePiece want one package more.
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=False)
+        found["ids"] = torch.tensor(tokenizer("the cat", "the")["input_ids"])
+        np.savez(folder / "outputs.npz", **{key: value.numpy() for key, value in found.items()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

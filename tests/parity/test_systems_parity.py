@@ -1,0 +1,55 @@
+"""ALBERT and DistilBERT against transformers, computed anew."""
+
+import numpy as np
+import pytest
+
+from official import inference
+from official.convert import huggingface, model_folder
+from tests.official.convert import systems
+from tests.official.convert.test_convert_systems import CASES, WRITTEN
+
+PARITY = systems.GOLDEN.parent / "parity"
+
+
+@pytest.fixture(scope="module")
+def made(hf, tmp_path_factory):
+    """The golden files, made anew, and our model folder of each."""
+    parent = tmp_path_factory.mktemp("systems")
+    hf.run(systems.GOLDEN / "make_systems_golden.py", parent / "golden")
+    for name in CASES:
+        config, parts, _ = systems.load(name, parent / "golden")
+        folder = systems.write(parent / name, config, parts["weight"])
+        model_folder.write(huggingface.read(folder), parent / f"{name}-model")
+    return parent
+
+
+def test_outputs_are_those_of_transformers(made):
+    for name in CASES:
+        _, parts, hidden_states = systems.load(name, made / "golden")
+        model = inference.restore(made / f"{name}-model")[2]
+        assert systems.compare(model, parts, hidden_states) == {}
+
+
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
+    (made / "written").mkdir()
+    for name in WRITTEN:
+        folder = made / "written" / name
+        huggingface.write(made / f"{name}-model", folder, "last")
+        batch = systems.load(name, made / "golden")[1]["batch"]
+        np.savez(
+            folder / "inputs.npz",
+            input_ids=batch["token_ids"].astype(np.int64),
+            token_type_ids=batch["segment_ids"].astype(np.int64),
+            attention_mask=batch["padding_mask"].astype(np.int64),
+        )
+    hf.run(PARITY / "hf_systems.py", made / "written")
+    for name in WRITTEN:
+        _, parts, hidden_states = systems.load(name, made / "golden")
+        theirs = np.load(made / "written" / name / "outputs.npz")
+        for key, expected in {**parts["answer"], "hidden_states": hidden_states}.items():
+            np.testing.assert_allclose(theirs[key], expected, rtol=0, atol=1e-6, err_msg=name)
+        tokenizer = inference.restore(made / f"{name}-model")[1]
+        ids = theirs["ids"].tolist()
+        first, second = (ids.tolist() for ids in tokenizer.encode(["the cat", "the"]))
+        assert ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id
+        assert [i for i in ids if i not in tokenizer.special_ids] == [*first, *second]
