@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from official import config as config_lib
 from official import features, manifest, packed, records, seeding, tokenizers
-from official.corruption.vocabulary import Vocabulary
+from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
@@ -87,6 +87,8 @@ class Source:
         self._check_packing()
         self._most_parts = max(m.config.get("segments", {}).get("packing", 1) for m in manifests)
         self._check_units()
+        if self._max_predictions is None:
+            check_mask_token(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
         counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
         self._vocabulary = Vocabulary.of(
             self.tokenizer, None if any(c is None for c in counts) else sum(counts)

@@ -1,11 +1,11 @@
 """Learns a vocabulary from text and writes a tokenizer folder.
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe --vocab_size=N [--lower_case]
+  --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case]
 
-WordPiece counts the words of all the text, unigram and BPE (SentencePiece) learn from an even
-sample of its lines; neither needs memory for the text. The same text and options give the same
-bytes.
+WordPiece and byte-level BPE count the words of all the text, unigram and BPE (SentencePiece) learn
+from an even sample of its lines; none needs memory for the text. The same text and options give the
+same bytes.
 """
 
 import os
@@ -17,9 +17,15 @@ from absl import flags
 
 from official import atomic, errors, tokenizers
 from official.errors import UserError
-from tfrecords_tools import documents, sentencepiece_trainer, wordpiece_trainer
+from tfrecords_tools import (
+    byte_bpe_trainer,
+    documents,
+    sentencepiece_trainer,
+    wordpiece_trainer,
+)
+from tfrecords_tools.word_counts import WordCounts
 
-TYPES = ("wordpiece", "unigram", "bpe")
+TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe")
 _SECONDS_BETWEEN_REPORTS = 5.0
 _EXAMPLE_LINES = 2000
 
@@ -34,6 +40,7 @@ def build(
     max_lines: int = 500_000,
     on_bad_utf8: str = "error",
     on_long_line: str = "error",
+    add_prefix_space: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Reads text, learns a vocabulary, writes the tokenizer folder `output`.
@@ -43,29 +50,40 @@ def build(
       output: the folder to make.
       kind: one of `TYPES`.
       vocab_size: pieces, special tokens counted.
-      lower_case: lower-case the text (and, for WordPiece, strip its accents).
-      coverage: the share of all characters that the alphabet must have.
+      lower_case: lower-case the text (and, for WordPiece, strip its accents); not for byte-level
+        BPE.
+      coverage: the share of all characters that the alphabet must have; byte-level BPE has all.
       max_lines: how many lines unigram and BPE learn from.
       on_bad_utf8: what to do with lines that are not UTF-8: "error" or "skip".
       on_long_line: the same for lines too long to hold.
+      add_prefix_space: byte-level BPE puts a blank before each text.
       report: is given lines for a person to read.
 
     Raises:
       UserError: unusable input, no text in it, a `vocab_size` that does not suit it, an `output`
-        that is there already.
+        that is there already, options that the type does not have.
     """
+    if kind == "byte_bpe" and lower_case:
+        raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
+    if kind != "byte_bpe" and add_prefix_space:
+        raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
     started = time.monotonic()
     paths = documents.expand(inputs)
     with atomic.folder(output) as temporary:
         tally = documents.Tally()
         total = sum(path.stat().st_size for path in paths)
-        sample = sentencepiece_trainer.Sample(max_lines)
-        words = wordpiece_trainer.WordCounts(lower_case)
+        learner: WordCounts | sentencepiece_trainer.Sample
+        if kind == "wordpiece":
+            learner = wordpiece_trainer.word_counts(lower_case)
+        elif kind == "byte_bpe":
+            learner = byte_bpe_trainer.word_counts(add_prefix_space)
+        else:
+            learner = sentencepiece_trainer.Sample(max_lines)
         examples: list[str] = []
         due = started + _SECONDS_BETWEEN_REPORTS
         for document in documents.read(paths, on_bad_utf8, on_long_line, tally):
             examples += document.sentences[: max(0, _EXAMPLE_LINES - len(examples))]
-            (words if kind == "wordpiece" else sample).add(document.sentences)
+            learner.add(document.sentences)
             if time.monotonic() >= due:
                 report(_progress(tally, total, time.monotonic() - started))
                 due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
@@ -74,17 +92,22 @@ def build(
             raise UserError(
                 f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
             )
-        if kind == "wordpiece":
-            counts = words.words()
-            report(f"learning from {words.total:,} words, {len(counts):,} of them different")
-            pieces = wordpiece_trainer.learn(
-                counts, vocab_size, coverage, lambda done: report(f"{done:,} pieces")
-            )
-            made: tokenizers.Tokenizer = tokenizers.WordPiece(pieces, lower_case)
+        if isinstance(learner, WordCounts):
+            counts = learner.words()
+            report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
+            pieces_done = lambda done: report(f"{done:,} pieces")  # noqa: E731
         else:
-            report(f"learning from {len(sample.lines):,} of {sample.seen:,} lines")
+            report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
+        made: tokenizers.Tokenizer
+        if kind == "wordpiece":
+            pieces = wordpiece_trainer.learn(counts, vocab_size, coverage, pieces_done)
+            made = tokenizers.WordPiece(pieces, lower_case)
+        elif kind == "byte_bpe":
+            pieces, merges = byte_bpe_trainer.learn(counts, vocab_size, pieces_done)
+            made = tokenizers.ByteBPE(pieces, merges, add_prefix_space)
+        else:
             made = tokenizers.SentencePiece(
-                sentencepiece_trainer.learn(sample.lines, kind, vocab_size, coverage, lower_case),
+                sentencepiece_trainer.learn(learner.lines, kind, vocab_size, coverage, lower_case),
                 lower_case=False,  # the model folds case itself
             )
         made.save(temporary)
@@ -128,6 +151,12 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "lower-case the text (WordPiece: strip accents too)",
         flag_values=values,
     )
+    flags.DEFINE_bool(
+        "add_prefix_space",
+        False,
+        "byte_bpe: a blank before each text, so that its first word is spelled like any other",
+        flag_values=values,
+    )
     flags.DEFINE_float(
         "character_coverage",
         0.9995,
@@ -139,7 +168,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer(
         "max_lines",
         500_000,
-        "unigram and bpe learn from an even sample of so many lines; WordPiece from all",
+        "unigram and bpe learn from an even sample of so many lines; the others from all",
         lower_bound=1,
         flag_values=values,
     )
@@ -167,6 +196,7 @@ def main(argv: list[str]) -> None:
         options.max_lines,
         options.on_bad_utf8,
         options.on_long_line,
+        options.add_prefix_space,
         report=lambda line: print(line, file=sys.stderr, flush=True),
     )
 

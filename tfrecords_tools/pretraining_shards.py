@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from official import atomic, config, manifest, tokenizers
+from official.corruption.vocabulary import check_mask_token
 from official.errors import UserError
 from official.features import FEATURES
 from tfrecords_tools import documents, lexicon, parallel, shards, tf_models
@@ -64,6 +65,7 @@ def build(
     size = sum(path.stat().st_size for path in paths)
     num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
+    check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
     tally = documents.Tally()
     totals: collections.Counter[str] = collections.Counter()
     lengths = np.zeros(settings.segments.max_length + 1, np.int64)

@@ -139,10 +139,13 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     counters = (settings.seed, piece.number)
     rounds = range(settings.segments.duplicates)
     cutter = _CUTTERS[settings.segments.format]
-    parts = [cutter(tokens, settings.segments, seeding.numpy_rng(*counters, i)) for i in rounds]
+    between = tokenizer.pair_separators
+    parts = [
+        cutter(tokens, settings.segments, seeding.numpy_rng(*counters, i), between) for i in rounds
+    ]
     examples = segments.concatenate(parts)
     duplicates = np.repeat(rounds, [len(part) for part in parts])
-    lengths = examples.lengths()
+    lengths = examples.lengths(between)
     members, row_splits = segments_packing.pack(
         lengths, settings.segments.max_length, settings.segments.packing
     )
@@ -153,11 +156,13 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         rows = members[index]  # examples, one row after the other
         first = rows[parts[:-1]]
         seeds = seeding.row_seeds(settings.seed, duplicates[first], (piece.number << 32) + first)
-        batch = segments.assemble(tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id)
+        batch = segments.assemble(
+            tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id, between
+        )
         inner = {}
         for (feature, _), (flags, _) in zip(settings.lexicons, found, strict=True):
             flagged = dataclasses.replace(tokens, ids=flags.astype(np.int32))
-            inner[feature] = segments.assemble(flagged, examples[rows], 0, 0)[0] > 0
+            inner[feature] = segments.assemble(flagged, examples[rows], 0, 0, between)[0] > 0
         columns = _columns(settings, parts, *batch, examples.labels[rows], inner, mask, seeds)
         made += wire.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])

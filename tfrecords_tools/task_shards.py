@@ -84,10 +84,11 @@ def build(
       UserError: files, columns, rows or labels that cannot be used.
     """
     parts = 2 if task.columns.text_pair is not None else 1
-    if max_length < 1 + 2 * parts:
+    least = packing.num_specials(parts, tokenizer) + parts
+    if max_length < least:
         raise UserError(
             f"--max_length={max_length} leaves no room for the text beside the special tokens: "
-            f"the least is {1 + 2 * parts}"
+            f"the least is {least}"
         )
     if task.kind == "classification" and not task.labels:
         task = _with_found_labels(task, files, format, skip_bad_rows)
@@ -152,6 +153,7 @@ def _examples(
 ) -> Iterator[bytes]:
     """Yields the serialized examples of a file and keeps the tally."""
     parts = 2 if task.columns.text_pair is not None else 1
+    specials = packing.num_specials(parts, tokenizer)
     while batch := list(itertools.islice(rows, ROWS_AT_ONCE)):
         ids = tokenizer.encode([text for _, texts, _ in batch for text in texts])
         for i, (number, _, target) in enumerate(batch):
@@ -159,7 +161,7 @@ def _examples(
             token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
             tally.examples += 1
             tally.tokens += len(token_ids)
-            tally.truncated += len(token_ids) < sum(map(len, segments)) + parts + 1
+            tally.truncated += len(token_ids) < sum(map(len, segments)) + specials
             tally.lengths[len(token_ids)] += 1
             example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
             if target is None:

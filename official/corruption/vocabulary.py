@@ -5,7 +5,7 @@ Shapes: V pieces of the vocabulary.
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Vocabulary:
 
     Attributes:
       size: V.
-      mask_id: what stands for a token that is hidden.
+      mask_id: what stands for a token that is hidden; -1 = there is nothing for it.
       special_ids: ids that are never hidden.
       word_starts: bool [V], true where a piece begins a word.
       counts: how often each piece stands in the corpus, int64 [V]; None = not known.
@@ -38,7 +38,7 @@ class Vocabulary:
         """Returns that of a tokenizer."""
         return cls(
             size=tokenizer.vocab_size,
-            mask_id=tokenizer.mask_id,
+            mask_id=-1 if tokenizer.mask_id is None else tokenizer.mask_id,
             special_ids=tuple(tokenizer.special_ids),
             word_starts=np.asarray(tokenizer.word_starts, bool),
             counts=counts,
@@ -64,3 +64,23 @@ class Vocabulary:
         table = np.ones(self.size, bool)
         table[list(self.special_ids)] = False
         return table
+
+
+def check_mask_token(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
+    """Refuses a corruption that puts mask tokens into the text of a vocabulary that has none.
+
+    Args:
+      corruption: its `Config`, or None.
+      tokenizer: of the text.
+      where: what messages call the tokenizer.
+
+    Raises:
+      UserError: there is no mask token.
+    """
+    share = getattr(corruption, "mask_prob", 0)
+    if share > 0 and tokenizer.mask_id is None:
+        raise UserError(
+            f"{where} has no mask token, and corruption.mask_prob is {share}: add one to the "
+            "vocabulary (<mask>, [MASK], or another that mask_token names in "
+            "tokenizer_config.json), or take objectives that need no masks"
+        )

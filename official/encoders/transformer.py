@@ -34,7 +34,7 @@ class Config:
         intermediate_size: width between the two maps of the feed-forward network.
         embedding_size: E; None = the hidden size. Other sizes are followed by a projection.
         max_positions: the longest sequence.
-        segment_types: rows of the segment table; 0 = no such table.
+        segment_types: rows of the segment table; 0 = no such table, 1 = every token has this row.
         activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
         dropout: on embeddings and on what each sublayer adds.
         attention_dropout: on attention weights.

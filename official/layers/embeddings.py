@@ -107,7 +107,7 @@ class Embeddings(keras.Layer):
 
         Args:
             token_ids: int [B, T].
-            segment_ids: int [B, T]; None = all 0.
+            segment_ids: int [B, T]; None = all 0, and so are they in a table of one row (RoBERTa).
             positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to either.
             rng: `Draws`, or None for inference.
         """
@@ -117,7 +117,8 @@ class Embeddings(keras.Layer):
         else:
             x = x + self.position(positions + self.position_offset)
         if self.segment is not None:
-            x = x + (self.segment.first(1) if segment_ids is None else self.segment(segment_ids))
+            alike = segment_ids is None or self.segment.num_rows == 1
+            x = x + (self.segment.first(1) if alike else self.segment(segment_ids))
         if self.norm is not None:
             x = self.norm(x)
         x = dropout(x, self.dropout, rng)

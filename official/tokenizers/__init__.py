@@ -1,6 +1,7 @@
 """Tokenizers: the same ids in Python and inside a graph, kept in folders of the usual file names.
 
-`load(folder)` reads one: `vocab.txt` means WordPiece, `spiece.model` SentencePiece. Its
+`load(folder)` reads one: `vocab.txt` means WordPiece, `spiece.model` SentencePiece, `vocab.json`
+(with `merges.txt`) byte-level BPE. Its
 `encode(["some text"])` gives int32 arrays, its `tokenize(tf.constant(["some text"]))` the same ids
 as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens: packing does.
 """
@@ -11,27 +12,42 @@ from pathlib import Path
 from official.errors import UserError
 from official.tokenizers import base
 from official.tokenizers.base import Tokenizer
+from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.packing import pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
 
-__all__ = ["KINDS", "SentencePiece", "Tokenizer", "WordPiece", "load", "pack", "pack_arrays"]
+__all__ = [
+    "KINDS",
+    "ByteBPE",
+    "SentencePiece",
+    "Tokenizer",
+    "WordPiece",
+    "load",
+    "pack",
+    "pack_arrays",
+]
 
-KINDS: dict[str, type[Tokenizer]] = {WordPiece.FILE: WordPiece, SentencePiece.FILE: SentencePiece}
+KINDS: dict[str, type[Tokenizer]] = {
+    kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE)
+}
 
 
 def load(folder: str | os.PathLike) -> Tokenizer:
     """Reads the tokenizer in `folder`; which kind it is, its files tell.
 
     Args:
-      folder: holds `vocab.txt` or `spiece.model`, and `tokenizer_config.json` where settings differ
-        from what the vocabulary itself tells.
+      folder: holds `vocab.txt`, `spiece.model` or `vocab.json` with `merges.txt`, and
+        `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
 
     Raises:
-      UserError: no such files, both, or files that cannot be used.
+      UserError: no such files, those of several kinds, or files that cannot be used.
     """
     folder = Path(folder)
-    looked_for = "vocab.txt (WordPiece) or spiece.model (SentencePiece)"
+    looked_for = (
+        "vocab.txt (WordPiece), spiece.model (SentencePiece) or vocab.json with merges.txt "
+        "(byte-level BPE)"
+    )
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
         raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
@@ -44,7 +60,5 @@ def load(folder: str | os.PathLike) -> Tokenizer:
             + (f"; did you mean {folder / 'tokenizer'}?" if inner else "")
         )
     if len(found) > 1:
-        raise UserError(
-            f"{folder} holds both {' and '.join(found)}: remove the one that is not wanted"
-        )
+        raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
     return KINDS[found[0]].read(folder / found[0], base.read_settings(folder))

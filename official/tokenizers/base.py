@@ -72,8 +72,9 @@ class Tokenizer(abc.ABC):
       unk_id: id of the token for what the vocabulary cannot spell.
       cls_id: id of the token that opens a sequence.
       sep_id: id of the token that ends a segment.
-      mask_id: id of the token that hides another.
-      special_ids: these five, ascending.
+      mask_id: id of the token that hides another; None where the vocabulary has none.
+      special_ids: these, ascending.
+      pair_separators: how many `sep_id` stand between the two texts of a pair.
       word_starts: bool [V], true where a piece begins a word, and for special tokens.
       files: name → SHA-256 of each file, as `save` writes it.
       fingerprint: SHA-256 over all that decides the ids; two tokenizers with the same one give the
@@ -81,6 +82,7 @@ class Tokenizer(abc.ABC):
     """
 
     FILE: str
+    pair_separators = 1
 
     def __init__(
         self,
@@ -94,17 +96,20 @@ class Tokenizer(abc.ABC):
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
-        ids = [self.pieces.index(specials[key]) for key in SPECIALS]
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        self.special_ids = tuple(sorted(set(ids)))
+        named = [self.pieces.index(specials[key]) if key in specials else None for key in SPECIALS]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = named
+        ids = sorted({i for i in named if i is not None})
+        self.special_ids = tuple(ids)
         self.word_starts = np.array([self._begins_word(piece) for piece in self.pieces], bool)
         self.word_starts[ids] = True
-        spelled = self.encode_ragged(list(specials.values()))[0].tolist()
+        texts = [*specials.values(), *(self.decode([i]) for i in ids)]
+        spelled = self.encode_ragged(texts)[0].tolist()
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
         contents = self._contents()
         self.files = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-        decides = {**self._decides(), "special_ids": ids, self.FILE: self.files[self.FILE]}
+        vocabulary = {name: self.files[name] for name in contents if name != SETTINGS_FILE}
+        decides = {**self._decides(), "special_ids": named, **vocabulary}
         self.fingerprint = hashlib.sha256(json_bytes(decides)).hexdigest()
 
     @classmethod
@@ -120,7 +125,8 @@ class Tokenizer(abc.ABC):
     def _begins_word(self, piece: str) -> bool: ...
 
     @abc.abstractmethod
-    def _vocabulary_bytes(self) -> bytes: ...
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        """The vocabulary's files, by name; `FILE` is one of them."""
 
     @abc.abstractmethod
     def _decides(self) -> dict[str, Any]:
@@ -183,7 +189,7 @@ class Tokenizer(abc.ABC):
     def _contents(self) -> dict[str, bytes]:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
-        return {self.FILE: self._vocabulary_bytes(), SETTINGS_FILE: json_bytes(settings)}
+        return {**self._vocabulary_files(), SETTINGS_FILE: json_bytes(settings)}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -222,23 +228,34 @@ def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | N
     return default if value is None else value
 
 
-def find_specials(pieces: Sequence[str], settings: dict[str, Any], source: str) -> dict[str, str]:
+def find_specials(
+    pieces: Sequence[str],
+    settings: dict[str, Any],
+    source: str,
+    usual: dict[str, tuple[str, ...]] = SPECIALS,
+) -> dict[str, str]:
     """Finds what the special tokens are called.
 
     Args:
       pieces: the vocabulary.
       settings: may name them, under the keys of `SPECIALS`.
       source: the name of the vocabulary in messages.
+      usual: what they are called where the settings do not say.
+
+    Returns:
+      Key → name. A vocabulary may lack the mask token, and then this does too.
 
     Raises:
-      UserError: some are not in the vocabulary.
+      UserError: others are not in the vocabulary, or a mask token that the settings name is not.
     """
     known = set(pieces)
     found, missing = {}, []
-    for key, usual in SPECIALS.items():
-        names = (settings[key],) if settings.get(key) is not None else usual
-        found[key] = next((name for name in names if name in known), "")
-        if not found[key]:
+    for key in SPECIALS:
+        given = settings.get(key)
+        names = usual[key] if given is None else (given,)
+        if name := next((name for name in names if name in known), None):
+            found[key] = name
+        elif key != "mask_token" or given is not None:
             missing.append(f"{key} ({' or '.join(names)})")
     if missing:
         raise UserError(

@@ -1,5 +1,8 @@
 """One or two texts as the sequence that an encoder reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
 
+Between the texts of a pair stand as many [SEP] as the tokenizer has it: RoBERTa's pairs are
+<s> A </s></s> B </s>.
+
 What is too long is cut at the end, token by token from whichever text is longer at the time (from B
 where they are equal), as BERT does for pairs in fine-tuning.
 
@@ -21,6 +24,7 @@ class SpecialIds(Protocol):
     pad_id: int
     cls_id: int
     sep_id: int
+    pair_separators: int
 
 
 def pack(
@@ -40,22 +44,22 @@ def pack(
     Raises:
       UserError: `max_length` has no room for a token of each text.
     """
-    room = _room(len(segments), max_length)
+    room = _room(len(segments), tokenizer, max_length)
     lengths = [tf.cast(ids.row_lengths(), tf.int32) for ids in segments]
     kept = _kept(lengths, room, tf.minimum, tf.maximum)
     batch = tf.shape(lengths[0])[0]
     first = tf.fill([batch, 1], tf.constant(tokenizer.cls_id, tf.int32))
     last = tf.fill([batch, 1], tf.constant(tokenizer.sep_id, tf.int32))
     parts = [first]
-    for ids, keep in zip(segments, kept, strict=True):
+    for ids, keep, after in zip(segments, kept, _separators(len(segments), tokenizer), strict=True):
         starts = ids.row_starts()
         places = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
-        parts += [places.with_values(tf.gather(ids.values, places.values)), last]
+        parts += [places.with_values(tf.gather(ids.values, places.values)), *[last] * after]
     token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id)  # [B, T]
-    totals = 1 + len(segments) + sum(kept)
+    totals = num_specials(len(segments), tokenizer) + sum(kept)
     place = tf.range(tf.shape(token_ids)[1])[None, :]
     padding_mask = place < totals[:, None]
-    in_second = (place >= kept[0][:, None] + 2) & padding_mask
+    in_second = (place >= kept[0][:, None] + 1 + tokenizer.pair_separators) & padding_mask
     return {
         "token_ids": token_ids,
         "segment_ids": tf.cast(in_second, tf.int32),
@@ -80,27 +84,39 @@ def pack_arrays(
     Raises:
       UserError: `max_length` has no room for a token of each text.
     """
-    room = _room(len(segments), max_length)
+    room = _room(len(segments), tokenizer, max_length)
     kept = _kept([len(ids) for ids in segments], room, min, max)
+    separators = _separators(len(segments), tokenizer)
     parts: list = [[tokenizer.cls_id]]
-    for ids, keep in zip(segments, kept, strict=True):
-        parts += [ids[:keep], [tokenizer.sep_id]]
+    for ids, keep, after in zip(segments, kept, separators, strict=True):
+        parts += [ids[:keep], [tokenizer.sep_id] * after]
     token_ids = np.concatenate(parts).astype(np.int32)
-    lengths = np.array(kept, np.int32) + 1
+    lengths = np.array(kept, np.int32) + np.array(separators, np.int32)
     lengths[0] += 1
     return token_ids, lengths
 
 
-def _room(segments: int, max_length: int) -> int:
+def num_specials(segments: int, tokenizer: SpecialIds) -> int:
+    """Returns how many special tokens an example of one or two texts has."""
+    return 1 + sum(_separators(segments, tokenizer))
+
+
+def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
+    """How many [SEP] stand after each text."""
     if segments not in (1, 2):
         raise ValueError(f"one or two texts are wanted, not {segments}")
-    if max_length < 1 + 2 * segments:
+    return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
+
+
+def _room(segments: int, tokenizer: SpecialIds, max_length: int) -> int:
+    specials = num_specials(segments, tokenizer)
+    if max_length < specials + segments:
         what = "a text" if segments == 1 else "two texts"
         raise UserError(
-            f"max_length={max_length} has no room for {what} and {1 + segments} special tokens: "
-            f"at least {1 + 2 * segments} is wanted"
+            f"max_length={max_length} has no room for {what} and {specials} special tokens: "
+            f"at least {specials + segments} is wanted"
         )
-    return max_length - 1 - segments
+    return max_length - specials
 
 
 def _kept(lengths, room, smaller, larger):

@@ -103,8 +103,8 @@ class SentencePiece(Tokenizer):
     def _begins_word(self, piece: str) -> bool:
         return piece.startswith(BLANK)
 
-    def _vocabulary_bytes(self) -> bytes:
-        return self._bytes
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        return {self.FILE: self._bytes}
 
     def _decides(self) -> dict[str, Any]:
         return {"do_lower_case": self.lower_case}

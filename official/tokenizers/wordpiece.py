@@ -159,8 +159,8 @@ class WordPiece(Tokenizer):
     def _begins_word(self, piece: str) -> bool:
         return not piece.startswith(CONTINUES)
 
-    def _vocabulary_bytes(self) -> bytes:
-        return "".join(f"{piece}\n" for piece in self.pieces).encode()
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        return {self.FILE: "".join(f"{piece}\n" for piece in self.pieces).encode()}
 
     def _decides(self) -> dict[str, Any]:
         return {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}

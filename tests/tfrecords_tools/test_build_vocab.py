@@ -16,7 +16,7 @@ from tfrecords_tools import build_vocab
 ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
-SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110}
+SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110, "byte_bpe": 330}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def build(text, output, kind="wordpiece", vocab_size=None, **options):
     return build_vocab.build(str(text), output, kind, size, coverage=0.98, **options)
 
 
-@pytest.mark.parametrize("kind", build_vocab.TYPES)
+@pytest.mark.parametrize("kind", [kind for kind in build_vocab.TYPES if kind != "byte_bpe"])
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_folder(tmp_path, text, kind, lower_case):
     made = build(text, tmp_path / "out", kind, lower_case=lower_case)
@@ -45,6 +45,21 @@ def test_folder(tmp_path, text, kind, lower_case):
     assert (capitals.tolist() == small.tolist()) == lower_case
     assert 1 not in small
     assert not set(loaded.encode(["a [MASK] [CLS]"])[0].tolist()) & {0, 2, 3, 4}
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+def test_byte_bpe_folder(tmp_path, text, prefix):
+    made = build(text, tmp_path / "out", "byte_bpe", add_prefix_space=prefix)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert isinstance(loaded, tokenizers.ByteBPE) and loaded.vocab_size == 330
+    assert loaded.fingerprint == made.fingerprint and loaded.files == made.files
+    assert loaded.pieces[:5] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert loaded.special_ids == (0, 1, 2, 3, 4)
+    first, second = loaded.encode(["river", " river"])
+    assert (first.tolist() == second.tolist()) == prefix
+    assert loaded.decode(second) == " river"
+    lines = (tmp_path / "out" / "merges.txt").read_text().splitlines()
+    assert lines[0] == "#version: 0.2" and len(lines) == 1 + 330 - 5 - 256
 
 
 @pytest.mark.parametrize("kind", build_vocab.TYPES)
@@ -100,6 +115,9 @@ def test_lines_left_out_are_counted(tmp_path, text):
         (None, "wordpiece", 20, r"--vocab_size=20 is too small: the alphabet alone takes \d+ pie"),
         (None, "bpe", 20, r"--vocab_size=20 is too small: the alphabet and the special tokens"),
         (None, "unigram", 9000, r"--vocab_size=9000 is more than the text supports: take --vocab"),
+        ("\n \n\x01\n", "byte_bpe", 300, r"no text in the input \(1 files, 5 bytes\): nothing to"),
+        (None, "byte_bpe", 260, r"--vocab_size=260 is too small: the 256 bytes and 5 special tok"),
+        (None, "byte_bpe", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
         (None, "wordpiece", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
     ],
 )
@@ -109,6 +127,18 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
     with pytest.raises(UserError, match=message):
         build(text, tmp_path / "out", kind, size)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize(
+    "kind, option, message",
+    [
+        ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text as it is; leave it"),
+        ("bpe", "add_prefix_space", "--add_prefix_space: is for --type=byte_bpe; bpe needs none"),
+    ],
+)
+def test_options_that_a_type_does_not_have(tmp_path, text, kind, option, message):
+    with pytest.raises(UserError, match=message):
+        build(text, tmp_path / "out", kind, **{option: True})
 
 
 def test_missing_input(tmp_path):

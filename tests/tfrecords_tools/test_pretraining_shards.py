@@ -18,10 +18,10 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from official import config, manifest, tokenizers
+from official import config, data, manifest, tokenizers
 from official.errors import UserError
 from tests import small
-from tfrecords_tools import pretraining_shards, shards
+from tfrecords_tools import byte_bpe_trainer, pretraining_shards, shards
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -490,3 +490,48 @@ def test_killed_runs_leave_nothing_under_the_name(tmp_path, tokenizer):
     assert done.returncode == 0, done.stderr
     assert manifest.verify(tmp_path / "out", deep=True) == []
     assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_pairs_with_two_separators(tmp_path):
+    documents = small.documents(60)
+    write_text(tmp_path / "a.txt", 60)
+    counts = byte_bpe_trainer.word_counts()
+    counts.add([s for d in documents for s in d])
+    made = tokenizers.ByteBPE(*byte_bpe_trainer.learn(counts.words(), 320))
+    made.save(tmp_path / "tok")
+    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "out")
+    sentences = {s for d in documents for s in d}
+    lengths, whole = [], 0
+    for record in records(tmp_path / "out"):
+        example = tf.train.Example.FromString(record).features.feature
+        ids = list(example["token_ids"].int64_list.value)
+        first, second = example["segment_lengths"].int64_list.value
+        assert ids[0] == made.cls_id and len(ids) == first + second <= 32
+        assert [i for i, piece in enumerate(ids) if piece == made.sep_id] == [
+            first - 2, first - 1, len(ids) - 1,
+        ]  # fmt: skip
+        whole += made.decode(ids[1 : first - 2]) in sentences
+        lengths.append(len(ids))
+    assert whole > 5 and max(lengths) == 32
+    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+    packed = small.config(segments__packing=4)
+    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "packed", packed)
+    lengths = [
+        len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
+        for r in records(tmp_path / "packed")
+    ]
+    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+
+
+def test_a_vocabulary_without_a_mask_token(tmp_path):
+    write_text(tmp_path / "a.txt", 10)
+    folder = small.tokenizer_folder(tmp_path / "tok")
+    pieces = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(pieces.replace("[MASK]", "other"))
+    message = r"tok has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
+    with pytest.raises(UserError, match=message):
+        build(folder, tmp_path / "a.txt", tmp_path / "x", small.config(segments__static_masks=True))
+    # Shards without masks want none; reading them for masked LM does.
+    build(folder, tmp_path / "a.txt", tmp_path / "out")
+    with pytest.raises(UserError, match=r"the tokenizer of .*out has no mask token, and corrup"):
+        data.Source(tmp_path / "out", small.config())

@@ -3,14 +3,15 @@
 import pytest
 
 from official.errors import UserError
-from tfrecords_tools import wordpiece_trainer
-from tfrecords_tools.wordpiece_trainer import WordCounts, learn
+from tfrecords_tools import word_counts
+from tfrecords_tools.wordpiece_trainer import learn
+from tfrecords_tools.wordpiece_trainer import word_counts as counter
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def counted(texts, lower_case=True, **options):
-    counts = WordCounts(lower_case, **options)
+    counts = counter(lower_case, **options)
     for text in texts:
         counts.add([text])
     return counts
@@ -26,14 +27,14 @@ def test_words_are_those_of_the_tokenizer():
 
 
 def test_totals_and_batches(monkeypatch):
-    monkeypatch.setattr(wordpiece_trainer, "_CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(word_counts, "_CHUNK_CHARACTERS", 10)
     counts = counted(["the cat", "the dog sat.", "", "the end"])
     assert counts.words() == {"the": 3, ".": 1, "cat": 1, "dog": 1, "end": 1, "sat": 1}
     assert counts.total == 8
 
 
 def test_number_of_words_is_bounded(monkeypatch):
-    monkeypatch.setattr(wordpiece_trainer, "_CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(word_counts, "_CHUNK_CHARACTERS", 10)
     counts = counted([f"often once{i} often" for i in range(50)], max_words=8)
     assert len(counts.counts) <= 16 + 2
     words = counts.words()

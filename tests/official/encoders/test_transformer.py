@@ -360,3 +360,16 @@ def test_use_errors():
         encoder(np.zeros((3,), "int32"))
     with pytest.raises(UserError, match=r"attention_mask: .* got \(2, 7\); masks.padding makes"):
         encoder(TOKENS, attention_mask=PADDING)
+
+
+def test_one_row_of_segments_is_every_token_s():
+    # RoBERTa: the second text of a pair has no segment of its own.
+    encoder = make(segment_types=1, position_offset=2)
+    alike = encoder(tf.constant(TOKENS), attention_mask=masks.padding(PADDING))
+    found = run(encoder)
+    np.testing.assert_array_equal(found["sequence_output"], alike["sequence_output"])
+    table = arrays(encoder)["embeddings/segment_embedding/table"]
+    assert SEGMENTS.any() and table.shape == (1, 12)
+    # Its row is added to each token: with a zero in its place the outputs are others.
+    encoder.embeddings.segment.table.assign(np.zeros_like(table))
+    assert np.abs(run(encoder)["sequence_output"] - found["sequence_output"]).max() > 1e-3

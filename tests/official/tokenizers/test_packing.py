@@ -9,7 +9,8 @@ import tensorflow as tf
 from official.errors import UserError
 from official.tokenizers import pack, pack_arrays
 
-IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3)
+IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)
+TWICE = types.SimpleNamespace(**{**vars(IDS), "pair_separators": 2})
 
 
 def cut_one_by_one(first, second, room):
@@ -20,27 +21,30 @@ def cut_one_by_one(first, second, room):
     return first, second
 
 
-def expected(first, second, max_length):
-    a, b = cut_one_by_one(first, second, max_length - 3)
-    return [2, *a, 3, *b, 3], [len(a) + 2, len(b) + 1]
+def expected(first, second, max_length, between):
+    a, b = cut_one_by_one(first, second, max_length - 2 - between)
+    return [2, *a, *[3] * between, *b, 3], [len(a) + 1 + between, len(b) + 1]
 
 
 def texts(lengths, start):
     return [list(range(start, start + n)) for n in lengths]
 
 
-@pytest.mark.parametrize("max_length", [5, 6, 9, 12, 40])
-def test_pairs_of_all_lengths(max_length):
+@pytest.mark.parametrize("special", [IDS, TWICE], ids=["one", "two"])
+@pytest.mark.parametrize("max_length", [6, 9, 12, 40])
+def test_pairs_of_all_lengths(max_length, special):
     sizes = [(a, b) for a in range(12) for b in range(12)]
     first = texts([a for a, _ in sizes], 10)
     second = texts([b for _, b in sizes], 50)
     batch = pack(
-        [tf.ragged.constant(first, tf.int32), tf.ragged.constant(second, tf.int32)], IDS, max_length
+        [tf.ragged.constant(first, tf.int32), tf.ragged.constant(second, tf.int32)],
+        special,
+        max_length,
     )
     longest = 0
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
-        ids, lengths = expected(a, b, max_length)
-        made = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], IDS, max_length)
+        ids, lengths = expected(a, b, max_length, special.pair_separators)
+        made = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], special, max_length)
         assert made[0].tolist() == ids and made[1].tolist() == lengths
         assert made[0].dtype == np.int32
         filled = batch["padding_mask"][row].numpy()
@@ -72,23 +76,35 @@ def test_single_texts_in_a_graph():
     assert ids.tolist() == [2, 7, 8, 9, 3] and lengths.tolist() == [5]
 
 
+def test_pairs_as_roberta_has_them():
+    ids, lengths = pack_arrays([np.array([7, 8]), np.array([9])], TWICE, 9)
+    assert ids.tolist() == [2, 7, 8, 3, 3, 9, 3] and lengths.tolist() == [5, 2]
+    assert pack_arrays([np.array([7, 8])], TWICE, 9)[0].tolist() == [2, 7, 8, 3]
+
+
 def test_empty_batch():
     batch = pack([tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])], IDS, 8)
     assert batch["token_ids"].shape == batch["padding_mask"].shape == (0, 0)
 
 
 @pytest.mark.parametrize(
-    "count, max_length, message",
+    "special, count, max_length, message",
     [
-        (1, 2, "max_length=2 has no room for a text and 2 special tokens: at least 3 is wanted"),
-        (2, 4, "max_length=4 has no room for two texts and 3 special tokens: at least 5"),
+        (
+            IDS,
+            1,
+            2,
+            "max_length=2 has no room for a text and 2 special tokens: at least 3 is wanted",
+        ),
+        (IDS, 2, 4, "max_length=4 has no room for two texts and 3 special tokens: at least 5"),
+        (TWICE, 2, 5, "max_length=5 has no room for two texts and 4 special tokens: at least 6"),
     ],
 )
-def test_no_room(count, max_length, message):
+def test_no_room(special, count, max_length, message):
     with pytest.raises(UserError, match=message):
-        pack_arrays([np.array([7])] * count, IDS, max_length)
+        pack_arrays([np.array([7])] * count, special, max_length)
     with pytest.raises(UserError, match=message):
-        pack([tf.ragged.constant([[7]])] * count, IDS, max_length)
+        pack([tf.ragged.constant([[7]])] * count, special, max_length)
 
 
 def test_three_texts():

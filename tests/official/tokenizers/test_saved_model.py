@@ -12,6 +12,7 @@ import tensorflow as tf
 from official import tokenizers
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+BYTE_BPE = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
 # A byte that is not UTF-8 travels as a surrogate.
 TEXTS = [row["text"] for row in GOLDEN["uncased"]] + ["caf\udce9 the"]
 RAW = [text.encode("utf-8", "surrogateescape") for text in TEXTS]
@@ -31,11 +32,13 @@ assert not any(name.startswith(("official", "sentencepiece")) for name in sys.mo
 @pytest.mark.slow
 def test_fresh_process(tmp_path, spiece_model):
     pieces = GOLDEN["vocabulary"]
+    merges = [tuple(line.split(" ")) for line in BYTE_BPE["merges.txt"].splitlines()[1:]]
     made = {
         "wordpiece": tokenizers.WordPiece(pieces),
         "forbidding": tokenizers.WordPiece(pieces, settings={"mask_token": "of"}),
         "unigram": tokenizers.SentencePiece(spiece_model("unigram")),
         "bpe": tokenizers.SentencePiece(spiece_model("bpe")),
+        "byte_bpe": tokenizers.ByteBPE(BYTE_BPE["vocab.json"], merges),
     }
     expected = {}
     for name, tokenizer in made.items():

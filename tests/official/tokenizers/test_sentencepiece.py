@@ -107,6 +107,6 @@ def test_empty_model(tmp_path):
 
 def test_model_without_special_tokens(tmp_path, spiece_model):
     (tmp_path / "spiece.model").write_bytes(spiece_model(controls=["[CLS]"]))
-    message = r"spiece.model lacks special tokens: sep_token \(\[SEP\] or <sep>\), mask_token"
+    message = r"spiece.model lacks special tokens: sep_token \(\[SEP\] or <sep>\): add them"
     with pytest.raises(UserError, match=message):
         tokenizers.load(tmp_path)

@@ -211,10 +211,10 @@ def test_special_tokens_as_objects(tmp_path):
     "pieces, settings, message",
     [
         (
-            [p for p in PIECES if p not in ("[MASK]", "[CLS]")],
+            [p for p in PIECES if p not in ("[PAD]", "[CLS]")],
             None,
-            r"vocab.txt lacks special tokens: cls_token \(\[CLS\] or <cls>\), mask_token "
-            r"\(\[MASK\] or <mask>\): add them to the vocabulary, or name in",
+            r"vocab.txt lacks special tokens: pad_token \(\[PAD\] or <pad>\), cls_token "
+            r"\(\[CLS\] or <cls>\): add them to the vocabulary, or name in",
         ),
         (PIECES, {"sep_token": "</s>"}, r"vocab.txt lacks special tokens: sep_token \(</s>\)"),
         (
@@ -241,6 +241,12 @@ def test_bad_folders(tmp_path, pieces, settings, message):
     assert str(folder) in str(raised.value) or "tokenizer_config.json: " in str(raised.value)
 
 
+def test_a_vocabulary_may_lack_a_mask_token(tmp_path):
+    folder = write(tmp_path / "tok", [piece for piece in PIECES if piece != "[MASK]"])
+    made = tokenizers.load(folder)
+    assert made.mask_id is None and made.special_ids == (0, 1, 2, 3)
+
+
 def test_settings_that_are_not_an_object(tmp_path):
     folder = write(tmp_path / "tok")
     (folder / "tokenizer_config.json").write_text('{"a": ')
@@ -258,7 +264,10 @@ def test_vocabulary_that_is_not_utf8(tmp_path):
 
 
 def test_folders_without_a_tokenizer(tmp_path):
-    looked = r"vocab.txt \(WordPiece\) or spiece.model \(SentencePiece\)"
+    looked = (
+        r"vocab.txt \(WordPiece\), spiece.model \(SentencePiece\) or vocab.json with merges.txt "
+        r"\(byte-level BPE\)"
+    )
     with pytest.raises(UserError, match=f"none is missing: it should hold {looked}"):
         tokenizers.load(tmp_path / "none")
     (tmp_path / "file").write_text("x")
@@ -271,5 +280,5 @@ def test_folders_without_a_tokenizer(tmp_path):
     with pytest.raises(UserError, match=rf"found file, tokenizer; did you mean {inner}\?"):
         tokenizers.load(tmp_path)
     (tmp_path / "tokenizer" / "spiece.model").write_bytes(b"x")
-    with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove the one"):
+    with pytest.raises(UserError, match="holds both vocab.txt and spiece.model: remove what"):
         tokenizers.load(tmp_path / "tokenizer")

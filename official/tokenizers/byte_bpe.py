@@ -1,0 +1,349 @@
+"""Byte-level BPE, as GPT-2 and RoBERTa have it: `vocab.json` and `merges.txt`.
+
+Text is cut into words by GPT-2's pattern, the bytes of a word are its first pieces, and neighbours
+are joined pair by pair: always the pair of the word that stands first in `merges.txt`, wherever it
+occurs, until no pair of the word stands there (Radford et al. 2019, section 2.2; Sennrich et al.
+2016). Every text can be spelled, so nothing is unknown. A blank belongs to the word after it; in
+the files a byte stands as a printable character (the blank as "Ġ").
+
+The ids are those of the `tokenizers` package, at about its speed on one thread, and the same inside
+a graph. A graph has no regular expressions with look-ahead, and pairs cannot be joined one word at
+a time in it, so:
+
+  - the last blank of several before a word is parted from them first, by a pattern of its own;
+  - the words of a batch are made unique, and all of them are joined together, one pair of each word
+    a round; a word leaves when it is done.
+
+Text that spells a special token, such as a literal "<mask>", is split as text and never gives the
+special id.
+
+Shapes: N texts, W words, K pieces of all words, V pieces of the vocabulary, M merges.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from official.errors import UserError
+from official.tokenizers.base import Splitter, Tokenizer, find_specials, switch
+
+MERGES_FILE = "merges.txt"
+BLANK = "Ġ"
+SPECIALS = {
+    "pad_token": ("<pad>",),
+    "unk_token": ("<unk>",),
+    "cls_token": ("<s>",),
+    "sep_token": ("</s>",),
+    "mask_token": ("<mask>",),
+}
+_VERSION = "#version: 0.2"
+
+# GPT-2's classes. TensorFlow's regular expressions know Unicode 15.0; the letters and digits that
+# 15.1 and 16.0 added are named, so that all agree with the `tokenizers` package.
+_SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+_LETTER = (
+    r"\p{L}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}"
+    r"\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5}"
+    r"\x{113b7}\x{113d1}\x{113d3}\x{11bc0}-\x{11be0}\x{13460}-\x{143fa}\x{16100}-\x{1611d}"
+    r"\x{16d40}-\x{16d6c}\x{18cff}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2ebf0}-\x{2ee5d}"
+)
+_DIGIT = (
+    r"\p{N}\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{16130}-\x{16139}"
+    r"\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e5f1}-\x{1e5fa}"
+)
+_LAST_BLANK = rf"([{_SPACE}]+)([{_SPACE}][^{_SPACE}])"
+# Without a group around it the search is ten times faster.
+_WORD = (
+    rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_LETTER}]+| ?[{_DIGIT}]+| ?[^{_SPACE}{_LETTER}{_DIGIT}]+"
+    rf"|[{_SPACE}]+"
+)
+_CUT = b"\xff"  # no UTF-8 text has this byte
+
+
+def _alphabet() -> dict[int, str]:
+    """Byte → the character that stands for it, in the order of GPT-2's vocabulary."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    table = {byte: chr(byte) for byte in printable}
+    return table | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+ALPHABET = _alphabet()
+_BYTES = {character: byte for byte, character in ALPHABET.items()}
+
+
+def words(texts: tf.Tensor, add_prefix_space: bool = False) -> tf.RaggedTensor:
+    """Cuts texts into words.
+
+    Args:
+      texts: UTF-8 strings [N]; bytes that are not UTF-8 become U+FFFD.
+      add_prefix_space: put a blank before each text that does not begin with one.
+
+    Returns:
+      Strings [N, None]: the words, which together are the text, and empty strings among them.
+    """
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    if add_prefix_space:
+        texts = tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
+    texts = tf.strings.regex_replace(texts, _LAST_BLANK, rb"\1" + _CUT + rb"\2")
+    return tf.strings.split(tf.strings.regex_replace(texts, _WORD, rb"\0" + _CUT), _CUT)
+
+
+class ByteBPESplitter(Splitter):
+    """Words, then pairs joined in the order of the merges."""
+
+    def __init__(
+        self,
+        ids: dict[str, int],
+        merges: Sequence[tuple[str, str]],
+        add_prefix_space: bool,
+    ):
+        super().__init__()
+        self._add_prefix_space = add_prefix_space
+        self._size = len(ids)
+        self._none = len(merges)  # the rank of pairs that are not joined
+        self._byte_ids = tf.constant([ids[ALPHABET[byte]] for byte in range(256)], tf.int32)
+        # What each pair makes. One more, of no pair, so that neither table is empty.
+        self._joined = tf.constant([*(ids[a + b] for a, b in merges), 0], tf.int32)
+        keys = [*(ids[a] * self._size + ids[b] for a, b in merges), -1]
+        self._ranks = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(keys, tf.int64), tf.range(len(keys), dtype=tf.int32)
+            ),
+            default_value=self._none,
+        )
+
+    def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns ids of string [N], int32 [N, None]."""
+        found = words(texts, self._add_prefix_space)
+        unique, numbers = tf.unique(found.values)
+        pieces = tf.gather(self._spell(unique), numbers)  # [all words, None]
+        ends = tf.gather(pieces.row_splits, found.row_splits)
+        return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
+
+    def _spell(self, unique: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of words [W], int32 [W, None]."""
+        count = tf.size(unique, tf.int64)
+        characters = tf.strings.bytes_split(unique)
+        values = tf.reshape(tf.io.decode_raw(characters.values, tf.uint8), [-1])
+        pieces = tf.gather(self._byte_ids, tf.cast(values, tf.int32))
+        owners = characters.value_rowids()  # [K], the word that a piece is of
+        none = tf.zeros([0], tf.int32), tf.zeros([0], tf.int64)
+
+        def join(pieces, owners, ranks, done, done_owners):
+            best = tf.gather(tf.math.unsorted_segment_min(ranks, owners, count), owners)
+            left = best < self._none
+            # A word without a pair to join is done.
+            done = tf.concat([done, tf.boolean_mask(pieces, ~left)], 0)
+            done_owners = tf.concat([done_owners, tf.boolean_mask(owners, ~left)], 0)
+            pieces, owners, ranks, best = (
+                tf.boolean_mask(values, left) for values in (pieces, owners, ranks, best)
+            )
+            first = _alternate(ranks == best)  # the left parts of what is joined now
+            second = tf.concat([[False], first[:-1]], 0)[: tf.size(first)]
+            joined = tf.where(first, tf.gather(self._joined, ranks), pieces)
+            pieces, owners = tf.boolean_mask(joined, ~second), tf.boolean_mask(owners, ~second)
+            return pieces, owners, self._pair_ranks(pieces, owners), done, done_owners
+
+        pieces, owners, _, done, done_owners = tf.while_loop(
+            lambda pieces, owners, ranks, *_: tf.reduce_any(ranks < self._none),
+            join,
+            (pieces, owners, self._pair_ranks(pieces, owners), *none),
+            shape_invariants=(tf.TensorShape([None]),) * 5,
+        )
+        owners = tf.concat([owners, done_owners], 0)
+        order = tf.argsort(owners, stable=True)
+        return tf.RaggedTensor.from_value_rowids(
+            tf.gather(tf.concat([pieces, done], 0), order),
+            tf.gather(owners, order),
+            nrows=count,
+            validate=False,
+        )
+
+    def _pair_ranks(self, pieces: tf.Tensor, owners: tf.Tensor) -> tf.Tensor:
+        """Returns the rank of each piece [K] with the one after it in its word, int32 [K]."""
+        wide = tf.cast(pieces, tf.int64)
+        ranks = self._ranks.lookup(wide[:-1] * self._size + wide[1:])
+        ranks = tf.where(owners[:-1] == owners[1:], ranks, self._none)
+        return tf.concat([ranks, [self._none]], 0)[: tf.size(pieces)]
+
+
+def _alternate(hits: tf.Tensor) -> tf.Tensor:
+    """Keeps the first, third, fifth ... of each run of true values, bool [K].
+
+    In a run (a pair of two equal pieces has them) each hit but the last shares a piece with the
+    next: of "aaaa", the first and the third "aa" are joined.
+    """
+    misses = tf.concat([[-1], tf.reshape(tf.where(~hits), [-1])], 0)
+    before = tf.gather(misses, tf.cumsum(tf.cast(~hits, tf.int32)))  # the last miss so far
+    places = tf.range(tf.size(hits, tf.int64))
+    return tf.bitwise.bitwise_and(places - before, 1) == 1
+
+
+class ByteBPE(Tokenizer):
+    """Byte-level BPE.
+
+    Attributes:
+      merges: pairs of pieces, in the order in which they are joined.
+      add_prefix_space: whether a blank is put before each text that does not begin with one, so
+        that its first word is spelled like any other.
+    """
+
+    FILE = "vocab.json"
+    pair_separators = 2  # <s> A </s></s> B </s> (Liu et al. 2019, as released)
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        add_prefix_space: bool = False,
+        settings: dict[str, Any] | None = None,
+        source: str = "the vocabulary",
+    ):
+        """Makes a tokenizer from pieces and merges.
+
+        Args:
+          pieces: the vocabulary in the order of the ids.
+          merges: pairs of pieces; what is to be joined first stands first.
+          add_prefix_space: see the class.
+          settings: names of special tokens where they are not `<pad> <unk> <s> </s> <mask>`.
+          source: the name of the vocabulary in messages.
+
+        Raises:
+          UserError: a vocabulary without some bytes, special tokens or results of merges; a merge
+            that stands twice, or before one that makes its parts.
+        """
+        settings = settings or {}
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        if lacking := [character for character in ALPHABET.values() if character not in ids]:
+            raise UserError(
+                f"{source} lacks {len(lacking)} of the 256 characters that stand for bytes "
+                f"({' '.join(lacking[:8])}{' …' if len(lacking) > 8 else ''}): is this the "
+                "vocabulary of a byte-level BPE?"
+            )
+        specials = find_specials(pieces, settings, source, SPECIALS)
+        _check_merges(ids, merges, source)
+        self.merges = list(merges)
+        self.add_prefix_space = add_prefix_space
+        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space)
+        super().__init__(pieces, specials, splitter, settings)
+
+    @classmethod
+    def read(cls, path: Path, settings: dict[str, Any]) -> "ByteBPE":
+        """Makes a tokenizer from a `vocab.json`, the `merges.txt` beside it, and settings.
+
+        Raises:
+          UserError: see the constructor; or a file is missing or not what it should be.
+        """
+        merges = path.with_name(MERGES_FILE)
+        if not merges.is_file():
+            raise UserError(f"{merges} is missing: byte-level BPE needs it beside {path.name}")
+        return cls(
+            _read_pieces(path),
+            _read_merges(merges),
+            bool(switch(settings, "add_prefix_space", False)),
+            settings,
+            str(path),
+        )
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Returns the text of ids; special tokens show as they are written."""
+        spelled = b"".join(_spelled(self.pieces[i]) for i in ids)
+        return spelled.decode("utf-8", "replace")
+
+    def _begins_word(self, piece: str) -> bool:
+        return piece.startswith(BLANK)
+
+    def _vocabulary_files(self) -> dict[str, bytes]:
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        lines = [_VERSION, *(f"{a} {b}" for a, b in self.merges), ""]
+        return {
+            self.FILE: json.dumps(ids, ensure_ascii=False).encode(),
+            MERGES_FILE: "\n".join(lines).encode(),
+        }
+
+    def _decides(self) -> dict[str, Any]:
+        return {"add_prefix_space": self.add_prefix_space}
+
+    def _for_others(self) -> dict[str, Any]:
+        return {"tokenizer_class": "RobertaTokenizer"}
+
+
+def _spelled(piece: str) -> bytes:
+    if all(character in _BYTES for character in piece):
+        return bytes(_BYTES[character] for character in piece)
+    return piece.encode()  # an added token that is no text of this alphabet
+
+
+def _check_merges(ids: dict[str, int], merges: Sequence[tuple[str, str]], source: str) -> None:
+    made = set(ALPHABET.values())
+    seen = set()
+    for number, pair in enumerate(merges, 1):
+        where = f"{source}: merge {number} ({' '.join(pair)})"
+        for part in pair:
+            if part not in made:
+                raise UserError(
+                    f"{where}: {part!r} is neither a byte nor what an earlier merge makes: are "
+                    "the lines of merges.txt all there, and in their order?"
+                )
+        if pair in seen:
+            raise UserError(f"{where}: stands twice")
+        if "".join(pair) not in ids:
+            raise UserError(
+                f"{where}: makes {''.join(pair)!r}, which the vocabulary lacks: are vocab.json "
+                "and merges.txt of the same model?"
+            )
+        seen.add(pair)
+        made.add("".join(pair))
+
+
+def _read_pieces(path: Path) -> list[str]:
+    wanted = 'an object is wanted, such as {"<s>": 0, "<pad>": 1, …}'
+    try:
+        pairs = json.loads(path.read_bytes(), object_pairs_hook=list)
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): {wanted}") from error
+    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
+        raise UserError(f"{path}: {wanted}")
+    if not pairs:
+        raise UserError(f"{path} is empty: {wanted}")
+    pieces: dict[int, str] = {}
+    for piece, i in pairs:
+        if type(i) is not int or not 0 <= i < len(pairs):
+            raise UserError(
+                f"{path}: {piece!r} has id {i!r}, but {len(pairs):,} pieces have the whole numbers "
+                f"from 0 to {len(pairs) - 1:,}"
+            )
+        if i in pieces:
+            raise UserError(f"{path}: {pieces[i]!r} and {piece!r} have the same id, {i}")
+        pieces[i] = piece
+    if len(set(pieces.values())) < len(pieces):
+        twice = next(p for p, _ in pairs if sum(p == other for other, _ in pairs) > 1)
+        raise UserError(f"{path}: {twice!r} stands twice")
+    return [pieces[i] for i in range(len(pieces))]
+
+
+def _read_merges(path: Path) -> list[tuple[str, str]]:
+    try:
+        lines = path.read_bytes().decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not UTF-8: one merge a line is wanted, such as `Ġ t`"
+        ) from error
+    merges = []
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        first, blank, second = line.partition(" ")
+        if not (first and second) or " " in second:
+            raise UserError(
+                f"{path}:{number}: {line!r}: two pieces with a blank between them are wanted, such "
+                "as `Ġ t`"
+            )
+        merges.append((first, second))
+    return merges

@@ -1,0 +1,194 @@
+"""Byte-level BPE: the ids of the references, in and outside a graph; folders; errors."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import tokenizers
+from official.errors import UserError
+from tests.official.tokenizers.byte_bpe_reference import Reference, texts
+from tfrecords_tools import byte_bpe_trainer
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
+PIECES = GOLDEN["vocab.json"]
+MERGES = [tuple(line.split(" ")) for line in GOLDEN["merges.txt"].splitlines()[1:]]
+
+
+def write(folder, pieces=None, merges=None, settings=None):
+    """A folder with the golden files, some of them replaced."""
+    folder.mkdir(exist_ok=True)
+    pieces = {piece: i for i, piece in enumerate(PIECES)} if pieces is None else pieces
+    text = pieces if isinstance(pieces, str) else json.dumps(pieces)
+    (folder / "vocab.json").write_text(text)
+    merges = GOLDEN["merges.txt"] if merges is None else merges
+    (folder / "merges.txt").write_bytes(merges if isinstance(merges, bytes) else merges.encode())
+    if settings is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["plain", "prefixed"])
+def test_ids_are_those_of_the_tokenizers_package(tmp_path, name):
+    folder = write(tmp_path / "tok", settings={"add_prefix_space": name == "prefixed"})
+    made = tokenizers.load(folder)
+    assert isinstance(made, tokenizers.ByteBPE)
+    for text, ids, expected in zip(
+        GOLDEN["texts"], made.encode(GOLDEN["texts"]), GOLDEN[name], strict=True
+    ):
+        assert ids.tolist() == expected, text
+        blank = " " if name == "prefixed" and text and not text.startswith(" ") else ""
+        assert made.decode(ids) == blank + text
+
+
+@pytest.mark.slow
+def test_a_million_characters():
+    """Mixed scripts, emoji, controls: by hand, eagerly, in a function, in a dataset."""
+    lines = texts(1_000_000)
+    learned = texts(30_000, seed=1) + GOLDEN["texts"]
+    counts = byte_bpe_trainer.word_counts()
+    counts.add(learned)
+    pieces, merges = byte_bpe_trainer.learn(counts.words(), 900)
+    made = tokenizers.ByteBPE(pieces, merges)
+    assert sum(map(len, lines)) >= 1_000_000
+    values, splits = made.encode_ragged(lines)
+    reference = Reference({piece: i for i, piece in enumerate(pieces)}, merges)
+    for line, start, end in zip(lines, splits[:-1], splits[1:], strict=True):
+        assert values[start:end].tolist() == reference.encode(line), line
+    assert made.decode(values) == "".join(lines)
+    graph = tf.function(made.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+    in_function = graph(tf.constant(lines))
+    np.testing.assert_array_equal(in_function.values, values)
+    np.testing.assert_array_equal(in_function.row_splits, splits)
+    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(1024).map(made.tokenize)
+    in_dataset = tf.concat([batch.values for batch in dataset], 0)
+    np.testing.assert_array_equal(in_dataset, values)
+
+
+def test_equal_pairs_are_joined_from_the_left():
+    pieces = [*byte_bpe_trainer.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values(), "aa", "aaaa", "ab"]
+    made = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
+    spelled = [[made.pieces[i] for i in ids] for ids in made.encode(["a" * 7, "aaab", "aab", "ab"])]
+    assert spelled == [["aaaa", "aa", "a"], ["aa", "ab"], ["aa", "b"], ["ab"]]
+    reference = Reference({piece: i for i, piece in enumerate(pieces)}, made.merges)
+    for n in range(40):
+        text = "a" * n + "b" + "a" * n
+        assert made.encode([text])[0].tolist() == reference.encode(text)
+
+
+def test_attributes():
+    made = tokenizers.ByteBPE(PIECES, MERGES)
+    assert (made.cls_id, made.pad_id, made.sep_id, made.unk_id, made.mask_id) == (0, 1, 2, 3, 4)
+    assert made.special_ids == (0, 1, 2, 3, 4)
+    assert made.pieces == PIECES and made.vocab_size == len(PIECES)
+    assert made.pair_separators == 2
+    starts = {piece for piece, start in zip(PIECES, made.word_starts, strict=True) if start}
+    assert starts == {p for p in PIECES if p.startswith("Ġ")} | set(PIECES[:5])
+    assert made.tokenize(tf.constant(["a"])).dtype == tf.int32
+    assert made.tokenize(tf.constant([], tf.string)).shape == (0, None)
+    assert made.encode(["", ""])[1].tolist() == []
+
+
+def test_merges_may_be_none():
+    pieces = PIECES[: 5 + 256]
+    made = tokenizers.ByteBPE(pieces, [])
+    assert made.decode(made.encode(["né"])[0]) == "né" and len(made.encode(["né"])[0]) == 3
+
+
+def test_text_never_gives_special_tokens():
+    text = "<s> and all</s> <mask>"
+    plain = tokenizers.ByteBPE(PIECES, MERGES)
+    ids = plain.encode([text])[0].tolist()
+    assert not set(ids) & {0, 1, 2, 3, 4} and plain.decode(ids) == text
+    # Not even where the special tokens are pieces of the alphabet.
+    settings = {"mask_token": "Ġand", "sep_token": "all"}
+    made = tokenizers.ByteBPE(PIECES, MERGES, settings=settings)
+    named = [PIECES.index("Ġand"), PIECES.index("all")]
+    assert [made.mask_id, made.sep_id] == named and named[0] in ids
+    assert made.encode([text])[0].tolist() == [3 if i in named else i for i in ids]
+    assert made.encode(["all"])[0].tolist() == [made.unk_id]
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe It", b"a\x80 It", b"\xc3", b"\xed\xa0\x80 It", b"\0"])
+def test_bytes_that_are_not_utf8(text):
+    made = tokenizers.ByteBPE(PIECES, MERGES)
+    ids = made.tokenize(tf.constant([text, b"It"])).to_list()
+    assert ids[1] == made.encode(["It"])[0].tolist()
+    assert made.decode(ids[0]) == text.decode(errors="replace")
+
+
+def test_save_and_load(tmp_path):
+    made = tokenizers.load(write(tmp_path / "given"))
+    made.save(tmp_path / "tok")
+    again = tokenizers.load(tmp_path / "tok")
+    assert again.files == made.files and again.fingerprint == made.fingerprint
+    assert set(made.files) == {"vocab.json", "merges.txt", "tokenizer_config.json"}
+    assert json.loads((tmp_path / "tok" / "vocab.json").read_text()) == {
+        piece: i for i, piece in enumerate(PIECES)
+    }
+    assert (tmp_path / "tok" / "merges.txt").read_text().splitlines() == [
+        "#version: 0.2",
+        *GOLDEN["merges.txt"].splitlines()[1:],
+    ]
+    settings = json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "RobertaTokenizer"
+    assert settings["add_prefix_space"] is False and settings["mask_token"] == "<mask>"
+    prints = {made.fingerprint}
+    prints.add(tokenizers.ByteBPE(PIECES, MERGES, add_prefix_space=True).fingerprint)
+    prints.add(tokenizers.ByteBPE(PIECES, MERGES[:-1]).fingerprint)
+    prints.add(tokenizers.ByteBPE([*PIECES, "x y"], MERGES).fingerprint)
+    assert len(prints) == 4
+
+
+def test_a_vocabulary_without_a_mask_token(tmp_path):
+    pieces = [piece for piece in PIECES if piece != "<mask>"]
+    made = tokenizers.load(write(tmp_path / "a", {piece: i for i, piece in enumerate(pieces)}))
+    assert made.mask_id is None and made.special_ids == (0, 1, 2, 3)
+    made.save(tmp_path / "b")
+    assert "mask_token" not in json.loads((tmp_path / "b" / "tokenizer_config.json").read_text())
+    assert tokenizers.load(tmp_path / "b").fingerprint == made.fingerprint
+
+
+def swapped(a, b):
+    ids = {piece: i for i, piece in enumerate(PIECES)}
+    return {**ids, a: ids[b]}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"pieces": "{"}, r"vocab.json is not JSON \(.*\): an object is wanted, such as"),
+        ({"pieces": "[1]"}, r"vocab.json: an object is wanted"),
+        ({"pieces": "{}"}, r"vocab.json is empty: an object is wanted"),
+        ({"pieces": {"a": 1}}, r"'a' has id 1, but 1 pieces have the whole numbers from 0 to 0"),
+        ({"pieces": {"a": "0"}}, r"'a' has id '0', but 1 pieces"),
+        ({"pieces": swapped("<s>", "a")}, r"vocab.json: '<s>' and 'a' have the same id, \d+"),
+        ({"pieces": '{"a": 0, "b": 1, "a": 2}'}, r"vocab.json: 'a' stands twice"),
+        ({"pieces": {"the": 0}}, r"lacks 256 of the 256 characters that stand for bytes \(! \" #"),
+        (
+            {"pieces": {p: i for i, p in enumerate(PIECES[2:])}, "merges": ""},
+            r"lacks special tokens: pad_token \(<pad>\), cls_token \(<s>\): add them",
+        ),
+        ({"settings": {"mask_token": "[M]"}}, r"lacks special tokens: mask_token \(\[M\]\)"),
+        ({"settings": {"add_prefix_space": 1}}, r"add_prefix_space is 1, but true or false"),
+        ({"merges": b"\xff"}, r"merges.txt is not UTF-8: one merge a line is wanted"),
+        ({"merges": "#version: 0.2\nth"}, r"merges.txt:2: 'th': two pieces with a blank between"),
+        ({"merges": "t h e"}, r"merges.txt:1: 't h e': two pieces with a blank between"),
+        ({"merges": "th e\n"}, r"merge 1 \(th e\): 'th' is neither a byte nor what an earlier"),
+        ({"merges": "e r\ne r\n"}, r"merge 2 \(e r\): stands twice"),
+        ({"merges": "q q\n"}, r"merge 1 \(q q\): makes 'qq', which the vocabulary lacks: are"),
+    ],
+)
+def test_bad_folders(tmp_path, options, message):
+    folder = write(tmp_path / "tok", **options)
+    with pytest.raises(UserError, match=message):
+        tokenizers.load(folder)
+
+
+def test_merges_that_are_missing(tmp_path):
+    folder = write(tmp_path / "tok")
+    (folder / "merges.txt").unlink()
+    with pytest.raises(UserError, match=r"merges.txt is missing: byte-level BPE needs it beside"):
+        tokenizers.load(folder)

@@ -1,0 +1,77 @@
+"""Learns the pieces and merges of a byte-level BPE from word counts.
+
+The most frequent pair of neighbouring pieces is joined first, over the words that the tokenizer
+itself parts, from single bytes on (Sennrich et al. 2016; Radford et al. 2019, section 2.2). The
+same text gives the same bytes.
+"""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from official.errors import UserError
+from official.tokenizers import byte_bpe
+from tfrecords_tools.pairs import MIN_COUNT, Pairs
+from tfrecords_tools.word_counts import MAX_WORDS, WordCounts
+
+# The padding id is 1, as in RoBERTa.
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def word_counts(add_prefix_space: bool = False, max_words: int = MAX_WORDS) -> WordCounts:
+    """Returns a counter of the words that the tokenizer sees."""
+
+    def words(texts: tf.Tensor) -> list[bytes]:
+        return byte_bpe.words(texts, add_prefix_space).values.numpy().tolist()
+
+    return WordCounts(lambda texts: filter(None, words(texts)), max_words)
+
+
+def learn(
+    counts: Mapping[bytes, int],
+    vocab_size: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Learns the pieces.
+
+    Args:
+      counts: word → count.
+      vocab_size: how many pieces to learn, special tokens and the 256 bytes counted.
+      report: called now and then with the number of pieces so far.
+
+    Returns:
+      The pieces: special tokens, bytes, then pieces in the order of their making. And the merges
+      that make them, in their order.
+
+    Raises:
+      UserError: `vocab_size` is too small for the bytes, or too large for the text.
+    """
+    pieces = [*SPECIAL, *byte_bpe.ALPHABET.values()]
+    if len(pieces) > vocab_size:
+        raise UserError(
+            f"--vocab_size={vocab_size} is too small: the 256 bytes and {len(SPECIAL)} special "
+            f"tokens alone take {len(pieces)} pieces"
+        )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    byte_ids = [ids[byte_bpe.ALPHABET[byte]] for byte in range(256)]
+    pairs = Pairs(([byte_ids[byte] for byte in word], count) for word, count in counts.items())
+    merges = []
+    while len(pieces) < vocab_size:
+        pair = pairs.pop()
+        if pair is None:
+            raise UserError(
+                f"--vocab_size={vocab_size} is more than the text supports: it has {len(pieces)} "
+                f"pieces that occur {MIN_COUNT} times or more; take --vocab_size={len(pieces)} or "
+                "more text"
+            )
+        left, right = pair
+        merges.append((pieces[left], pieces[right]))
+        text = "".join(merges[-1])
+        # Two ways lead to one text: "a" + "bc" after "ab" + "c".
+        if text not in ids:
+            ids[text] = len(pieces)
+            pieces.append(text)
+            if len(pieces) % 1000 == 0:
+                report(len(pieces))
+        pairs.join(left, right, ids[text])
+    return pieces, merges

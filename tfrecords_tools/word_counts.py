@@ -1,0 +1,70 @@
+"""Counts the words of a text as they go by, in bounded memory."""
+
+import collections
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+MAX_WORDS = 1_000_000
+_CHUNK_CHARACTERS = 1 << 20
+
+
+class WordCounts:
+    """Counts words as they come.
+
+    Attributes:
+      counts: word → count; where text has more than twice `max_words` different words, the rarest
+        are let go from time to time, half of them.
+      total: words seen.
+    """
+
+    def __init__(
+        self,
+        split: Callable[[tf.Tensor], Iterable[bytes]],
+        max_words: int = MAX_WORDS,
+        take: Callable[[bytes], Any] = lambda word: word,
+    ):
+        """Makes a counter.
+
+        Args:
+          split: gives the words of strings [N].
+          max_words: the most that are learned from.
+          take: gives the form in which a word is learned from, or None to leave it out.
+        """
+        self.counts: collections.Counter[bytes] = collections.Counter()
+        self.total = 0
+        self._split, self._take = split, take
+        self._max_words = max_words
+        self._waiting: list[str] = []
+        self._size = 0
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Counts the words of `texts`."""
+        for text in texts:
+            self._waiting.append(text)
+            self._size += len(text)
+        if self._size >= _CHUNK_CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Counts what waits for a batch to fill up."""
+        with tf.device("/CPU:0"):
+            words = collections.Counter(self._split(tf.constant(self._waiting, tf.string)))
+        self.counts.update(words)
+        self.total += words.total()
+        self._waiting, self._size = [], 0
+        if len(self.counts) > 2 * self._max_words:
+            self.counts = collections.Counter(dict(most_common(self.counts, self._max_words)))
+
+    def words(self) -> dict[Any, int]:
+        """Returns the words to learn from, the most frequent first."""
+        self.flush()
+        common = most_common(self.counts, self._max_words)
+        taken = ((self._take(word), count) for word, count in common)
+        return {word: count for word, count in taken if word is not None}
+
+
+def most_common(counts: Mapping, number: int) -> list[tuple]:
+    """Returns the most frequent items with their counts; those that tie, in their order."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:number]
