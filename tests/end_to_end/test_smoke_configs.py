@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Kind and size of the vocabulary, and what else is made of the text first.
 SYSTEMS = {
     "bert": ("wordpiece", 150, []),
+    "roberta": ("byte_bpe", 350, []),
     "spanbert": ("wordpiece", 150, []),
     "ernie": ("wordpiece", 150, ["phrases"]),
     "albert": ("unigram", 100, []),

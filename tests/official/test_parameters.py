@@ -15,6 +15,8 @@ PRETRAIN = Path(__file__).parents[2] / "configs" / "pretrain"
 PUBLISHED = {
     "bert_base": 109_482_240,
     "bert_large": 335_141_888,
+    "roberta_base": 124_645_632,
+    "roberta_large": 355_359_744,
     "albert_base": 11_683_584,
     "albert_large": 17_683_968,
     "albert_xlarge": 58_724_864,
