@@ -32,13 +32,10 @@ def test_configs_have_the_published_sizes(name):
 
 BASE = dict(hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072)
 LARGE = dict(hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096)
-ROBERTA = dict(vocab_size=50265, position_offset=2, segment_types=1)
 ELECTRA = dict(vocab_size=30522, pooler=False)
 # Encoders that stand in no config, or whose config is a part of another.
 SIZES = {
     "BERT-base, cased": (dict(vocab_size=28996), 108_310_272),
-    "RoBERTa-base": (ROBERTA, 124_645_632),
-    "RoBERTa-large": (ROBERTA | LARGE, 355_359_744),
     "ELECTRA-small": (
         ELECTRA | dict(embedding_size=128, hidden_size=256, num_heads=4, intermediate_size=1024),
         13_483_008,
