@@ -15,6 +15,8 @@ from official.layers.linear import Linear
 from official.layers.norm import LayerNorm
 from official.objectives import base
 
+PACKS = True  # what stands beside a span is of the span's own part
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:

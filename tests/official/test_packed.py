@@ -20,7 +20,10 @@ def make_config(**changes):
         "segments__format": "sentence_pairs",
         "segments__max_length": T,
         "segments__packing": K,
+        "corruption__unit": "span",
+        "corruption__max_span": 4,
         "corruption__max_predictions": 10,
+        "objectives": [{"type": name} for name in ("masked_lm", "sentence_pair", "span_boundary")],
         "encoder__max_positions": T,
         **changes,
     }
@@ -88,6 +91,12 @@ def unpacked(batch):
             made["masked_weights"] = batch["masked_weights"][row] * own
             made["masked_positions"] = np.where(own, masked - first, 0)
             made["masked_ids"] = batch["masked_ids"][row]
+            made["span_offset"] = batch["span_offset"][row]
+            made["span_weights"] = batch["span_weights"][row] * own
+            for side in ("span_left", "span_right"):
+                beside = np.where(made["span_weights"] > 0, batch[side][row] - first, 0)
+                assert (0 <= beside).all() and (beside < length).all()
+                made[side] = beside
             made["next_sentence_label"] = batch["next_sentence_label"][row, part]
             rows.append(made)
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -113,7 +122,8 @@ def test_the_loss_is_that_of_the_parts_alone(folder):
     encoded, losses, metrics, weights = run(batch)
     encoded_alone, losses_alone, metrics_alone, weights_alone = run(alone)
     assert weights_alone["next_sentence"].numpy() == count == weights["next_sentence"].numpy()
-    assert losses.keys() == {"masked_lm", "next_sentence"}
+    assert losses.keys() == {"masked_lm", "next_sentence", "span_boundary"}
+    assert weights["span_boundary"] > 8
     for name in losses:
         np.testing.assert_allclose(losses[name], losses_alone[name], rtol=1e-5)
         np.testing.assert_allclose(weights[name], weights_alone[name])
