@@ -15,12 +15,14 @@ import safetensors.numpy
 
 from official import atomic, inference
 from official import config as configs
-from official.convert import albert, bert, distilbert, mapping, model_folder
+from official.convert import albert, bert, distilbert, mapping, model_folder, roberta
 from official.convert.system import System
 from official.errors import UserError
 
 # `model_type` of config.json → its table.
-SYSTEMS = {module.SYSTEM.model_type: module.SYSTEM for module in (bert, albert, distilbert)}
+SYSTEMS = {
+    module.SYSTEM.model_type: module.SYSTEM for module in (bert, roberta, albert, distilbert)
+}
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -50,8 +52,13 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
 
 def system_of(config: configs.Config) -> System:
     """The system that a model of ours is written as: the first with room for what it has."""
-    groups = getattr(config.encoder, "layer_groups", None)
-    return bert.SYSTEM if groups is None else albert.SYSTEM
+    encoder = config.encoder
+    if configs.type_of(encoder) == "transformer":
+        if encoder.layer_groups is not None:
+            return albert.SYSTEM
+        if encoder.position_offset:
+            return roberta.SYSTEM
+    return bert.SYSTEM
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:

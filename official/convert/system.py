@@ -1,7 +1,7 @@
 """What a published system is called in other tools' files: one table a system.
 
 `System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
-modules beside this one: `bert`, `albert`, `distilbert`.
+modules beside this one: `bert`, `roberta`, `albert`, `distilbert`.
 """
 
 import dataclasses

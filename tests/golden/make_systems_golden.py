@@ -1,7 +1,8 @@
 """Makes tests/golden/systems: tiny models of transformers, random, and what they answer.
 
 Each `NAME.npz` has `config` (the text of config.json), `weight/…` (as in model.safetensors),
-`batch/…` (token_ids, segment_ids, padding_mask), `hidden_states` [L + 1, B, T, D] and `answer/…`.
+`batch/…` (token_ids, segment_ids, padding_mask and, where the first real token has the first
+position wherever the padding is, positions), `hidden_states` [L + 1, B, T, D] and `answer/…`.
 
 Run with the Python of the environment of tests/parity/requirements-hf.txt:
     .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER]
@@ -32,10 +33,18 @@ SIZES = {
     "initializer_range": 0.25,
 }
 LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
+# Byte-level BPE has all 256 bytes in its vocabulary.
+ROBERTA = {"vocab_size": 277, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
 
 # Name of the case: class and what differs from SIZES.
 CASES = {
+    "roberta_masked_lm": ("RobertaForMaskedLM", ROBERTA),
+    "roberta_classification": (
+        "RobertaForSequenceClassification",
+        {**ROBERTA, **LABELS, "hidden_act": "gelu_new", "classifier_dropout": 0.2},
+    ),
+    "roberta_bare": ("RobertaModel", {**ROBERTA, "hidden_act": "relu"}),
     "albert_pretraining": (
         "AlbertForPreTraining",
         {**ALBERT, "num_hidden_groups": 2, "inner_group_num": 2},
@@ -77,6 +86,10 @@ def make_batch(config, rng):
         "segment_ids": rng.integers(0, types, real.shape).astype(np.int32),
         "padding_mask": real,
     }
+    if config.model_type == "roberta":
+        # It finds the padding by its id, and counts positions from the first real token.
+        token_ids[~real] = config.pad_token_id
+        batch["positions"] = np.where(real, np.cumsum(real, axis=1) - 1, -1).astype(np.int32)
     return batch
 
 

@@ -1,4 +1,4 @@
-"""ALBERT and DistilBERT, against stored answers of transformers."""
+"""RoBERTa, ALBERT and DistilBERT, against stored answers of transformers."""
 
 import json
 
@@ -11,6 +11,7 @@ from official import inference
 from official.convert import huggingface, model_folder
 from official.encoders import transformer
 from official.errors import UserError
+from official.objectives import classification, masked_lm
 from tests.official.convert import systems
 
 CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
@@ -55,17 +56,78 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 
 def test_every_system_has_its_cases():
     assert {name.split("_")[0] for name in CASES} | {"bert"} == set(huggingface.SYSTEMS)
-    assert len(CASES) == 6
+    assert len(CASES) == 9
 
 
-def test_an_albert_without_projection_cannot_be_written():
-    encoder = transformer.Config(vocab_size=40, hidden_size=6, num_heads=2, layer_groups=1)
-    config = configs.Config(name="x", encoder=encoder)
-    with pytest.raises(
-        UserError,
-        match=r"encoder.embedding_size: 6 is the hidden size: an ALBERT of transformers has a proj",
-    ):
-        huggingface.system_of(config).huggingface_config(config, [])
+def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
+    made, _, _ = converted(tmp_path, "roberta_classification")
+    encoder = made.config.encoder
+    assert (encoder.position_offset, encoder.max_positions, encoder.segment_types) == (2, 11, 1)
+    assert (encoder.norm_epsilon, encoder.activation) == (1e-5, "gelu_tanh")
+    assert made.config.objectives == (
+        classification.Config(labels=("no", "yes", "maybe"), dropout=0.2),
+    )
+    # The hidden layer of its head is our pooler.
+    np.testing.assert_array_equal(
+        made.variables["encoder/pooler/bias"],
+        systems.load("roberta_classification")[1]["weight"]["classifier.dense.bias"],
+    )
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    ids = [written[f"{token}_token_id"] for token in ("bos", "pad", "eos")]
+    assert ids == [0, 1, 2]
+    assert written["max_position_embeddings"] == 13
+
+
+def small(**changes):
+    fields = {"vocab_size": 40, "hidden_size": 6, "num_heads": 2, "max_positions": 9}
+    return transformer.Config(**{**fields, "activation": "gelu", **changes})
+
+
+@pytest.mark.parametrize(
+    ("encoder", "objectives", "title"),
+    [
+        (small(), (), "a BERT"),
+        (small(pooler=False), (masked_lm.Config(),), "a BERT"),
+        (small(embedding_size=6), (), "a BERT"),
+        (small(position_offset=2), (), "a RoBERTa"),
+        (small(layer_groups=1), (masked_lm.Config(),), "an ALBERT"),
+    ],
+)
+def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, title):
+    config = configs.Config(name="x", encoder=encoder, objectives=objectives)
+    assert huggingface.system_of(config).title == title
+
+
+@pytest.mark.parametrize(
+    ("encoder", "objectives", "pad_id", "message"),
+    [
+        (
+            small(position_offset=2),
+            (),
+            0,
+            "encoder.position_offset: a RoBERTa has 1, not 2",
+        ),
+        (small(position_offset=2, layer_groups=1), (), 0, "an ALBERT has 0, not 2"),
+        (
+            small(layer_groups=1),
+            (),
+            0,
+            r"encoder.embedding_size: 6 is the hidden size: an ALBERT of transformers has a proj",
+        ),
+        (
+            small(position_offset=2, activation="relu"),
+            (masked_lm.Config(),),
+            1,
+            "activation: the masked_lm head of a RoBERTa has 'gelu' in any case, not 'relu'",
+        ),
+    ],
+)
+def test_what_no_class_of_transformers_has_is_refused(encoder, objectives, pad_id, message):
+    config = configs.Config(name="x", encoder=encoder, objectives=objectives)
+    heads = [configs.type_of(objective) for objective in objectives]
+    with pytest.raises(UserError, match=message):
+        huggingface.system_of(config).huggingface_config(config, heads, pad_id)
 
 
 def test_albert_configs_become_ours(tmp_path):
