@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import spans, token_masks, units
+from official.corruption import choice, spans, token_masks, units
 from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
 from official.errors import UserError
@@ -313,6 +313,23 @@ def test_lengths_of_spans():
     np.testing.assert_allclose(
         np.bincount(lengths.ravel(), minlength=11)[1:] / 1e5, shares, atol=0.005
     )
+
+
+def test_lengths_of_a_hundred_thousand_spans_that_found_a_place():
+    config = Config(unit="span", count="up", max_predictions=77)
+    batch = {
+        "token_ids": tf.constant([[CLS, *[20] * 510, SEP]] * 5000),
+        "padding_mask": tf.ones([5000, 512], tf.bool),
+    }
+    seeds = seeds_of(5000)
+    lengths = token_masks.run_lengths(config, seeds)
+    words = units.words(VOCABULARY, batch)
+    taken = choice.runs(words, tf.fill([5000], 77), lengths, True, seeds).numpy()
+    assert ((taken >= 0).sum(axis=1) == 77).all()
+    # As drawn: what the number cuts off the last one counts.
+    placed = lengths.numpy()[np.arange(77) <= taken.max(axis=1, keepdims=True)]
+    assert len(placed) > 100_000
+    assert placed.mean() == pytest.approx(3.797, abs=0.02)
 
 
 def test_lengths_of_ngrams():
