@@ -27,6 +27,8 @@ CORRUPTIONS = {"token_masks": "official.corruption.token_masks"}
 ENCODERS = {"transformer": "official.encoders.transformer"}
 OBJECTIVES = {
     "masked_lm": "official.objectives.masked_lm",
+    "generator": "official.objectives.generator",
+    "replaced_tokens": "official.objectives.replaced_tokens",
     "sentence_pair": "official.objectives.sentence_pair",
     "span_boundary": "official.objectives.span_boundary",
     "classification": "official.objectives.classification",
@@ -46,6 +48,8 @@ RELATIONS = {
 PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
 # What a shard folder of a fine-tuning task puts into a batch.
 TASK_FIELDS = frozenset({"token_ids", "segment_ids", "padding_mask", "label", "score", "row"})
+# What the reader puts into every batch, or into those of objectives that need it.
+READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 
 
 def _one_of(field: str, value: Any, choices: Iterable) -> None:
@@ -309,6 +313,15 @@ def module_of(part: Any) -> types.ModuleType:
     return importlib.import_module(type(part).__module__)
 
 
+def objective_fields(objectives: Iterable[Any]) -> frozenset[str]:
+    """The batch fields that objectives make for one another before the encoder runs."""
+    given: frozenset[str] = frozenset()
+    for objective in objectives:
+        if gives := getattr(module_of(objective), "gives", None):
+            given |= gives(objective)
+    return given
+
+
 def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     """Reads a config file.
 
@@ -519,6 +532,7 @@ def _check(config: Config, source: str) -> None:
         given |= module.gives(config.corruption)
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+    given |= READER_FIELDS | objective_fields(config.objectives)
     for i, objective in enumerate(config.objectives):
         packed = config.segments is not None and config.segments.packing > 1
         if packed and not getattr(module_of(objective), "PACKS", False):
@@ -529,7 +543,8 @@ def _check(config: Config, source: str) -> None:
         if lacking := sorted(module_of(objective).needs(objective) - given):
             raise UserError(
                 f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
-                f"neither segments nor corruption give here (they give {', '.join(sorted(given))})"
+                "neither segments nor corruption nor another objective give here (they give "
+                f"{', '.join(sorted(given - READER_FIELDS))})"
             )
     longest = getattr(config.encoder, "max_positions", None)
     if longest and config.segments and config.segments.max_length > longest:

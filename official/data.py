@@ -93,6 +93,10 @@ class Source:
         self._vocabulary = Vocabulary.of(
             self.tokenizer, None if any(c is None for c in counts) else sum(counts)
         )
+        self._draws = any(
+            "row_seeds" in config_lib.module_of(objective).needs(objective)
+            for objective in config.objectives
+        )
 
     def check(self, config: config_lib.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Refuses what this data cannot give.
@@ -112,6 +116,7 @@ class Source:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = self.fields | (_TARGETS if predicting else frozenset())
+        fields |= config_lib.objective_fields(config.objectives)
         for objective in config.objectives:
             if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):
                 raise UserError(
@@ -148,6 +153,8 @@ class Source:
             fields |= _STATIC_MASKS | {"masked_weights"}
         if (corruption := self.config.corruption) is not None:
             fields |= config_lib.module_of(corruption).gives(corruption)
+        if self._draws:
+            fields.add("row_seeds")
         return frozenset(fields)
 
     def dataset(
@@ -301,6 +308,9 @@ class Source:
         if "part_lengths" in parsed:
             batch |= packed.fields(parsed, segment_ids, weights, self._most_parts)
         corruption = self.config.corruption
+        seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
+        if self._draws:
+            batch["row_seeds"] = seeding.pairs(seeds)
         if self._max_predictions:
             batch |= _static_masks(parsed, size, self._max_predictions)
             if corruption is not None:
@@ -309,7 +319,6 @@ class Source:
         elif corruption is not None:
             module = config_lib.module_of(corruption)
             needed = {n: _flags(parsed[n], [size, places]) for n in module.needs(corruption)}
-            seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
             batch = module.corrupt(corruption, self._vocabulary, {**batch, **needed}, seeds)
             batch = {name: value for name, value in batch.items() if name not in needed}
         if "masked_weights" in batch:

@@ -92,10 +92,10 @@ def make_server(
     """An object with the functions `single`, `pair` and `tokens`, and all that they need."""
     server = tf.Module()
     server.tokenizer = tokenizer.module()
+    layers, answer = _answer(config, model)
     # The bare variables rather than the Keras object: each is stored once and nothing but
-    # TensorFlow is needed to read them.
-    server.weights = [variable.value for variable in model.variables_by_path().values()]
-    answer = _answer(config, model)
+    # TensorFlow is needed to read them. The heads of pretraining, a generator, stay behind.
+    server.weights = [variable.value for layer in layers for variable in layer.variables]
     text = tf.TensorSpec([None], tf.string, "text")
     text_b = tf.TensorSpec([None], tf.string, "text_b")
     ids = {name: tf.TensorSpec([None, None], tf.int32, name) for name in _TOKENS}
@@ -151,9 +151,15 @@ def make_server(
     return server
 
 
-def _answer(config: configs.Config, model: Model) -> Callable[[dict], dict[str, tf.Tensor]]:
-    """What the model says of a batch, by the names of the outputs."""
+def _answer(
+    config: configs.Config, model: Model
+) -> tuple[list, Callable[[dict], dict[str, tf.Tensor]]]:
+    """What the model says of a batch, by the names of the outputs, and the layers that takes."""
     kinds = [configs.type_of(objective) for objective in config.objectives]
+    layers = [model.encoder]
+    for task in ("classification", "regression"):
+        if task in kinds:
+            layers.append(model.objectives[kinds.index(task)])
     if "classification" in kinds:
         labels = config.objectives[kinds.index("classification")].labels
         if not labels:
@@ -177,7 +183,7 @@ def _answer(config: configs.Config, model: Model) -> Callable[[dict], dict[str, 
         def answer(batch: dict) -> dict[str, tf.Tensor]:
             return dict(model.encode(batch))
 
-    return answer
+    return layers, answer
 
 
 def main(argv: list[str]) -> None:

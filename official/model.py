@@ -7,7 +7,7 @@ import importlib
 
 import keras
 
-from official import masks
+from official.encoders.inputs import encode
 from official.errors import UserError
 
 
@@ -38,6 +38,8 @@ class Model(keras.Layer):
         names = [objective.name for objective in self.objectives]
         for repeated in {n for n in names if names.count(n) > 1}:
             raise UserError(f"objectives: {repeated} is there twice")
+        for objective in self.objectives:
+            objective.attach(self.encoder)
         self.build()
 
     def build(self, input_shape=None):
@@ -58,28 +60,8 @@ class Model(keras.Layer):
         return _merged(objective.term_weights for objective in self.objectives)
 
     def encode(self, batch, rng=None, output_all=False):
-        """Runs the encoder on `token_ids`, `segment_ids` and `padding_mask` [B, T] of a batch.
-
-        The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions`
-        are handed through. With `part_ids` [B, T] each part of a row is read as if it were alone,
-        and with `part_starts` [B, K] each has its pooled output.
-
-        Returns:
-            The encoder's dict.
-        """
-        padding_mask = batch.get("padding_mask")
-        padding = None if padding_mask is None else masks.padding(padding_mask)
-        part_ids = batch.get("part_ids")
-        apart = None if part_ids is None else masks.parts(part_ids)
-        return self.encoder(
-            batch["token_ids"],
-            batch.get("segment_ids"),
-            masks.combine(padding, apart, batch.get("attention_mask")),
-            positions=batch.get("positions"),
-            rng=rng,
-            output_all=output_all,
-            pooled_positions=batch.get("part_starts"),
-        )
+        """Runs the encoder on a batch, and returns its dict: see `official.encoders.inputs`."""
+        return encode(self.encoder, batch, rng, output_all)
 
     def prepare(self, batch, rng=None):
         """Lets each objective do what has to happen before the encoder runs."""

@@ -28,6 +28,7 @@ class Stream(enum.IntEnum):
     MASK_TOKEN = 4
     MASK_NUMBER = 5
     RUN_LENGTH = 6
+    NETWORK = 7
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:
@@ -71,6 +72,15 @@ def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
     keys = _mix(rows ^ _mix(_uint64((stream + 1) * _STEP % 2**64)))  # [B]
     places = _uint64(tf.range(1, tf.cast(length, tf.int64) + 1)) * _uint64(_STEP)  # [L]
     return _mix(keys[:, None] + places)
+
+
+def pairs(rows: tf.Tensor) -> tf.Tensor:
+    """Returns a seed for the network's draws from each row's: int32 [B, 2].
+
+    Args:
+      rows: uint64 [B] from `row_seeds`.
+    """
+    return tf.bitcast(bits(rows, Stream.NETWORK, 1)[:, 0], tf.int32)
 
 
 def uniforms(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:

@@ -103,13 +103,14 @@ class Config:
 class Encoder(keras.Layer):
     """Embeddings, blocks and pooler."""
 
-    def __init__(self, config, *, seed=0, name="encoder", dtype=None):
+    def __init__(self, config, *, seed=0, name="encoder", shared=None, dtype=None):
         """Describes an encoder; `build()` makes its variables.
 
         Args:
             config: `Config` with a vocabulary size.
             seed: initial weights are a function of it and of the name.
             name: first part of the variables' paths.
+            shared: layers of another encoder's embeddings to use as they are: see `Embeddings`.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
@@ -132,6 +133,7 @@ class Encoder(keras.Layer):
             dropout=config.dropout,
             initializer=initializer,
             name="embeddings",
+            shared=shared,
             dtype=dtype,
         )
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)

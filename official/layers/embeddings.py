@@ -72,21 +72,45 @@ class Embeddings(keras.Layer):
         dropout,
         initializer,
         name,
+        shared=None,
         dtype=None,
     ):
+        """Describes the layer.
+
+        Args:
+            vocab_size: V.
+            embedding_size: E.
+            hidden_size: D.
+            max_positions: the longest sequence.
+            position_offset: row of the position table that the first token takes.
+            segment_types: rows of the segment table; 0 = no such table.
+            normalize: whether a norm follows the sum.
+            epsilon: of the norm.
+            dropout: rate.
+            initializer: of the tables and the projection.
+            name: last part of the variables' paths.
+            shared: another encoder's layers to use as they are, by their attribute's name here:
+                'token', 'position', 'segment', 'norm'. They are built where they come from.
+            dtype: Keras dtype policy; None = the global one.
+        """
         super().__init__(name=name, dtype=dtype)
         self.position_offset = position_offset
         self.dropout = dropout
+        shared = shared or {}
 
         def table(num_rows, name):
             return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
 
-        self.token = table(vocab_size, "token_embedding")
-        self.position = table(max_positions + position_offset, "position_embedding")
-        self.segment = table(segment_types, "segment_embedding") if segment_types else None
-        self.norm = self.projection = None
+        self.token = shared.get("token") or table(vocab_size, "token_embedding")
+        rows = max_positions + position_offset
+        self.position = shared.get("position") or table(rows, "position_embedding")
+        self.segment = self.norm = self.projection = None
+        if segment_types:
+            self.segment = shared.get("segment") or table(segment_types, "segment_embedding")
         if normalize:
-            self.norm = LayerNorm(embedding_size, epsilon=epsilon, name="norm", dtype=dtype)
+            self.norm = shared.get("norm") or LayerNorm(
+                embedding_size, epsilon=epsilon, name="norm", dtype=dtype
+            )
         if embedding_size != hidden_size:
             self.projection = Linear(
                 embedding_size,
@@ -99,7 +123,7 @@ class Embeddings(keras.Layer):
     def build(self, input_shape=None):
         """Makes the variables."""
         for layer in (self.token, self.position, self.segment, self.norm, self.projection):
-            if layer is not None:
+            if layer is not None and not layer.built:
                 layer.build()
 
     def call(self, token_ids, segment_ids=None, positions=None, rng=None):

@@ -46,3 +46,21 @@ def positions(sequence, ids):
     starts = ops.arange(batch, dtype="int32")[:, None] * length
     flat = ops.reshape(ops.cast(ids, "int32") + starts, (-1,))
     return rows(ops.reshape(sequence, (-1, size)), flat)
+
+
+def place(values, ids, length):
+    """Puts numbers at some positions of each sequence; where several meet they add up.
+
+    Args:
+        values: [B, P].
+        ids: int [B, P].
+        length: T.
+
+    Returns:
+        [B, T], 0 where nothing was put.
+    """
+    batch = ops.shape(values)[0]
+    starts = ops.arange(batch, dtype="int32")[:, None] * length
+    flat = ops.reshape(ops.cast(ids, "int32") + starts, (-1,))
+    placed = ops.segment_sum(ops.reshape(values, (-1,)), flat, num_segments=batch * length)
+    return ops.reshape(placed, (batch, length))

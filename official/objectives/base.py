@@ -21,7 +21,8 @@ class Terms:
     Attributes:
         losses: the sum of the loss over the batch for each term, never a mean: the loop adds up
             sums and weights over replicas and accumulation steps, and divides once.
-        metrics: (sum, weight) for each metric; their quotient is the metric.
+        metrics: (sum, weight) for each metric, whose quotient is the metric; or what
+            `score_histograms` gives, from which the area under the ROC curve comes.
     """
 
     losses: dict[str, Any]
@@ -32,12 +33,15 @@ class Objective(keras.Layer):
     """A question put to an encoder, with the head that answers it.
 
     A module of `official.objectives` has a frozen dataclass `Config` (with a `weight`), a function
-    `needs(config)` that names the batch fields it reads, and a subclass `Objective`. `PACKS = True`
-    in it says that the objective may be asked of rows that several sequences share.
+    `needs(config)` that names the batch fields it reads, and a subclass `Objective`. Where
+    `prepare` adds fields that other objectives may read, a function `gives(config)` names them.
+    `PACKS = True` says that the objective may be asked of rows that several sequences share.
 
     The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
     Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
     and 0 for one that only fills up the batch (all 1 where missing); it multiplies everything.
+    An objective that needs `row_seeds` int32 [B, 2] gets a pair for `Draws` with each example, a
+    function of (seed, epoch, example): its draws do not depend on how a batch is shared out.
     """
 
     def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
@@ -61,6 +65,9 @@ class Objective(keras.Layer):
     def term_weights(self):
         """The factor of each term in the loss that is minimised: {term: float}."""
         return {self.name: self.config.weight}
+
+    def attach(self, encoder):
+        """Makes what shares layers with the encoder, a generator for example; before `build()`."""
 
     def prepare(self, batch, rng=None):
         """What has to happen before the encoder runs, another network's work for example.
@@ -91,6 +98,15 @@ class Objective(keras.Layer):
         del batch, encoded, encoder
         return {}
 
+    def pool(self, encoded):
+        """One vector for each example, as `config.pooling` says: [B, D].
+
+        'pooled' is the pooler's output (BERT), 'first' the last layer's first position (ELECTRA).
+        """
+        if self.config.pooling == "first":
+            return encoded["sequence_output"][:, 0]
+        return encoded["pooled_output"]
+
     def example_weights(self, batch):
         """The weight of each example, in the type of losses: [B]."""
         weights = batch.get("example_weights")
@@ -101,6 +117,15 @@ class Objective(keras.Layer):
     def as_loss(self, x):
         """Brings scores to the type in which losses are computed."""
         return ops.cast(x, accurate(self.compute_dtype))
+
+
+POOLINGS = ("pooled", "first")
+
+
+def check_pooling(pooling):
+    """Raises ValueError where `pooling` is none of `POOLINGS`."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
 
 
 def class_terms(name, logits, labels, weights):
@@ -136,4 +161,33 @@ def token_terms(name, logits, targets, weights):
     return Terms(
         losses={name: ops.sum(losses * weights)},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+    )
+
+
+HISTOGRAM_BINS = 200
+_HISTOGRAM_END = 10.0
+
+
+def score_histograms(logits, labels, weights):
+    """Counts the scores of a yes-or-no question by class, for the area under the ROC curve.
+
+    Sums of histograms over batches and replicas give the area over all of them; it is exact but
+    for pairs of scores within the same bin, a logit difference of 0.1, which count as ties.
+
+    Args:
+        logits: any shape.
+        labels: 0 or 1 for each.
+        weights: of each.
+
+    Returns:
+        Weights of the scores of class 1, and of class 0, in bins of rising score:
+        [HISTOGRAM_BINS] each.
+    """
+    share = (ops.cast(logits, weights.dtype) + _HISTOGRAM_END) / (2 * _HISTOGRAM_END)
+    bins = ops.clip(ops.floor(share * HISTOGRAM_BINS), 0, HISTOGRAM_BINS - 1)
+    bins = ops.reshape(ops.cast(bins, "int32"), (-1,))
+    labels = ops.cast(labels, weights.dtype)
+    return tuple(
+        ops.segment_sum(ops.reshape(counted, (-1,)), bins, num_segments=HISTOGRAM_BINS)
+        for counted in (weights * labels, weights * (1 - labels))
     )

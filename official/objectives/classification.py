@@ -21,15 +21,19 @@ class Config:
         labels: the labels' names in the order of their numbers; filled in from the data.
         num_labels: how many there are; None = as many as `labels`.
         dropout: on the pooled output.
+        pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
+            `base.Objective.pool`.
         weight: factor of this loss in the sum.
     """
 
     labels: tuple[str, ...] = ()
     num_labels: int | None = None
     dropout: float = 0.1
+    pooling: str = "pooled"
     weight: float = 1.0
 
     def __post_init__(self):
+        base.check_pooling(self.pooling)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
         if self.num_labels is not None and self.num_labels < 2:
@@ -51,8 +55,10 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="classification", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        if not encoder_config.pooler:
-            raise UserError(f"{name} reads the pooled output: set encoder.pooler to true")
+        if config.pooling == "pooled" and not encoder_config.pooler:
+            raise UserError(
+                f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
+            )
         num_labels = config.num_labels or len(config.labels)
         if not num_labels:
             raise UserError(f"{name}: neither labels nor num_labels is set")
@@ -70,7 +76,7 @@ class Objective(base.Objective):
 
     def logits(self, encoded, rng=None):
         """Scores of the classes: [B, C]."""
-        pooled = dropout(encoded["pooled_output"], self.config.dropout, rng)
+        pooled = dropout(self.pool(encoded), self.config.dropout, rng)
         return self.as_loss(self.output_projection(pooled))
 
     def weight_sums(self, batch):

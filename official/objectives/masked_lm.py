@@ -70,7 +70,11 @@ class Objective(base.Objective):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         positions = batch["masked_positions"]  # [B, P]
-        logits = self.logits(gather.positions(encoded["sequence_output"], positions), encoder)
+        hidden = gather.positions(encoded["sequence_output"], positions)
+        return self.terms_of(batch, self.logits(hidden, encoder))
+
+    def terms_of(self, batch, logits):
+        """`Terms` of the scores [R, V] of the masked positions."""
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)

@@ -19,13 +19,17 @@ class Config:
 
     Attributes:
         dropout: on the pooled output.
+        pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
+            `base.Objective.pool`.
         weight: factor of this loss in the sum.
     """
 
     dropout: float = 0.1
+    pooling: str = "pooled"
     weight: float = 1.0
 
     def __post_init__(self):
+        base.check_pooling(self.pooling)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
 
@@ -41,8 +45,10 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="regression", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        if not encoder_config.pooler:
-            raise UserError(f"{name} reads the pooled output: set encoder.pooler to true")
+        if config.pooling == "pooled" and not encoder_config.pooler:
+            raise UserError(
+                f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
+            )
         self.output_projection = Linear(
             encoder_config.hidden_size,
             1,
@@ -57,7 +63,7 @@ class Objective(base.Objective):
 
     def scores(self, encoded, rng=None):
         """The predicted numbers: [B]."""
-        pooled = dropout(encoded["pooled_output"], self.config.dropout, rng)
+        pooled = dropout(self.pool(encoded), self.config.dropout, rng)
         return self.as_loss(self.output_projection(pooled))[:, 0]
 
     def weight_sums(self, batch):

@@ -272,6 +272,6 @@ def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, b
     """The figure that picks the best checkpoint, and whether more is better."""
     if recipe.best_metric:
         name = recipe.best_metric
-        losses = name == "loss" or (task is None and not name.endswith("accuracy"))
+        losses = name == "loss" or (task is None and not name.endswith(("accuracy", "auc")))
         return name, not losses
     return (task["metrics"][0], True) if task else ("loss", False)

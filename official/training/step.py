@@ -8,7 +8,7 @@ replicas, and scale each part's loss before its gradient is taken.
 Shapes: A accumulation steps, K statistics of a step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -34,7 +34,8 @@ class Statistics:
     """Names the entries of the vector that a step returns; set while the step is traced.
 
     Sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
-    `tokens`.
+    `tokens`. A metric that is a pair of histograms (`official.objectives.base`) has an entry for
+    each bin, `positive/NAME/0` and so on.
     """
 
     def __init__(self):
@@ -47,25 +48,52 @@ class Statistics:
         entries = {f"loss/{name}": value for name, value in losses.items()}
         entries |= {f"loss_weight/{name}": loss_weights[name] for name in losses}
         for name, (total, weight) in metrics.items():
-            entries[f"metric/{name}"] = total
-            entries[f"metric_weight/{name}"] = weight
+            histograms = tf.convert_to_tensor(total).shape.rank > 0
+            kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
+            entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
         real = ops.cast(batch["padding_mask"], "float32") * batch["example_weights"][:, None]
         entries["tokens"] = ops.sum(real)
-        self.names = list(entries)
-        return tf.stack([tf.cast(value, keras.config.floatx()) for value in entries.values()])
+        self.names, parts = [], []
+        for name, value in entries.items():
+            part = tf.cast(value, keras.config.floatx())
+            self.names += (
+                [f"{name}/{i}" for i in range(part.shape[0])] if part.shape.rank else [name]
+            )
+            parts.append(tf.reshape(part, [-1]))
+        return tf.concat(parts, axis=0)
 
     def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
         """Means over steps from their vectors [steps, K]: `loss`, each term, each metric."""
         sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
         summary = {"loss": 0.0}
+        histograms: dict[str, dict[str, list[float]]] = {}
         for name, value in sums.items():
             kind, _, key = name.partition("/")
+            if kind in ("positive", "negative"):
+                both = histograms.setdefault(key.rpartition("/")[0], {})
+                both.setdefault(kind, []).append(value)
             if kind in ("loss", "metric"):
                 weight = sums[f"{kind}_weight/{key}"]
                 summary[key] = float(value / weight) if weight else 0.0
             if kind == "loss":
                 summary["loss"] += term_weights[key] * summary[key]
-        return summary
+        return summary | {name: area_under_curve(**both) for name, both in histograms.items()}
+
+
+def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> float:
+    """The chance that a positive scores higher than a negative, ties counting half.
+
+    Args:
+      positive: weight of the positives in bins of rising score.
+      negative: the same of the negatives.
+
+    Returns:
+      The area under the ROC curve, or 0.5 where a class has no weight.
+    """
+    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    pairs = positive.sum() * negative.sum()
+    below = np.cumsum(negative) - negative / 2
+    return float((positive * below).sum() / pairs) if pairs else 0.5
 
 
 class TrainStep:

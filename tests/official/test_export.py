@@ -11,9 +11,16 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import export, inference, tokenizers
+from official.corruption import token_masks
 from official.encoders import transformer
 from official.errors import UserError
-from official.objectives import classification, masked_lm, regression
+from official.objectives import (
+    classification,
+    generator,
+    masked_lm,
+    regression,
+    replaced_tokens,
+)
 from official.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,8 +100,9 @@ def make(folder, kind, max_length=12, pair=False, **changes):
         intermediate_size=20, max_positions=24, initializer_range=0.5,
     )  # fmt: skip
     objective = OBJECTIVES[kind]
+    objectives = (objective,) if objective else ()
     config = configs.Config(
-        name=kind, encoder=encoder, objectives=(objective,) if objective else (), **changes
+        **{"name": kind, "encoder": encoder, "objectives": objectives, **changes}
     )
     config = dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, steps=1))
     configs.save(config, folder / "config.yaml")
@@ -239,6 +247,26 @@ def test_every_variable_is_stored_once(exported):
     ]
     model = inference.restore(parent / "model")[2]
     assert sorted(shapes) == sorted(tuple(v.shape) for v in model.variables)
+
+
+def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
+    objectives = (generator.Config(size=1 / 3), replaced_tokens.Config())
+    make(
+        tmp_path / "model",
+        "bare",
+        objectives=objectives,
+        segments=configs.Segments(max_length=12),
+        corruption=token_masks.Config(),
+    )
+    export.export(tmp_path / "model", tmp_path / "saved")
+    stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
+    names = stored.get_variable_to_shape_map()
+    model = inference.restore(tmp_path / "model")[2]
+    assert len(names) - 1 == len(model.encoder.variables) < len(model.variables)
+    signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    found = signature(text=tf.constant(TEXTS))["sequence_output"]
+    expected = official.load(tmp_path / "model").encode(TEXTS, pooling="first")
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)
 
 
 def test_a_model_of_pairs_is_served_pairs(tmp_path):

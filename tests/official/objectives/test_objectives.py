@@ -268,6 +268,22 @@ def test_dropout_of_the_pooled_output(module, options):
     assert losses[0] == losses[1] != losses[2] == losses[3] != losses[4]
 
 
+@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
+def test_the_first_position_in_place_of_a_pooler(module, options):
+    encoder_config = dataclasses.replace(ENCODER, pooler=False)
+    objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="first", **options)
+    encoded = {"sequence_output": ENCODED["sequence_output"]}
+    found = objective.predictions(BATCH, encoded, encoder)
+    pooler, _, _ = make(module, **options)
+    for a, b in zip(pooler.variables, objective.variables, strict=True):
+        a.assign(b)
+    expected = pooler.predictions(
+        BATCH, {"pooled_output": ENCODED["sequence_output"][:, 0]}, encoder
+    )
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value)
+
+
 def test_the_output_of_masked_lm_is_the_token_table_itself():
     objective, encoder, paths = make(masked_lm)
     assert not [path for path in paths if "table" in path]
@@ -292,6 +308,9 @@ def test_errors():
     ]:
         with pytest.raises(UserError, match="reads the pooled output: set encoder.pooler to true"):
             make(module, encoder_config=no_pooler, **options)
+    for module in (classification, regression):
+        with pytest.raises(ValueError, match="pooling: 'mean' is not one of pooled, first"):
+            module.Config(pooling="mean")
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
         make(classification)
     with pytest.raises(ValueError, match="num_labels: 3, but there are 2 labels"):

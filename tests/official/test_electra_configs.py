@@ -1,0 +1,59 @@
+"""The published sizes come out of the configs."""
+
+from pathlib import Path
+
+import pytest
+
+from official import config as config_lib
+from official.encoders import transformer
+from official.objectives import generator
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def table_sizes(encoder):
+    return (
+        encoder.hidden_size,
+        encoder.num_heads,
+        encoder.intermediate_size,
+        encoder.num_layers,
+        encoder.embedding_size or encoder.hidden_size,
+    )
+
+
+@pytest.mark.parametrize(
+    "name, sizes, count",
+    [
+        ("small", (64, 1, 256, 12, 128), 13_483_008),
+        ("base", (256, 4, 1024, 12, 768), 108_891_648),
+        ("large", (256, 4, 1024, 24, 1024), 334_092_288),
+    ],
+)
+def test_published_sizes(name, sizes, count):
+    config = config_lib.load(CONFIGS / "pretrain" / f"electra_{name}.yaml")
+    assert parameters(config.encoder) == count
+    found = generator.network(config.objectives[0], config.encoder)
+    assert table_sizes(found) == sizes
+    if name != "small":
+        assert parameters(found) == {"base": 33_511_168, "large": 50_999_552}[name]
+    limit = int((config.corruption.mask_rate + 0.005) * config.segments.max_length)
+    assert config.corruption.max_predictions == limit
+
+
+def parameters(config):
+    """Weights of an encoder without a pooler, counted on paper."""
+    d, f, v = config.hidden_size, config.intermediate_size, config.vocab_size
+    e = config.embedding_size or d
+    tables = (v + config.max_positions + config.segment_types) * e + 2 * e
+    projection = 0 if e == d else e * d + d
+    block = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d
+    return tables + projection + config.num_layers * block
+
+
+def test_the_count_on_paper_is_that_of_the_encoder():
+    config = config_lib.load(CONFIGS / "smoke" / "electra.yaml")
+    sized = {"vocab_size": 99, "pooler": False}
+    encoder = config_lib.dataclasses.replace(config.encoder, **sized)
+    made = transformer.Encoder(encoder)
+    made.build()
+    assert made.count_params() == parameters(encoder)

@@ -1,0 +1,133 @@
+"""Runs of generator and discriminator: shared out, stopped, compiled, evaluated, fine-tuned."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from official import config as config_lib
+from official.data import Source
+from official.errors import UserError
+from official.training import checkpoints, loop, setup
+from tests import small
+from tests.official.training.test_loop import losses, precision, trainer, weights
+
+OBJECTIVES = [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}]
+CORRUPTION = {
+    "type": "token_masks", "max_predictions": 5, "mask_prob": 0.85, "random_prob": 0.0,
+}  # fmt: skip
+
+
+def electra(**changes):
+    return small.config(
+        **{
+            "objectives": OBJECTIVES,
+            "corruption": CORRUPTION,
+            "encoder__pooler": False,
+            **changes,
+        }
+    )
+
+
+def still(**changes):
+    return electra(encoder__dropout=0.0, encoder__attention_dropout=0.0, **changes)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return small.shard_folder(tmp_path_factory.mktemp("shards") / "train", electra())
+
+
+def test_the_reader_seeds_each_example(shards):
+    source = Source(shards, electra(), training=True)
+    assert "row_seeds" in source.fields and "row_seeds" not in Source(shards, small.config()).fields
+    batches = [b["row_seeds"].numpy() for b in source.dataset(20).take(6)]  # two epochs of 60
+    assert batches[0].shape == (20, 2) and batches[0].dtype == np.int32
+    assert len({tuple(seed) for seeds in batches for seed in seeds}) == 120
+    halves = source.dataset(20, replicas_per_worker=2).take(2)
+    np.testing.assert_array_equal(np.concatenate([b["row_seeds"] for b in halves]), batches[0])
+
+
+def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
+    """Twenty steps in float64: the draws too belong to the example, not to its place."""
+    config = small.replace(still(recipe__precision="float64"), steps=20, report_every=1)
+    with precision("float64"):
+        one = trainer(config, shards, tmp_path / "one")
+        one.train()
+        two = trainer(small.replace(config, accumulation=2), shards, tmp_path / "two", mirrored(2))
+        two.train()
+        expected, found = weights(one), weights(two)
+    assert expected.keys() == found.keys()
+    for path, value in expected.items():
+        scale = max(np.abs(value).max(), 1e-300)
+        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+    curve = losses(tmp_path / "one")
+    assert curve[20] < curve[1] - 0.1
+    np.testing.assert_allclose(
+        list(losses(tmp_path / "two").values()), list(curve.values()), rtol=1e-9
+    )
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
+    whole = trainer(electra(), shards, tmp_path / "whole")
+    whole.train()
+    made = trainer(electra(), shards, tmp_path / "stopped")
+    made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(loop.Stopped):
+        made.train()
+    assert checkpoints.last_step(tmp_path / "stopped") < 6
+    resumed = trainer(electra(), shards, tmp_path / "stopped")
+    resumed.train()
+    for path, value in weights(whole).items():
+        np.testing.assert_array_equal(weights(resumed)[path], value, err_msg=path)
+
+
+def test_jit_compile_in_the_recipe(shards, tmp_path):
+    config = small.replace(electra(), steps=2, report_every=1, jit_compile=True)
+    trainer(config, shards, tmp_path).train()
+    assert all(np.isfinite(loss) for loss in losses(tmp_path).values())
+
+
+def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
+    config = small.replace(still(), eval_batch_size=20)
+    source = Source(shards, config)
+    found = trainer(config, shards, tmp_path / "one")._evaluator.run(source)
+    assert 0 < found["replaced_tokens_auc"] < 1 and 0 < found["replaced_tokens_rate"] < 0.3
+    assert found["loss"] == pytest.approx(found["generator"] + 50 * found["replaced_tokens"])
+    again = trainer(config, shards, tmp_path / "two", mirrored(2))._evaluator.run(source)
+    assert again == pytest.approx(found, rel=1e-5)
+    assert loop.best_metric(small.replace(config, best_metric="replaced_tokens_auc").recipe, None)[
+        1
+    ]
+
+
+def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
+    config = electra()
+    made = trainer(config, shards, tmp_path)
+    made.train()
+    tuned = config_lib.from_dict(
+        {
+            "name": "tuned",
+            "objectives": [{"type": "classification", "num_labels": 2, "pooling": "first"}],
+            "recipe": {"epochs": 1},
+        }
+    )
+    tuned = setup.resolve(tuned, config.encoder.vocab_size, (), config)
+    model = setup.build_model(tuned, made.strategy)
+    count = setup.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    assert count == len(model.encoder.variables) == len(made.model.encoder.variables)
+    assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
+    saved = checkpoints.load_variables(tmp_path, "last")
+    for path, variable in model.variables_by_path().items():
+        if path.startswith("encoder/"):
+            np.testing.assert_array_equal(variable, saved[path], err_msg=path)
+
+
+def test_replaced_tokens_without_a_generator_are_refused():
+    with pytest.raises(UserError) as caught:
+        electra(objectives=OBJECTIVES[1:])
+    assert (
+        "config: objectives.0: replaced_tokens needs replaced, which neither segments nor "
+        "corruption nor another objective give here (they give masked_ids, masked_positions, "
+    ) in str(caught.value)
