@@ -29,6 +29,7 @@ OBJECTIVES = {
     "masked_lm": "official.objectives.masked_lm",
     "generator": "official.objectives.generator",
     "replaced_tokens": "official.objectives.replaced_tokens",
+    "all_tokens_lm": "official.objectives.all_tokens_lm",
     "sentence_pair": "official.objectives.sentence_pair",
     "span_boundary": "official.objectives.span_boundary",
     "classification": "official.objectives.classification",

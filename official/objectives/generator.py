@@ -3,7 +3,8 @@
 It runs before the encoder: it reads the masked text, and each masked position is filled with a
 token drawn from its distribution. The encoder then reads the filled text, and other objectives ask
 it about that: `replaced_tokens` which tokens are not the original ones (ELECTRA), `masked_lm` what
-the masked ones were (the paper's Replace MLM).
+the masked ones were (the paper's Replace MLM), `all_tokens_lm` what every token was (its All-tokens
+MLM).
 
 Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
 """

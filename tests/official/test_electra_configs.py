@@ -57,3 +57,21 @@ def test_the_count_on_paper_is_that_of_the_encoder():
     made = transformer.Encoder(encoder)
     made.build()
     assert made.count_params() == parameters(encoder)
+
+
+ABLATIONS = {
+    "15_percent": {"objectives.1.tokens"},
+    "replace_mlm": {"objectives.1.type", "objectives.1.weight"},
+    "all_tokens_mlm": {"objectives.1.type", "objectives.1.weight"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_differs_from_the_base_in_what_it_is_about(name):
+    base = config_lib.load(CONFIGS / "pretrain" / "electra_base.yaml")
+    found = config_lib.load(CONFIGS / "pretrain" / f"electra_base_{name}.yaml")
+    assert found.name == f"electra_base_{name}"
+    values = {key: ours for key, ours, _ in config_lib.differences(found, base)}
+    # Keys that only the base's own objectives have are gone, as they must be.
+    changed = {key for key, value in values.items() if value is not None} - {"name"}
+    assert changed == ABLATIONS[name]

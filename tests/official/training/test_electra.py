@@ -131,3 +131,29 @@ def test_replaced_tokens_without_a_generator_are_refused():
         "config: objectives.0: replaced_tokens needs replaced, which neither segments nor "
         "corruption nor another objective give here (they give masked_ids, masked_positions, "
     ) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "objectives",
+    [
+        [{"type": "generator", "size": 0.5}, {"type": "masked_lm"}],
+        [{"type": "generator", "size": 0.5}, {"type": "all_tokens_lm"}],
+        [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens", "tokens": "masked"}],
+    ],
+    ids=["replace_mlm", "all_tokens_mlm", "masked_only"],
+)
+def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_path, mirrored):
+    config = still(objectives=objectives, recipe__precision="float64")
+    config = small.replace(config, steps=3, report_every=1)
+    with precision("float64"):
+        one = trainer(config, shards, tmp_path / "one")
+        start = weights(one)
+        one.train()
+        two = trainer(config, shards, tmp_path / "two", mirrored(2))
+        two.train()
+        expected, found = weights(one), weights(two)
+    for path, value in expected.items():
+        scale = max(np.abs(value).max(), 1e-300)
+        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        if path.endswith("kernel") and not path.startswith("optimizer/"):
+            assert (value != start[path]).any(), path
