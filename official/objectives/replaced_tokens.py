@@ -20,8 +20,8 @@ class Config:
 
     Attributes:
         tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
-            (the paper's ELECTRA 15%, section 3.4).
-        weight: factor of this loss in the sum; 50 in section 3.2's joint loss.
+            (the paper's ELECTRA 15%, section 3.5).
+        weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
     """
 
     tokens: str = "all"
