@@ -234,7 +234,8 @@ class Recipe:
       max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
       shuffle_buffer: examples among which the reader draws.
       bucket_lengths: lengths to which batches are padded; empty = always the longest.
-      init_weights: what `--init` gives: `encoder`, `all` or `none` (its sizes alone).
+      init_weights: what `--init` gives: `encoder`, `all`, `none` (its sizes alone), or `generator`:
+        the encoder, and again as a frozen generator, with its masked LM.
     """
 
     steps: int = 0
@@ -259,7 +260,7 @@ class Recipe:
 
     def __post_init__(self):
         _one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
-        _one_of("init_weights", self.init_weights, ["encoder", "all", "none"])
+        _one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator"])
         for name in (
             "batch_size accumulation report_every save_every keep_checkpoints "
             "max_bad_steps shuffle_buffer"
@@ -547,6 +548,13 @@ def _check(config: Config, source: str) -> None:
                 "neither segments nor corruption nor another objective give here (they give "
                 f"{', '.join(sorted(given - READER_FIELDS))})"
             )
+    frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
+    if frozen != (config.recipe.init_weights == "generator"):
+        raise UserError(
+            f"{source}: recipe.init_weights: {config.recipe.init_weights}, and "
+            f"{'a' if frozen else 'no'} generator is frozen: `init_weights: generator` and "
+            "`frozen: true` belong together"
+        )
     longest = getattr(config.encoder, "max_positions", None)
     if longest and config.segments and config.segments.max_length > longest:
         raise UserError(

@@ -18,6 +18,7 @@ from keras import ops
 from official.encoders.inputs import encode
 from official.errors import UserError
 from official.layers import gather
+from official.layers.linear import Linear
 from official.layers.random import Draws
 from official.objectives import base, masked_lm
 
@@ -42,13 +43,20 @@ class Config:
             'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
             encoder's embedding size; the generator's own ones are scaled like the rest of it.
         temperature: divides the scores before a token is drawn.
-        weight: factor of its masked-LM loss in the sum.
+        baseline: whether it guesses how well its draws will fool the encoder, which
+            `replaced_tokens` needs to train it for that (`adversarial_weight`).
+        frozen: whether it stays as it is given with --init, and only the encoder learns: the
+            second stage of the paper's two-stage training (section 3.2). Both start from the same
+            model, whose encoder and masked LM `recipe.init_weights: generator` takes.
+        weight: factor of its masked-LM loss in the sum; a frozen one's is only reported.
     """
 
     size: float = 0.25
     num_layers: int | None = None
     sharing: str = "embeddings"
     temperature: float = 1.0
+    baseline: bool = False
+    frozen: bool = False
     weight: float = 1.0
 
     def __post_init__(self):
@@ -60,6 +68,18 @@ class Config:
             raise ValueError(f"num_layers: {self.num_layers} is less than 1")
         if self.temperature <= 0:
             raise ValueError(f"temperature: {self.temperature} is not above 0")
+        if self.frozen and self.sharing != "none":
+            raise ValueError(
+                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
+                "set sharing to none"
+            )
+        if self.frozen and (self.size != 1.0 or self.num_layers is not None):
+            raise ValueError(
+                "frozen: generator and encoder start from the same model, so set size to 1.0 and "
+                "leave num_layers out"
+            )
+        if self.frozen and self.baseline:
+            raise ValueError("frozen: what does not learn needs no baseline")
 
 
 def needs(config):
@@ -70,8 +90,8 @@ def needs(config):
 
 def gives(config):
     """The batch fields that `prepare` adds."""
-    del config
-    return frozenset({"original_ids", "masked", "replaced"})
+    fields = frozenset({"original_ids", "masked", "replaced"})
+    return fields | {"sample_log_probs", "baseline_logits"} if config.baseline else fields
 
 
 def network(config, encoder):
@@ -150,7 +170,15 @@ class Objective(base.Objective):
         self.head = masked_lm.Objective(
             masked_lm.Config(), self.network, seed=self.seed, dtype=self.dtype_policy
         )
-        self.generator = None
+        self.generator = self.baseline = None
+        if config.baseline:
+            self.baseline = Linear(
+                self.network.hidden_size,
+                1,
+                initializer=self.initializer,
+                name="baseline",
+                dtype=self.dtype_policy,
+            )
 
     def attach(self, encoder):
         """See `base.Objective`."""
@@ -170,6 +198,15 @@ class Objective(base.Objective):
         if not self.generator.built:
             self.generator.build()
         self.head.build()
+        if self.baseline is not None:
+            self.baseline.build()
+        if self.config.frozen:
+            self.trainable = False
+
+    @property
+    def term_weights(self):
+        """See `base.Objective`."""
+        return {self.name: 0.0 if self.config.frozen else self.config.weight}
 
     def prepare(self, batch, rng=None):
         """Fills the masked positions with draws from the generator.
@@ -178,15 +215,16 @@ class Objective(base.Objective):
             The batch with `token_ids` filled, and with `original_ids` int [B, T] (the text before
             it was masked), `masked` bool [B, T] (where a token was to be predicted, whatever stood
             there), `replaced` bool [B, T] (where the draw is not the original) and the
-            generator's scores `generator_logits` [R, V].
+            generator's scores `generator_logits` [R, V]. With `baseline` also `sample_log_probs`
+            [B, P], the log chance of each draw, and `baseline_logits` [B, P].
         """
         positions, weights = batch["masked_positions"], batch["masked_weights"]  # [B, P]
+        rng = None if self.config.frozen else rng
         hidden = encode(self.generator, batch, rng)["sequence_output"]
-        logits = self.head.logits(gather.positions(hidden, positions), self.generator)  # [R, V]
-        shape = (*ops.shape(positions), -1)
-        drawn = sample(
-            ops.reshape(logits / self.config.temperature, shape), batch["row_seeds"]
-        )  # [B, P]
+        hidden = gather.positions(hidden, positions)  # [R, D]
+        logits = self.head.logits(hidden, self.generator)  # [R, V]
+        scores = ops.reshape(logits / self.config.temperature, (*ops.shape(positions), -1))
+        drawn = sample(scores, batch["row_seeds"])  # [B, P]
         length = ops.shape(batch["token_ids"])[1]
         real = ops.cast(weights > 0, "int32")
         masked = gather.place(real, positions, length) > 0  # [B, T]
@@ -196,6 +234,15 @@ class Objective(base.Objective):
             return ops.where(masked, ids, ops.cast(batch["token_ids"], "int32"))
 
         original_ids, token_ids = filled(batch["masked_ids"]), filled(drawn)
+        if self.baseline is not None:
+            chances = ops.take_along_axis(ops.log_softmax(scores), drawn[..., None], axis=-1)
+            # What trains the baseline does not train the generator.
+            guesses = self.as_loss(self.baseline(ops.stop_gradient(hidden)))
+            batch = {
+                **batch,
+                "sample_log_probs": chances[..., 0],
+                "baseline_logits": ops.reshape(guesses, ops.shape(positions)),
+            }
         return {
             **batch,
             "token_ids": token_ids,

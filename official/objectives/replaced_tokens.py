@@ -9,6 +9,7 @@ import dataclasses
 
 from keras import ops
 
+from official.layers import gather
 from official.layers.activation import ACTIVATIONS
 from official.layers.linear import Linear
 from official.objectives import base
@@ -22,12 +23,17 @@ class Config:
         tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
             (the paper's ELECTRA 15%, section 3.5).
         weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
+        adversarial_weight: above 0, the generator is trained to raise this loss, by policy
+            gradient (appendix F); it needs a generator with `baseline`.
     """
 
     tokens: str = "all"
     weight: float = 50.0
+    adversarial_weight: float = 0.0
 
     def __post_init__(self):
+        if self.adversarial_weight < 0:
+            raise ValueError(f"adversarial_weight: {self.adversarial_weight} is negative")
         if self.tokens not in ("all", "masked"):
             raise ValueError(f"tokens: {self.tokens!r} is neither 'all' nor 'masked'")
 
@@ -35,7 +41,11 @@ class Config:
 def needs(config):
     """The batch fields that the objective reads."""
     fields = frozenset({"padding_mask", "replaced"})
-    return fields | {"masked", "masked_weights"} if config.tokens == "masked" else fields
+    if config.tokens == "masked":
+        fields |= {"masked", "masked_weights"}
+    if config.adversarial_weight:
+        fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
+    return fields
 
 
 class Objective(base.Objective):
@@ -67,10 +77,22 @@ class Objective(base.Objective):
         hidden = self.activation(self.transform(hidden))
         return self.as_loss(self.output_projection(hidden))[..., 0]
 
+    @property
+    def term_weights(self):
+        """See `base.Objective`."""
+        weights = {self.name: self.config.weight}
+        if weight := self.config.adversarial_weight:
+            weights |= {"adversarial": weight, "adversarial_baseline": weight}
+        return weights
+
     def weight_sums(self, batch):
         """See `base.Objective`."""
         counted = "padding_mask" if self.config.tokens == "all" else "masked_weights"
-        return {self.name: ops.sum(self._weights(batch, counted))}
+        sums = {self.name: ops.sum(self._weights(batch, counted))}
+        if self.config.adversarial_weight:
+            masked = ops.sum(self._weights(batch, "masked_weights"))
+            sums |= {"adversarial": masked, "adversarial_baseline": masked}
+        return sums
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
@@ -81,14 +103,34 @@ class Objective(base.Objective):
         losses = ops.softplus(logits) - logits * labels
         hits = self.as_loss(ops.equal(logits > 0, batch["replaced"]))
         total = ops.sum(weights)
+        adversarial = self._adversarial(batch, losses) if self.config.adversarial_weight else {}
         return base.Terms(
-            losses={self.name: ops.sum(losses * weights)},
+            losses={self.name: ops.sum(losses * weights), **adversarial},
             metrics={
                 f"{self.name}_accuracy": (ops.sum(hits * weights), total),
                 f"{self.name}_rate": (ops.sum(labels * weights), total),
                 f"{self.name}_auc": base.score_histograms(logits, labels, weights),
             },
         )
+
+    def _adversarial(self, batch, losses):
+        """Losses that train the generator and its baseline from this loss at each draw [B, T].
+
+        A draw's reward is the loss at its position. REINFORCE raises the chance of draws whose
+        reward is above what the baseline b = -log sigmoid(w h) expected, h the generator's hidden
+        state; exp(-b) is fitted to exp(-reward), the chance that the encoder gave to the right
+        answer, by cross-entropy.
+        """
+        positions = batch["masked_positions"]
+        rewards = gather.positions(ops.stop_gradient(losses)[..., None], positions)
+        rewards = ops.reshape(rewards, ops.shape(positions))  # [B, P]
+        guesses, weights = batch["baseline_logits"], self._weights(batch, "masked_weights")
+        surprise = rewards - ops.stop_gradient(ops.softplus(-guesses))
+        misfit = ops.softplus(guesses) - guesses * ops.exp(-rewards)
+        return {
+            "adversarial": -ops.sum(surprise * batch["sample_log_probs"] * weights),
+            "adversarial_baseline": ops.sum(misfit * weights),
+        }
 
     def _weights(self, batch, counted):
         """The weight of each element of a field: its shape."""

@@ -43,6 +43,11 @@ def resolve(
       UserError: nothing says which encoder, or what is said does not fit the data.
     """
     encoder = config.encoder
+    if initial is None and config.recipe.init_weights == "generator":
+        raise UserError(
+            "--init is missing: a frozen generator is one that was trained before; name the model "
+            "folder of the first stage"
+        )
     if initial is not None:
         if encoder is not None and dataclasses.replace(
             encoder, vocab_size=initial.encoder.vocab_size
@@ -128,16 +133,22 @@ def start_from(model: Model, init: str, which: str, weights: str) -> int:
       model: the new one.
       init: the other's model folder.
       which: the checkpoint, as in `checkpoints.find`.
-      weights: `encoder`, `all`, or `none`.
+      weights: `encoder`, `all`, `none` or `generator`, as in `config.Recipe`.
 
     Returns:
       How many variables were set.
     """
+    parts = {
+        "all": ("",), "encoder": ("encoder/",), "generator": ("encoder/", "generator/"), "none": (),
+    }[weights]  # fmt: skip
     variables = {
         path: variable
         for path, variable in model.variables_by_path().items()
-        if weights == "all" or (weights == "encoder" and path.startswith("encoder/"))
+        if path.startswith(parts)
     }
     if variables:
-        checkpoints.assign(variables, checkpoints.load_variables(init, which), f"--init={init}")
+        arrays = checkpoints.load_variables(init, which)
+        if weights == "generator":
+            arrays |= {f"generator/{path}": array for path, array in arrays.items()}
+        checkpoints.assign(variables, arrays, f"--init={init}")
     return len(variables)

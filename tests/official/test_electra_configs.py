@@ -63,6 +63,14 @@ ABLATIONS = {
     "15_percent": {"objectives.1.tokens"},
     "replace_mlm": {"objectives.1.type", "objectives.1.weight"},
     "all_tokens_mlm": {"objectives.1.type", "objectives.1.weight"},
+    "adversarial": {
+        "objectives.0.baseline", "objectives.0.weight", "objectives.1.adversarial_weight",
+    },
+    "two_stage_1": {"objectives.0.type", "recipe.steps"},
+    "two_stage_2": {
+        "objectives.0.size", "objectives.0.sharing", "objectives.0.frozen",
+        "recipe.steps", "recipe.init_weights",
+    },
 }  # fmt: skip
 
 

@@ -138,9 +138,13 @@ def test_replaced_tokens_without_a_generator_are_refused():
     [
         [{"type": "generator", "size": 0.5}, {"type": "masked_lm"}],
         [{"type": "generator", "size": 0.5}, {"type": "all_tokens_lm"}],
+        [
+            {"type": "generator", "size": 0.5, "baseline": True, "weight": 0.0},
+            {"type": "replaced_tokens", "adversarial_weight": 1.0},
+        ],
         [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens", "tokens": "masked"}],
     ],
-    ids=["replace_mlm", "all_tokens_mlm", "masked_only"],
+    ids=["replace_mlm", "all_tokens_mlm", "adversarial", "masked_only"],
 )
 def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_path, mirrored):
     config = still(objectives=objectives, recipe__precision="float64")
@@ -157,3 +161,32 @@ def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_pa
         assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
         if path.endswith("kernel") and not path.startswith("optimizer/"):
             assert (value != start[path]).any(), path
+
+
+def test_two_stages(shards, tmp_path):
+    """The generator alone; then the encoder, from the same weights, against it frozen."""
+    first = electra(objectives=[{"type": "masked_lm"}])
+    trainer(first, shards, tmp_path / "first").train()
+    stage = checkpoints.load_variables(tmp_path / "first", "last")
+    frozen = {"type": "generator", "size": 1.0, "sharing": "none", "frozen": True}
+    second = electra(
+        objectives=[frozen, {"type": "replaced_tokens"}], recipe__init_weights="generator"
+    )
+    with pytest.raises(UserError, match="--init is missing: a frozen generator is one that was tr"):
+        setup.resolve(second, second.encoder.vocab_size)
+    made = trainer(second, shards, tmp_path / "second")
+    count = setup.start_from(made.model, str(tmp_path / "first"), "last", "generator")
+    encoder = {path for path in stage if path.startswith("encoder/")}
+    assert count == len(stage) + len(encoder)
+    start = weights(made)
+    for path, value in stage.items():
+        np.testing.assert_array_equal(start[f"generator/{path}"], value, err_msg=path)
+        if path in encoder:
+            np.testing.assert_array_equal(start[path], value, err_msg=path)
+    made.train()
+    saved = checkpoints.load_variables(tmp_path / "second", "last", optimizer=True)
+    for path, value in stage.items():
+        np.testing.assert_array_equal(saved[f"generator/{path}"], value, err_msg=path)
+    moved = [path for path in encoder if (saved[path] != stage[path]).any()]
+    assert len(moved) > len(encoder) - 3
+    assert not [path for path in saved if path.startswith("optimizer/model/generator/")]
