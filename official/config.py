@@ -535,7 +535,11 @@ def _check(config: Config, source: str) -> None:
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
     given |= READER_FIELDS | objective_fields(config.objectives)
-    for i, objective in enumerate(config.objectives):
+    # An encoder without segments is that of weights from elsewhere, which may be there to be used
+    # and not to be trained on (a discriminator without its generator); or it is to learn a task,
+    # and `official.data` asks the shards.
+    whole = config.encoder is None or config.segments is not None
+    for i, objective in enumerate(config.objectives if whole else ()):
         packed = config.segments is not None and config.segments.packing > 1
         if packed and not getattr(module_of(objective), "PACKS", False):
             raise UserError(

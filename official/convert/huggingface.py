@@ -13,15 +13,16 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official import atomic, inference
+from official import atomic, inference, tokenizers
 from official import config as configs
-from official.convert import albert, bert, distilbert, mapping, model_folder, roberta
+from official.convert import albert, bert, distilbert, electra, mapping, model_folder, roberta
 from official.convert.system import System
 from official.errors import UserError
 
 # `model_type` of config.json → its table.
 SYSTEMS = {
-    module.SYSTEM.model_type: module.SYSTEM for module in (bert, roberta, albert, distilbert)
+    module.SYSTEM.model_type: module.SYSTEM
+    for module in (bert, roberta, albert, electra, distilbert)
 }
 
 WEIGHTS = "model.safetensors"
@@ -32,12 +33,23 @@ _BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pool
 
 
 def read(folder: str | os.PathLike) -> model_folder.Converted:
-    """Reads a folder as `save_pretrained` writes it.
+    """Reads a folder as `save_pretrained` writes it, and an ELECTRA's generator inside it.
 
     Raises:
       UserError: a file is missing or broken, or the model is of a kind that is not here.
     """
     folder = Path(folder)
+    converted, system = _read(folder)
+    small = folder / electra.GENERATOR
+    if system is not electra.SYSTEM or not small.is_dir():
+        return converted
+    generator, system = _read(small)
+    if system is not electra.SYSTEM:
+        raise UserError(f"{small}: model_type {system.model_type!r} is no generator of an ELECTRA")
+    return electra.join(converted, generator, str(small))
+
+
+def _read(folder: Path) -> tuple[model_folder.Converted, System]:
     source = folder / "config.json"
     config = read_json(source, "is this the folder of a Hugging Face model?")
     system = SYSTEMS.get(config.get("model_type"))
@@ -47,43 +59,68 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
             f"(known: {', '.join(SYSTEMS)})"
         )
     with Tensors(folder, system) as tensors:
-        return model_folder.read(folder, config, source, system, tensors)
+        return model_folder.read(folder, config, source, system, tensors), system
 
 
 def system_of(config: configs.Config) -> System:
     """The system that a model of ours is written as: the first with room for what it has."""
     encoder = config.encoder
-    if configs.type_of(encoder) == "transformer":
-        if encoder.layer_groups is not None:
-            return albert.SYSTEM
-        if encoder.position_offset:
-            return roberta.SYSTEM
+    if configs.type_of(encoder) != "transformer":
+        return bert.SYSTEM
+    if encoder.layer_groups is not None:
+        return albert.SYSTEM
+    if encoder.position_offset:
+        return roberta.SYSTEM
+    kinds = {configs.type_of(objective) for objective in config.objectives}
+    projected = encoder.embedding_size not in (None, encoder.hidden_size)
+    if projected or kinds & {"generator", "replaced_tokens"} or not (kinds or encoder.pooler):
+        return electra.SYSTEM
     return bert.SYSTEM
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
     """Writes a model folder of ours as one that `from_pretrained` reads.
 
+    An ELECTRA's generator comes to stand in a folder of its own inside.
+
     Raises:
       UserError: `model_dir` is no model folder, its model cannot be expressed, or `output` is
         there already.
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
-    heads = [objective.name for objective in model.objectives]
     system = system_of(config)
+    variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
+    files = {
+        name: _files(network, arrays, system, tokenizer)
+        for name, (network, arrays) in electra.split(config, variables).items()
+    }
+    with atomic.folder(output) as temporary:
+        for name, (described, tensors) in files.items():
+            folder = temporary / name
+            folder.mkdir(exist_ok=True)
+            tokenizer.save(folder)
+            (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+            # The mark without which transformers refuses the file.
+            safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def _files(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    system: System,
+    tokenizer: tokenizers.Tokenizer,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What config.json says of a network, and its tensors."""
+    # An objective's name is the first part of its variables' paths.
+    heads = sorted({path.split("/")[0] for path in variables} - {"encoder"})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:
         described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
-    variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
     if not heads:
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
     described["dtype"] = next(iter(tensors.values())).dtype.name
-    with atomic.folder(output) as temporary:
-        tokenizer.save(temporary)
-        (temporary / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
-        # The mark without which transformers refuses the file.
-        safetensors.numpy.save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
+    return described, tensors
 
 
 class Tensors(Mapping[str, np.ndarray]):

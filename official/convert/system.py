@@ -1,7 +1,7 @@
 """What a published system is called in other tools' files: one table a system.
 
 `System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
-modules beside this one: `bert`, `roberta`, `albert`, `distilbert`.
+modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`.
 """
 
 import dataclasses
@@ -12,7 +12,13 @@ from official import config as configs
 from official.convert.mapping import Row, linear
 from official.encoders import transformer
 from official.errors import UserError
-from official.objectives import classification, masked_lm, regression, sentence_pair
+from official.objectives import (
+    classification,
+    masked_lm,
+    regression,
+    replaced_tokens,
+    sentence_pair,
+)
 
 TASKS = ("classification", "regression")
 
@@ -224,6 +230,8 @@ class System:
                 made.append(masked_lm.Config())
             elif head in sentence_pair.LABELS:
                 made.append(sentence_pair.Config(relation=head))
+            elif head == "replaced_tokens":
+                made.append(replaced_tokens.Config())
             elif head == "regression":
                 made.append(regression.Config(dropout=dropout))
             else:
@@ -267,6 +275,11 @@ class System:
         if self.padded_positions:
             result[self.sizes["max_positions"]] += encoder.position_offset
         for objective in config.objectives:
+            if getattr(objective, "pooling", "pooled") != "pooled":
+                raise UserError(
+                    f"objectives: {configs.type_of(objective)}.pooling: {self.title} of "
+                    f"transformers has 'pooled', not {objective.pooling!r}"
+                )
             if configs.type_of(objective) == "classification":
                 labels = dict(enumerate(objective.labels))
                 result["id2label"] = {str(i): label for i, label in labels.items()}

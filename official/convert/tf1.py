@@ -1,9 +1,11 @@
-"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT.
+"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT, ELECTRA.
 
 BERT's folders have bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file,
-ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`.
+ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`,
+ELECTRA's no config file: vocab.txt and one checkpoint of both networks.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from official.convert import albert, bert, model_folder
+from official.convert import albert, bert, electra, model_folder
 from official.convert.huggingface import read_json
 from official.errors import UserError
 
@@ -33,10 +35,28 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
     """
     folder = Path(folder)
     present = [name for name in RELEASES if (folder / name).exists()]
+    if not present and list(folder.glob("*.index")):
+        tensors = Checkpoint(folder)
+        if any(name.startswith("electra/") for name in tensors):
+            return _electra(folder, tensors)
     source = folder / (present or list(RELEASES))[0]
     config = read_json(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
     return model_folder.read(folder, config, source, system, Checkpoint(folder))
+
+
+def _electra(folder: Path, tensors: "Checkpoint") -> model_folder.Converted:
+    """The discriminator and the generator; of the tensors of both, neither has all."""
+    networks = {}
+    for scope, system in electra.release(tensors).items():
+        config = electra.release_config(tensors, scope, str(tensors.source))
+        networks[scope] = model_folder.read(folder, config, tensors.source, system, tensors)
+    main, small = networks["electra"], networks.get("generator")
+    if small is None:
+        return main
+    joined = electra.join(main, small, f"{tensors.source}: generator")
+    leftover = sorted(set(main.leftover) & set(small.leftover))
+    return dataclasses.replace(joined, leftover=leftover)
 
 
 class Checkpoint(Mapping[str, np.ndarray]):

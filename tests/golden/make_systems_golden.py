@@ -55,6 +55,12 @@ CASES = {
         {**ALBERT, **LABELS, "num_hidden_groups": 4, "layer_norm_eps": 1e-6},
     ),
     "albert_bare": ("AlbertModel", {**ALBERT, "inner_group_num": 3, "type_vocab_size": 3}),
+    "electra_discriminator": ("ElectraForPreTraining", {"embedding_size": 10}),
+    "electra_generator": (
+        "ElectraForMaskedLM",
+        {"embedding_size": 10, "hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 9},
+    ),
+    "electra_bare": ("ElectraModel", {"embedding_size": 15, "hidden_act": "gelu_new"}),
     "distilbert_masked_lm": ("DistilBertForMaskedLM", {"hidden_dim": 22}),
     "distilbert_bare": (
         "DistilBertModel",

@@ -203,3 +203,12 @@ def test_differences():
     b = dataclasses.replace(a, recipe=dataclasses.replace(a.recipe, steps=9), seed=1)
     assert config.differences(a, b) == [("seed", 0, 1), ("recipe.steps", 5, 9)]
     assert config.differences(a, a) == []
+
+
+def test_an_encoder_with_heads_alone_is_no_run_and_may_be_read():
+    encoder = {"type": "transformer", "vocab_size": 9}
+    heads = [{"type": "masked_lm"}]
+    read = config.from_dict({"name": "x", "encoder": encoder, "objectives": heads})
+    assert [config.type_of(objective) for objective in read.objectives] == ["masked_lm"]
+    with pytest.raises(UserError, match="masked_lm needs masked_ids"):
+        config.from_dict({"name": "x", "objectives": heads})

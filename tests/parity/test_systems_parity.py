@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT and DistilBERT against transformers, computed anew."""
+"""RoBERTa, ALBERT, ELECTRA and DistilBERT against transformers, computed anew."""
 
 import numpy as np
 import pytest

@@ -8,7 +8,7 @@ import numpy as np
 import safetensors.numpy
 import sentencepiece
 
-from official import masks
+from official.encoders import inputs
 
 CLOSE = dict(rtol=0, atol=1e-5)
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -72,13 +72,10 @@ def write_byte_vocabulary(folder):
 
 def run(encoder, batch):
     """What an encoder makes of a stored batch."""
-    return encoder(
-        batch["token_ids"],
-        batch["segment_ids"] if encoder.config.segment_types else None,
-        masks.padding(batch["padding_mask"]),
-        positions=batch.get("positions"),
-        output_all=True,
-    )
+    batch = dict(batch)
+    if not encoder.config.segment_types:
+        batch.pop("segment_ids")
+    return inputs.encode(encoder, batch, output_all=True)
 
 
 def compare_encoder(encoder, parts, hidden_states):

@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT and DistilBERT, against stored answers of transformers."""
+"""RoBERTa, ALBERT, ELECTRA and DistilBERT, against stored answers of transformers."""
 
 import json
 
@@ -11,7 +11,7 @@ from official import inference
 from official.convert import huggingface, model_folder
 from official.encoders import transformer
 from official.errors import UserError
-from official.objectives import classification, masked_lm
+from official.objectives import classification, generator, masked_lm, regression
 from tests.official.convert import systems
 
 CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
@@ -56,7 +56,7 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 
 def test_every_system_has_its_cases():
     assert {name.split("_")[0] for name in CASES} | {"bert"} == set(huggingface.SYSTEMS)
-    assert len(CASES) == 9
+    assert len(CASES) == 12
 
 
 def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
@@ -89,7 +89,10 @@ def small(**changes):
     [
         (small(), (), "a BERT"),
         (small(pooler=False), (masked_lm.Config(),), "a BERT"),
+        (small(pooler=False), (), "an ELECTRA"),
         (small(embedding_size=6), (), "a BERT"),
+        (small(embedding_size=4), (), "an ELECTRA"),
+        (small(), (generator.Config(size=0.5), masked_lm.Config()), "an ELECTRA"),
         (small(position_offset=2), (), "a RoBERTa"),
         (small(layer_groups=1), (masked_lm.Config(),), "an ALBERT"),
     ],
@@ -121,6 +124,18 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
             1,
             "activation: the masked_lm head of a RoBERTa has 'gelu' in any case, not 'relu'",
         ),
+        (
+            small(pooler=False, embedding_size=4),
+            (classification.Config(labels=("a", "b"), pooling="first"),),
+            0,
+            "no ELECTRA class of transformers has the heads classification",
+        ),
+        (
+            small(pooler=False),
+            (regression.Config(pooling="first"),),
+            0,
+            "regression.pooling: a BERT of transformers has 'pooled', not 'first'",
+        ),
     ],
 )
 def test_what_no_class_of_transformers_has_is_refused(encoder, objectives, pad_id, message):
@@ -148,7 +163,7 @@ def test_distilbert_comes_without_segments_and_pooler(tmp_path):
     made, _, _ = converted(tmp_path, "distilbert_bare")
     encoder = made.config.encoder
     assert (encoder.segment_types, encoder.pooler, encoder.activation) == (0, False, "relu")
-    with pytest.raises(UserError, match=r"encoder\.segment_types: a BERT has 1 or more, not 0"):
+    with pytest.raises(UserError, match=r"encoder\.segment_types: an? \w+ has 1 or more, not 0"):
         huggingface.write(tmp_path / "model", tmp_path / "out", "last")
 
 

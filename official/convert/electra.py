@@ -1,0 +1,229 @@
+"""ELECTRA: the names of its tensors in Hugging Face's files and in the TF1 release.
+
+transformers has the discriminator and the generator as two models: here the generator stands in
+the folder `generator` inside the discriminator's, and either may be there without the other (a
+generator alone is an encoder with a masked LM). The release has both in one checkpoint, and no
+config file: its sizes are those of the tensors, with heads of 64.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from official import config as configs
+from official.convert import bert, model_folder
+from official.convert.mapping import Row, linear, norm
+from official.convert.system import FORM, SIZES, System
+from official.encoders import transformer
+from official.errors import UserError
+from official.objectives import generator, masked_lm
+
+# Where the generator stands: as a folder, as an objective, and at the head of our paths.
+GENERATOR = "generator"
+_HEAD_SIZE = 64
+_EMBEDDINGS = ("token", "position", "segment", "norm")
+
+
+def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+    rows = bert.encoder_rows("electra.")(encoder)
+    if (encoder.embedding_size or encoder.hidden_size) != encoder.hidden_size:
+        rows += linear("encoder/embeddings/projection", "electra.embeddings_project")
+    return rows
+
+
+def _tf1_name(name: str) -> str:
+    if name == "generator_lm_head.bias":
+        return "generator_predictions/output_bias"
+    return bert.tf1_name(name.replace("dense_prediction", "dense_1"))
+
+
+def _tf1_row(row: Row) -> Row:
+    return bert.tf1_row(row, _tf1_name)
+
+
+SYSTEM = System(
+    model_type="electra",
+    title="an ELECTRA",
+    prefix="electra.",
+    encoder_rows=_encoder_rows,
+    head_rows={
+        "masked_lm": [
+            *linear("masked_lm/transform", "generator_predictions.dense"),
+            *norm("masked_lm/norm", "generator_predictions.LayerNorm"),
+            Row("masked_lm/output_bias", ("generator_lm_head.bias",)),
+        ],
+        "replaced_tokens": [
+            *linear("replaced_tokens/transform", "discriminator_predictions.dense"),
+            *linear("replaced_tokens/output", "discriminator_predictions.dense_prediction"),
+        ],
+    },
+    architectures={
+        frozenset(): "ElectraModel",
+        frozenset({"masked_lm"}): "ElectraForMaskedLM",
+        frozenset({"replaced_tokens"}): "ElectraForPreTraining",
+    },
+    form={name: only for name, only in FORM.items() if name != "embedding_size"},
+    sizes={**SIZES, "embedding_size": "embedding_size"},
+    gelu_heads=frozenset({"masked_lm"}),
+    aliases={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+    buffers=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
+    segments={"format": "pairs", "relation": "none"},
+    corruption={"mask_prob": 0.85, "random_prob": 0.0},
+    tf1_row=_tf1_row,
+    release_gelu="gelu",
+)
+
+
+def release(names: Collection[str]) -> dict[str, System]:
+    """The tables of a checkpoint of the release with these names, by the scope of the network."""
+    # Embeddings of its own the generator has only where the two were trained so.
+    own = "generator/embeddings/word_embeddings" in names
+    pattern = r"^electra/" if own else r"^electra/(?!embeddings/)"
+
+    def in_generator(row: Row) -> Row:
+        row = _tf1_row(row)
+        renamed = tuple(re.sub(pattern, "generator/", name) for name in row.names)
+        return dataclasses.replace(row, names=renamed)
+
+    def table(head: str, tf1_row: Callable[[Row], Row]) -> System:
+        heads = {head: SYSTEM.head_rows[head]}
+        return dataclasses.replace(SYSTEM, head_rows=heads, tf1_row=tf1_row, release=True)
+
+    tables = {"electra": table("replaced_tokens", _tf1_row)}
+    if any(name.startswith("generator/") for name in names):
+        tables["generator"] = table("masked_lm", in_generator)
+    return tables
+
+
+def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -> dict[str, Any]:
+    """What a config.json would say of a network of the release, from its tensors' shapes.
+
+    Args:
+      tensors: of the checkpoint.
+      scope: of the network, `electra` or `generator`.
+      source: what to call the checkpoint in messages.
+
+    Raises:
+      UserError: a tensor that tells a size is missing, or the hidden size is no multiple of 64.
+    """
+    own = f"{scope}/embeddings/word_embeddings" in tensors
+    embeddings = f"{scope if own else 'electra'}/embeddings"
+    inner = f"{scope}/encoder/layer_0/intermediate/dense/kernel"
+    names = [
+        *(f"{embeddings}/{kind}_embeddings" for kind in ("word", "position", "token_type")),
+        inner,
+    ]
+    if lacking := [name for name in names if name not in tensors]:
+        raise UserError(f"{source} lacks the tensor {lacking[0]}: the file is not whole")
+    words, positions, types, kernel = (tensors[name].shape for name in names)
+    if kernel[0] % _HEAD_SIZE:
+        raise UserError(
+            f"{source}: {inner}: the hidden size {kernel[0]} is no multiple of {_HEAD_SIZE}, the "
+            "size of a head in every ELECTRA of the release"
+        )
+    layers = {name.split("/")[2] for name in tensors if name.startswith(f"{scope}/encoder/layer_")}
+    return {
+        "vocab_size": words[0],
+        "embedding_size": words[1],
+        "hidden_size": kernel[0],
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": kernel[0] // _HEAD_SIZE,
+        "intermediate_size": kernel[1],
+        "max_position_embeddings": positions[0],
+        "type_vocab_size": types[0],
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+    }
+
+
+def join(
+    main: model_folder.Converted, small: model_folder.Converted, source: str
+) -> model_folder.Converted:
+    """A discriminator and its generator as one model.
+
+    Args:
+      main: the discriminator, with or without its head.
+      small: the generator, an encoder with a masked LM.
+      source: what to call the generator in messages.
+
+    Raises:
+      UserError: the generator is no share of the discriminator.
+    """
+    encoder, theirs = main.config.encoder, small.config.encoder
+    objective = generator.Config(
+        size=theirs.hidden_size / encoder.hidden_size,
+        num_layers=theirs.num_layers,
+        sharing=_sharing(main.variables, small.variables),
+    )
+    ours = generator.network(objective, encoder)
+    theirs = dataclasses.replace(
+        theirs, embedding_size=theirs.embedding_size or theirs.hidden_size, pooler=False
+    )
+    for field in (field.name for field in dataclasses.fields(ours)):
+        if getattr(ours, field) != getattr(theirs, field):
+            raise UserError(
+                f"{source}: {field} is {getattr(theirs, field)}, where a generator with "
+                f"{objective.size:g} of the discriminator's hidden size that shares "
+                f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
+            )
+    objectives = (objective, *main.config.objectives)
+    config = model_folder.config_of(main.config.name, encoder, objectives, SYSTEM)
+    variables = {
+        path: small.variables[path.removeprefix(f"{GENERATOR}/")]
+        if path.startswith(f"{GENERATOR}/")
+        else main.variables[path]
+        for path in model_folder.shapes(config)
+    }
+    leftover = sorted({*main.leftover, *small.leftover})
+    return model_folder.Converted(config, main.tokenizer, variables, leftover)
+
+
+def split(
+    config: configs.Config, variables: Mapping[str, np.ndarray]
+) -> dict[str, tuple[configs.Config, dict[str, np.ndarray]]]:
+    """The networks of a model of ours as models of their own, by the folder of each.
+
+    Args:
+      config: of the model.
+      variables: of the model, by path.
+
+    Returns:
+      config and variables: under an empty name those of the encoder with its heads, and under
+      `generator` those of the generator, if there is one.
+    """
+    objectives = {configs.type_of(objective): objective for objective in config.objectives}
+    found = objectives.pop(GENERATOR, None)
+    main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
+    networks = {"": (dataclasses.replace(config, objectives=tuple(objectives.values())), main)}
+    if found is not None:
+        encoder = generator.network(found, config.encoder)
+        small = dataclasses.replace(config, encoder=encoder, objectives=(masked_lm.Config(),))
+        # What the two share stands under the encoder's paths; a baseline is of use in training
+        # only.
+        own = {path: a for path, a in main.items() if path.startswith("encoder/")}
+        own |= {
+            path.removeprefix(f"{GENERATOR}/"): array
+            for path, array in variables.items()
+            if path.startswith((f"{GENERATOR}/encoder/", f"{GENERATOR}/masked_lm/"))
+        }
+        networks[GENERATOR] = (small, own)
+    return networks
+
+
+def _sharing(main: Mapping[str, np.ndarray], small: Mapping[str, np.ndarray]) -> str:
+    """How much of the generator's encoder is, to the bit, the discriminator's."""
+
+    def same(prefix: str) -> bool:
+        paths = [path for path in small if path.startswith(prefix)]
+        return all(path in main and np.array_equal(main[path], small[path]) for path in paths)
+
+    if same("encoder/"):
+        return "all"
+    if all(same(f"encoder/embeddings/{part}") for part in _EMBEDDINGS):
+        return "embeddings"
+    return "token" if same("encoder/embeddings/token") else "none"
