@@ -4,13 +4,14 @@
 
 and of other systems here against BERT at the same sizes:
 
-  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT'
+  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT' \
+      'encoder garden, ELECTRA'
 
 Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in
 its own process and environment (made as by `make parity` when missing), in float32 and in mixed
 bfloat16; the processes take turns, round after round, on the same cores. What is shown is the
 median of the rounds, peak memory as the system counted it, and for each side its better precision
-against our BERT.
+against our BERT, beside what the FLOPs of the two say.
 """
 
 import argparse
@@ -29,10 +30,32 @@ PEERS = Path(__file__).resolve().parent / "peers"
 SIDES = {
     "encoder garden": (None, "garden.py", "BERT"),
     "encoder garden, ALBERT": (None, "garden.py", "ALBERT"),
+    "encoder garden, ELECTRA": (None, "garden.py", "ELECTRA"),
     "tf-models-official": ("tfm", "tf_models.py", "BERT"),
     "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
 }
 OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
+
+
+def flops(sizes: dict, system: str) -> int:
+    """FLOPs of one forward pass over one sequence; a multiplication and its addition are two."""
+    length, layers, vocab = sizes["length"], sizes["layers"], sizes["vocab"]
+
+    def encoder(hidden: int, inner: int) -> int:
+        return layers * length * (8 * hidden**2 + 4 * length * hidden + 4 * hidden * inner)
+
+    def masked_lm(hidden: int, embedding: int) -> int:
+        return sizes["predictions"] * 2 * embedding * (hidden + vocab)
+
+    hidden, inner = sizes["hidden"], sizes["intermediate"]
+    if system == "ELECTRA":
+        narrow = hidden // 4
+        generator = 2 * length * hidden * narrow + encoder(narrow, inner // 4)
+        question = 2 * length * hidden * (hidden + 1)
+        return encoder(hidden, inner) + question + generator + masked_lm(narrow, hidden)
+    embedding = 128 if system == "ALBERT" else hidden
+    projection = 0 if embedding == hidden else 2 * length * embedding * hidden
+    return encoder(hidden, inner) + projection + masked_lm(hidden, embedding)
 
 
 class Side:
@@ -117,20 +140,30 @@ def _table(sides: list[Side], sizes: dict) -> None:
         f"{sizes['intermediate']}, batch {sizes['batch']} x {sizes['length']}, "
         f"{sizes['predictions']} predictions, {sizes['vocab']:,} pieces, {os.cpu_count()} cores\n"
     )
-    print(f"| {'side':22} | precision | s/step | range         | tokens/s | peak MiB | vs ours |")
-    print(f"|{'-' * 24}|-----------|--------|---------------|----------|----------|---------|")
+    print(
+        f"| {'side':23} | precision | s/step | range         | tokens/s | peak MiB | vs ours "
+        "| FLOPs |"
+    )
+    print(
+        f"|{'-' * 25}|-----------|--------|---------------|----------|----------|---------|-------|"
+    )
     for side in sides:
         times = [answer["seconds"] for answer in side.answers]
         ratio = ""
         if ours is not None and side is best[side.name]:
             ratio = f"{side.seconds() / ours.seconds():.2f}x"
+        work = flops(sizes, SIDES[side.name][2]) / flops(sizes, "BERT")
         print(
-            f"| {side.name:22} | {side.precision:9} | {side.seconds():6.3f} | "
+            f"| {side.name:23} | {side.precision:9} | {side.seconds():6.3f} | "
             f"{f'{min(times):.3f}-{max(times):.3f}':13} | "
             f"{sizes['batch'] * sizes['length'] / side.seconds():8,.0f} | "
-            f"{max(answer['peak_mib'] for answer in side.answers):8,.0f} | {ratio:>7} |"
+            f"{max(answer['peak_mib'] for answer in side.answers):8,.0f} | {ratio:>7} | "
+            f"{work:4.2f}x |"
         )
-    print("\nvs ours: seconds per step of a side's better precision over those of ours.")
+    print(
+        "\nvs ours: seconds per step of a side's better precision over those of our BERT; "
+        "FLOPs: of a step over those of BERT's."
+    )
 
 
 def _options() -> argparse.Namespace:

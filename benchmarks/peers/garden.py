@@ -9,8 +9,19 @@ import tensorflow as tf  # isort: skip
 
 # What makes another system of BERT's config. ALBERT: one layer run again and again, a narrow token
 # table, LAMB; its sentence-order head is a next-sentence head with other labels.
-ENCODERS = {"BERT": {}, "ALBERT": {"embedding_size": 128, "layer_groups": 1}}
-OPTIMIZERS = {"BERT": "adamw", "ALBERT": "lamb"}
+# ELECTRA: a generator of a quarter of the size in front, another question.
+ENCODERS = {
+    "BERT": {},
+    "ALBERT": {"embedding_size": 128, "layer_groups": 1},
+    "ELECTRA": {"pooler": False},
+}
+OPTIMIZERS = {"BERT": "adamw", "ALBERT": "lamb", "ELECTRA": "adamw"}
+PAIRS = [{"type": "masked_lm"}, {"type": "sentence_pair"}]
+OBJECTIVES = {
+    "BERT": PAIRS,
+    "ALBERT": PAIRS,
+    "ELECTRA": [{"type": "generator", "size": 0.25}, {"type": "replaced_tokens"}],
+}
 
 
 def main() -> None:
@@ -30,7 +41,7 @@ def main() -> None:
                 "intermediate_size": size["intermediate"],
                 **ENCODERS[size["system"]],
             },
-            "objectives": [{"type": "masked_lm"}, {"type": "sentence_pair"}],
+            "objectives": OBJECTIVES[size["system"]],
             "recipe": {
                 "steps": 100_000,
                 "batch_size": size["batch"],
@@ -67,6 +78,7 @@ def _batch(batch):
         "padding_mask": tf.ones_like(batch["token_ids"], tf.bool),
         "masked_weights": tf.ones_like(batch["masked_ids"], tf.float32),
         "example_weights": tf.ones_like(batch["next_sentence_label"], tf.float32),
+        "row_seeds": batch["token_ids"][:, :2],
     }
     return {name: tf.convert_to_tensor(value) for name, value in (batch | ones).items()}
 

@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from benchmarks import train_step
+
 SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 4 --predictions 5"
 
 
@@ -10,21 +12,33 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 def test_our_sides_run_and_are_tabled():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.train_step", "--sides", "encoder garden",
-         "encoder garden, ALBERT", *SMALL.split(), "--vocab", "100", "--steps", "2",
-         "--rounds", "2"],
+         "encoder garden, ALBERT", "encoder garden, ELECTRA", *SMALL.split(), "--vocab", "100",
+         "--steps", "2", "--rounds", "2"],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
-    # Untrained: ln 100 for the masked tokens and ln 2 for the sentence.
-    assert losses == pytest.approx([5.30] * 4, abs=0.1)
+    # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
+    assert losses == pytest.approx([5.30] * 4 + [39.26] * 2, abs=0.3)
     table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table]
     assert rows == [
         (side, precision)
-        for side in ("encoder garden", "encoder garden, ALBERT")
+        for side in ("encoder garden", "encoder garden, ALBERT", "encoder garden, ELECTRA")
         for precision in ("float32", "bfloat16")
     ]
     assert "1.00x" in table[0] + table[1]
+
+
+def test_flops_of_a_sequence():
+    """Hand counts for 2 layers of 8 with 16 inside, 4 tokens, 3 predictions, 10 pieces."""
+    sizes = dict(layers=2, hidden=8, intermediate=16, length=4, predictions=3, vocab=10)
+    products = 4 * (8 * 8 * 4) + 4 * 4 * 8 * 2 + 2 * (4 * 8 * 16)  # q k v o, scores and sums, inner
+    bert = 2 * (2 * products) + 2 * 3 * (8 * 8 + 8 * 10)
+    assert train_step.flops(sizes, "BERT") == bert
+    narrow = 4 * (2 * 2 * 4) + 4 * 4 * 2 * 2 + 2 * (4 * 2 * 4)
+    generator = 2 * 4 * 8 * 2 + 2 * (2 * narrow) + 2 * 3 * (2 * 8 + 8 * 10)
+    question = 2 * 4 * (8 * 8 + 8)
+    assert train_step.flops(sizes, "ELECTRA") == 2 * (2 * products) + question + generator
