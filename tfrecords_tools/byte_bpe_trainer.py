@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from official.errors import UserError
 from official.tokenizers import byte_bpe
-from tfrecords_tools.pairs import MIN_COUNT, Pairs
+from tfrecords_tools.pairs import grow
 from tfrecords_tools.word_counts import MAX_WORDS, WordCounts
 
 # The padding id is 1, as in RoBERTa.
@@ -54,24 +54,6 @@ def learn(
         )
     ids = {piece: i for i, piece in enumerate(pieces)}
     byte_ids = [ids[byte_bpe.ALPHABET[byte]] for byte in range(256)]
-    pairs = Pairs(([byte_ids[byte] for byte in word], count) for word, count in counts.items())
-    merges = []
-    while len(pieces) < vocab_size:
-        pair = pairs.pop()
-        if pair is None:
-            raise UserError(
-                f"--vocab_size={vocab_size} is more than the text supports: it has {len(pieces)} "
-                f"pieces that occur {MIN_COUNT} times or more; take --vocab_size={len(pieces)} or "
-                "more text"
-            )
-        left, right = pair
-        merges.append((pieces[left], pieces[right]))
-        text = "".join(merges[-1])
-        # Two ways lead to one text: "a" + "bc" after "ab" + "c".
-        if text not in ids:
-            ids[text] = len(pieces)
-            pieces.append(text)
-            if len(pieces) % 1000 == 0:
-                report(len(pieces))
-        pairs.join(left, right, ids[text])
+    words = (([byte_ids[byte] for byte in word], count) for word, count in counts.items())
+    merges = grow(pieces, vocab_size, words, str.__add__, report)
     return pieces, merges

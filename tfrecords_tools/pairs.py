@@ -1,11 +1,15 @@
 """The pairs of neighbouring pieces in words: what byte-pair encoding joins next.
 
+`grow` is the loop that learns a vocabulary of them; a trainer says what a pair reads as.
+
 Everything that ties is decided by order, so that the same words give the same pairs.
 """
 
 import collections
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from official.errors import UserError
 
 MIN_COUNT = 2
 
@@ -61,6 +65,52 @@ class Pairs:
         self._counts.pop((left, right), None)
         for pair in new:
             heapq.heappush(self._heap, (-self._counts[pair], pair))
+
+
+def grow(
+    pieces: list[str],
+    vocab_size: int,
+    words: Iterable[tuple[list[int], int]],
+    text: Callable[[str, str], str],
+    report: Callable[[int], None],
+) -> list[tuple[str, str]]:
+    """Adds to `pieces` what the most frequent pairs make, until there are `vocab_size`.
+
+    Args:
+      pieces: what the words are made of at first.
+      vocab_size: how many pieces to end with.
+      words: each as numbers of `pieces`, with its count.
+      text: of the piece that two pieces make.
+      report: called now and then with the number of pieces so far.
+
+    Returns:
+      The pairs that were joined, in their order.
+
+    Raises:
+      UserError: the words have not so many pieces that occur often enough.
+    """
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    pairs = Pairs(words)
+    merges = []
+    while len(pieces) < vocab_size:
+        pair = pairs.pop()
+        if pair is None:
+            raise UserError(
+                f"--vocab_size={vocab_size} is more than the text supports: it has {len(pieces)} "
+                f"pieces that occur {MIN_COUNT} times or more; take --vocab_size={len(pieces)} or "
+                "more text"
+            )
+        left, right = pair
+        merges.append((pieces[left], pieces[right]))
+        made = text(*merges[-1])
+        # Two ways lead to one text: "a" + "bc" after "ab" + "c".
+        if made not in ids:
+            ids[made] = len(pieces)
+            pieces.append(made)
+            if len(pieces) % 1000 == 0:
+                report(len(pieces))
+        pairs.join(left, right, ids[made])
+    return merges
 
 
 def _joined(word: list[int], left: int, right: int, joined: int) -> list[int]:

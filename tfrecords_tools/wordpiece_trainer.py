@@ -18,7 +18,7 @@ from official.tokenizers.wordpiece import (
     clean,
     space_words,
 )
-from tfrecords_tools.pairs import MIN_COUNT, Pairs
+from tfrecords_tools.pairs import grow
 from tfrecords_tools.word_counts import MAX_WORDS, WordCounts, most_common
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -71,24 +71,8 @@ def learn(
             "special tokens); make it larger, or --character_coverage smaller"
         )
     ids = {piece: i for i, piece in enumerate(pieces)}
-    pairs = Pairs(_spelled(counts, ids, frozenset(alphabet)))
-    while len(pieces) < vocab_size:
-        pair = pairs.pop()
-        if pair is None:
-            raise UserError(
-                f"--vocab_size={vocab_size} is more than the text supports: it has {len(pieces)} "
-                f"pieces that occur {MIN_COUNT} times or more; take --vocab_size={len(pieces)} or "
-                "more text"
-            )
-        left, right = pair
-        text = pieces[left] + pieces[right].removeprefix(CONTINUES)
-        # Two ways lead to one text: "a" + "##bc" after "ab" + "##c".
-        if text not in ids:
-            ids[text] = len(pieces)
-            pieces.append(text)
-        pairs.join(left, right, ids[text])
-        if len(pieces) % 1000 == 0:
-            report(len(pieces))
+    words = _spelled(counts, ids, frozenset(alphabet))
+    grow(pieces, vocab_size, words, lambda a, b: a + b.removeprefix(CONTINUES), report)
     return pieces
 
 
