@@ -14,6 +14,8 @@ from keras import ops
 from official.layers.linear import Linear
 from official.objectives import base, masked_lm
 
+PACKS = True  # asks of each token by itself
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:

@@ -22,6 +22,8 @@ from official.layers.linear import Linear
 from official.layers.random import Draws
 from official.objectives import base, masked_lm
 
+PACKS = True  # asks of each token by itself
+
 # The layers of the encoder's embeddings that are the generator's too. The norm goes with the
 # tables, as in the release. With 'all' the generator is the encoder itself.
 SHARED = {

@@ -14,6 +14,8 @@ from official.layers.activation import ACTIVATIONS
 from official.layers.linear import Linear
 from official.objectives import base
 
+PACKS = True  # asks of each token by itself
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
