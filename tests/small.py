@@ -64,10 +64,14 @@ def config(**changes) -> config_lib.Config:
 
 
 def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed: int = 0) -> Path:
-    """Pretraining shards of `documents`, made in this process."""
+    """Pretraining shards of `documents`, made in this process; phrases are pairs of words."""
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
-    settings = settings_of(made_of, tokens)
     folder.mkdir(parents=True)
+    phrases = None
+    if getattr(made_of.corruption, "unit", None) == "phrase":
+        phrases = folder.with_name(folder.name + "-phrases")
+        phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
+    settings = settings_of(made_of, tokens, phrases=phrases)
     records = shards.process_piece(shards.TextPiece(0, documents(count, seed)), settings)
     writer = shards.Writer(folder, 2)
     writer.write(records.examples)
@@ -84,6 +88,7 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
             seed=0,
             config=_plain(settings),
             shards=writer.finish(),
+            token_counts=manifest.write_token_counts(folder, records.token_counts),
         ),
     )
     return folder

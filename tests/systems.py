@@ -1,0 +1,55 @@
+"""The published systems at the size of tests: {name: changes of `small.config`}."""
+
+ROBERTA = {
+    "segments__format": "full_sentences",
+    "segments__short_seq_prob": 0.0,
+    "corruption__count": "random",
+    "encoder__position_offset": 2,
+    "encoder__segment_types": 1,
+    "encoder__activation": "gelu",
+    "objectives": [{"type": "masked_lm"}],
+    "recipe__optimizer": {
+        "learning_rate": 1e-2, "beta_2": 0.98, "no_decay": [], "clip_norm": 0.0,
+        "bias_correction": True,
+    },
+    "recipe__schedule": {"type": "xlnet", "warmup_steps": 5},
+}  # fmt: skip
+SPANBERT = {
+    "segments__format": "doc_sentences",
+    "corruption__unit": "span",
+    "corruption__count": "up",
+    "corruption__max_span": 3,
+    "corruption__action": "unit",
+    "corruption__random_tokens": "unigram",
+    "objectives": [{"type": "masked_lm"}, {"type": "span_boundary", "offset_size": 4}],
+}
+ERNIE = {"corruption__unit": "phrase", "encoder__activation": "relu"}
+ALBERT = {
+    "segments__relation": "sentence_order",
+    "corruption__unit": "ngram",
+    "corruption__max_ngram": 2,
+    "encoder__num_layers": 4,
+    "encoder__embedding_size": 8,
+    "encoder__layer_groups": 2,
+    "encoder__inner_layers": 2,
+    "objectives": [
+        {"type": "masked_lm"},
+        {"type": "sentence_pair", "relation": "sentence_order"},
+    ],
+    "recipe__optimizer": {"type": "lamb", "learning_rate": 1e-2},
+}
+ELECTRA = {
+    "segments__relation": "none",
+    "corruption__mask_prob": 0.85,
+    "corruption__random_prob": 0.0,
+    "encoder__pooler": False,
+    "objectives": [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
+    "recipe__schedule": {"type": "electra", "warmup_steps": 5},
+}
+SYSTEMS = {
+    "roberta": ROBERTA,
+    "spanbert": SPANBERT,
+    "ernie": ERNIE,
+    "albert": ALBERT,
+    "electra": ELECTRA,
+}
