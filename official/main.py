@@ -185,7 +185,10 @@ def _apply() -> None:
     if predicting:
         predict.predict(model, config, source, strategy, FLAGS.output)
     else:
-        figures = evaluation.Evaluator(config, model, strategy).run(source)
+        evaluator = evaluation.Evaluator(config, model, strategy)
+        figures = evaluator.run(source)
+        if entropy := evaluation.target_entropy(source, evaluator.batch_size):
+            figures["target_entropy"] = entropy
         for name, value in figures.items():
             print(f"{name:24} {value:.6f}")
 

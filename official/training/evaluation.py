@@ -42,6 +42,22 @@ def distribute(
     return strategy.distribute_datasets_from_function(dataset)
 
 
+def target_entropy(source: Source, batch_size: int) -> float | None:
+    """Entropy in nats of the frequencies of the tokens that a source asks for.
+
+    It is the loss of a model that knows how often each of them is the answer, and nothing of the
+    context. None where the batches have no masked tokens.
+    """
+    counts = np.zeros(source.tokenizer.vocab_size)
+    for batch in source.dataset(batch_size):
+        if "masked_ids" not in batch:
+            return None
+        ids, weights = batch["masked_ids"].numpy(), batch["masked_weights"].numpy()
+        counts += np.bincount(ids.ravel(), weights.ravel() > 0, minlength=len(counts))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
 class Evaluator:
     """Losses, metrics and the task's own metrics of a model's weights as they are."""
 

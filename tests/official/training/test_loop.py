@@ -1,8 +1,10 @@
 """The loop: the same weights whatever shares out the work, and however often it is stopped."""
 
+import collections
 import contextlib
 import errno
 import json
+import math
 import os
 import signal
 
@@ -13,7 +15,7 @@ import tensorflow as tf
 
 from official.data import Source
 from official.errors import UserError
-from official.training import checkpoints, loop, setup, step
+from official.training import checkpoints, evaluation, loop, setup, step
 from tests import small
 
 
@@ -250,6 +252,20 @@ def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     assert found["masked_lm"] == pytest.approx(total / weight, rel=1e-5)
     again = trainer(config, shards, tmp_path / "two", mirrored(2))._evaluator.run(source)
     assert again == pytest.approx(found, rel=1e-5)
+
+
+def test_the_entropy_of_what_is_asked_for(shards):
+    source = Source(shards, small.config())
+    asked = collections.Counter()
+    for batch in source.dataset(7):  # 60 examples: the last batch is filled up
+        for ids, weights in zip(batch["masked_ids"], batch["masked_weights"], strict=True):
+            asked.update(int(i) for i, weight in zip(ids, weights, strict=True) if weight)
+    total = asked.total()
+    expected = sum(n / total * math.log(total / n) for n in asked.values())
+    assert expected > 3
+    assert evaluation.target_entropy(source, 16) == pytest.approx(expected, rel=1e-12)
+    plain = small.config(corruption=None, objectives=[{"type": "sentence_pair"}])
+    assert evaluation.target_entropy(Source(shards, plain), 16) is None
 
 
 @pytest.mark.slow
