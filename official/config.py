@@ -24,7 +24,10 @@ from official.errors import UserError
 
 # What `type:` may say, and the module that holds its `Config`. Modules are imported when named.
 CORRUPTIONS = {"token_masks": "official.corruption.token_masks"}
-ENCODERS = {"transformer": "official.encoders.transformer"}
+ENCODERS = {
+    "transformer": "official.encoders.transformer",
+    "transformer_xl": "official.encoders.transformer_xl",
+}
 OBJECTIVES = {
     "masked_lm": "official.objectives.masked_lm",
     "generator": "official.objectives.generator",

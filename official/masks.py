@@ -2,7 +2,7 @@
 
 Masks stay boolean until `bias`, the only place where one becomes a number.
 
-Shapes: B batch, N heads, T query length, S key length.
+Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 """
 
 import keras
@@ -44,6 +44,62 @@ def causal(query_length, key_length):
     """
     rows = ops.arange(query_length)[:, None] + (key_length - query_length)
     return (ops.arange(key_length)[None, :] <= rows)[None, None, :, :]
+
+
+def permutation(permutation_mask):
+    """Lets each query attend to what its order of prediction allows, and to itself.
+
+    That is the content stream's mask; the query stream has `permutation_mask` as it is.
+
+    Args:
+        permutation_mask: bool [B, T, T], True where the row's token may see the column's.
+
+    Returns:
+        bool [B, 1, T, T].
+    """
+    places = ops.arange(ops.shape(permutation_mask)[1])
+    itself = ops.equal(places[:, None], places[None, :])
+    return ops.logical_or(ops.cast(permutation_mask, "bool"), itself)[:, None]
+
+
+def rows(mask, positions):
+    """The rows of a mask that belong to some positions.
+
+    Args:
+        mask: bool [B or 1, N or 1, T or 1, S]; None stays None.
+        positions: int [B, P].
+
+    Returns:
+        bool [B or 1, N or 1, P or 1, S].
+    """
+    if mask is None or mask.shape[2] == 1:
+        return mask
+    return ops.take_along_axis(mask, positions[:, None, :, None], axis=2)
+
+
+def after_memory(mask, memory_mask, length):
+    """Puts the keys of a memory before those of a sequence.
+
+    Args:
+        mask: bool [B or 1, N or 1, T or 1, S]; None = every key of the sequence may be seen.
+        memory_mask: bool [B, M], False for slots that hold nothing.
+        length: S.
+
+    Returns:
+        bool [B, N or 1, T or 1, M + S].
+    """
+    batch, size = ops.shape(memory_mask)
+    if mask is None:
+        mask = ops.ones((batch, 1, 1, length), "bool")
+    _, heads, queries, _ = ops.shape(mask)
+    memory = ops.cast(memory_mask, "bool")[:, None, None, :]
+    return ops.concatenate(
+        [
+            ops.broadcast_to(memory, (batch, heads, queries, size)),
+            ops.broadcast_to(mask, (batch, heads, queries, length)),
+        ],
+        axis=-1,
+    )
 
 
 def combine(*masks):

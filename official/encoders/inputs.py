@@ -1,9 +1,14 @@
 """How an encoder is run on a batch: one place, for the model and for a generator beside it.
 
-Shapes: B batch, T length, S key length, N heads, K parts of a row.
+Shapes: B batch, T length, S key length, N heads, K parts of a row, P predictions, L layers,
+M memory, D hidden.
 """
 
 from official import masks
+from official.errors import UserError
+
+# What only some encoders take from a batch: their `batch_fields` name it.
+FIELDS = ("memory", "memory_mask", "permutation_mask", "backward")
 
 
 def encode(encoder, batch, rng=None, output_all=False):
@@ -11,15 +16,30 @@ def encode(encoder, batch, rng=None, output_all=False):
 
     The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions` are
     handed through. With `part_ids` [B, T] each part of a row is read as if it were alone, and with
-    `part_starts` [B, K] each has its pooled output.
+    `part_starts` [B, K] each has its pooled output. An encoder with a memory takes `memory`
+    [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes `permutation_mask`
+    [B, T, T] and with it `masked_positions` [B, P], for which it has a query stream, and
+    `backward` [B] for rows whose text is reversed.
 
     Returns:
         The encoder's dict.
+
+    Raises:
+        UserError: the batch has a field that this encoder has no use for.
     """
     padding_mask = batch.get("padding_mask")
     padding = None if padding_mask is None else masks.padding(padding_mask)
     part_ids = batch.get("part_ids")
     apart = None if part_ids is None else masks.parts(part_ids)
+    given = {name: batch[name] for name in FIELDS if name in batch}
+    for name in given:
+        if name not in getattr(encoder, "batch_fields", ()):
+            raise UserError(
+                f"{name}: the batch has this field, and the encoder cannot take it: use "
+                "encoder.type transformer_xl, or segments and corruption that do not give it"
+            )
+    if "permutation_mask" in given and "masked_positions" in batch:
+        given["query_positions"] = batch["masked_positions"]
     return encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
@@ -28,4 +48,5 @@ def encode(encoder, batch, rng=None, output_all=False):
         rng=rng,
         output_all=output_all,
         pooled_positions=batch.get("part_starts"),
+        **given,
     )

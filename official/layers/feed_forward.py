@@ -6,14 +6,21 @@ Shapes: B batch, T length, D hidden, F intermediate.
 import keras
 
 from official.layers.activation import ACTIVATIONS
+from official.layers.dropout import dropout
 from official.layers.linear import Linear
 
 
 class FeedForward(keras.Layer):
-    """Two affine maps with an activation between them: D to F and back to D."""
+    """Two affine maps with an activation between them: D to F and back to D.
 
-    def __init__(self, size, intermediate_size, *, activation, initializer, name, dtype=None):
+    `dropout` is that of the activations, which Transformer-XL has and BERT has not.
+    """
+
+    def __init__(
+        self, size, intermediate_size, *, activation, initializer, name, dropout=0.0, dtype=None
+    ):
         super().__init__(name=name, dtype=dtype)
+        self.dropout = dropout
         self.activation = ACTIVATIONS[activation]
         self.inner = Linear(
             size, intermediate_size, initializer=initializer, name="inner", dtype=dtype
@@ -27,6 +34,6 @@ class FeedForward(keras.Layer):
         self.inner.build()
         self.outer.build()
 
-    def call(self, x):
+    def call(self, x, rng=None):
         """Maps x [B, T, D] to [B, T, D]."""
-        return self.outer(self.activation(self.inner(x)))
+        return self.outer(dropout(self.activation(self.inner(x)), self.dropout, rng))

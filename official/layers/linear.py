@@ -9,19 +9,23 @@ from keras import ops
 from official.layers.gradient import sum_rows, with_gradient
 
 
-def linear(x, kernel, bias):
+def linear(x, kernel, bias=None):
     """`x @ kernel + bias` as one two-dimensional product, in the number type of `x`.
 
     Args:
         x: [..., I].
         kernel: [I, O].
-        bias: [O].
+        bias: [O]; None = there is none.
 
     Returns:
         [..., O].
     """
     rows = ops.reshape(x, (-1, kernel.shape[0]))  # [R, I]
-    y = _affine(rows, ops.cast(kernel, x.dtype), ops.cast(bias, x.dtype))  # [R, O]
+    kernel = ops.cast(kernel, x.dtype)
+    if bias is None:
+        y = ops.matmul(rows, kernel)  # [R, O]
+    else:
+        y = _affine(rows, kernel, ops.cast(bias, x.dtype))
     return ops.reshape(y, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 
@@ -38,20 +42,23 @@ def _affine(x, kernel, bias):
 
 
 class Linear(keras.Layer):
-    """`linear` with its variables `kernel` [I, O] and `bias` [O]."""
+    """`linear` with its variables `kernel` [I, O] and, with `use_bias`, `bias` [O]."""
 
-    def __init__(self, input_size, output_size, *, initializer, name, dtype=None):
+    def __init__(self, input_size, output_size, *, initializer, name, use_bias=True, dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.input_size = input_size
         self.output_size = output_size
         self.initializer = initializer
+        self.use_bias = use_bias
+        self.bias = None
 
     def build(self, input_shape=None):
         """Makes the variables."""
         self.kernel = self.add_weight(
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )
-        self.bias = self.add_weight((self.output_size,), "zeros", name="bias")
+        if self.use_bias:
+            self.bias = self.add_weight((self.output_size,), "zeros", name="bias")
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""

@@ -71,3 +71,55 @@ def test_bias_hides_completely_and_adds_exactly_nothing(dtype):
     weights = np.exp(scores + bias - (scores + bias).max(-1, keepdims=True))
     assert (weights[~mask] == 0).all()
     assert np.isfinite(bias).all()
+
+
+# Two orders of four tokens: 2, 0, 3, 1, and 3, 1, 0, 2; each sees those before it.
+ORDERS = np.array(
+    [
+        [[0, 0, 1, 0], [1, 0, 1, 1], [0, 0, 0, 0], [1, 0, 1, 0]],
+        [[0, 1, 0, 1], [0, 0, 0, 1], [1, 1, 0, 1], [0, 0, 0, 0]],
+    ],
+    bool,
+)
+
+
+def test_permutation_lets_the_content_see_itself_too():
+    mask = np.asarray(masks.permutation(ORDERS))
+    assert mask.shape == (2, 1, 4, 4)
+    for b in range(2):
+        for t in range(4):
+            for s in range(4):
+                assert mask[b, 0, t, s] == (ORDERS[b, t, s] or s == t)
+
+
+def test_rows_of_a_mask():
+    positions = np.array([[2, 0, 2], [3, 1, 0]], "int32")
+    found = np.asarray(masks.rows(ORDERS[:, None], positions))
+    assert found.shape == (2, 1, 3, 4)
+    for b in range(2):
+        for p in range(3):
+            np.testing.assert_array_equal(found[b, 0, p], ORDERS[b, positions[b, p]])
+    # One mask for all examples, and one for all queries.
+    causal = np.asarray(masks.rows(masks.causal(4, 6), positions))
+    for b in range(2):
+        for p in range(3):
+            np.testing.assert_array_equal(causal[b, 0, p], np.arange(6) <= positions[b, p] + 2)
+    padding = masks.padding(PADDING)
+    np.testing.assert_array_equal(masks.rows(padding, positions), padding)
+    assert masks.rows(None, positions) is None
+
+
+def test_after_memory():
+    slots = np.array([[0, 1], [1, 1]], bool)
+    mask = np.asarray(masks.after_memory(masks.padding(PADDING), slots, 5))
+    assert mask.shape == (2, 1, 1, 7)
+    np.testing.assert_array_equal(mask[:, 0, 0], np.concatenate([slots, PADDING], axis=1))
+    # A mask that is the same for all examples, and none.
+    mask = np.asarray(masks.after_memory(masks.causal(5, 5), slots, 5))
+    assert mask.shape == (2, 1, 5, 7)
+    for b in range(2):
+        for t in range(5):
+            expected = [*slots[b], *(np.arange(5) <= t)]
+            np.testing.assert_array_equal(mask[b, 0, t], expected)
+    mask = np.asarray(masks.after_memory(None, slots, 5))
+    np.testing.assert_array_equal(mask[:, 0, 0], [[0, 1, 1, 1, 1, 1, 1], [1] * 7])

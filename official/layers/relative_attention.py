@@ -1,0 +1,296 @@
+"""Attention that knows distances in place of positions (Dai et al. 2019, section 3.3).
+
+The score of a query i and a key j is
+
+    ((q_i + content_bias) k_j + (q_i + position_bias) r_(i-j) + (q_i + segment_bias) s_ij) / sqrt(H)
+
+where r are vectors of distances and s_ij is one of two vectors of a head: whether i and j are of
+the same segment or not (Yang et al. 2019, section 2.5).
+
+Shapes: B batch, T content rows, P query rows, Q rows of a stream, M memory, S = M + T keys,
+R distances, N heads, H head size, D hidden.
+"""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from official import masks
+from official.layers.dropout import dropout
+from official.layers.gradient import with_gradient
+from official.layers.linear import Linear, linear
+from official.layers.precision import accurate
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """Rows that ask, and what they may see of the keys.
+
+    Attributes:
+        length: Q.
+        mask: bool, broadcastable to [B, N, Q, S], True = may attend; None = all.
+        apart: bool [B, 1, Q, S], whether query and key are of different segments; None = nowhere.
+        first: int [B, Q], the column that key 0 has in the scores by distance: T less the place
+            that a row has in the content. None = the rows are the content's, in order.
+    """
+
+    length: Any
+    mask: Any = None
+    apart: Any = None
+    first: Any = None
+
+
+def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):
+    """The sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
+
+    Column c stands for the distance S - c, "the key is so far before the query". Distance S has no
+    key and is there for `shift`.
+
+    Args:
+        length: T.
+        keys: S.
+        size: D, even.
+        bidirectional: whether there are keys after a query; then R is S + T, otherwise S + 1.
+        clamp: distances beyond it are taken as it; 0 = they are not.
+        backward: whether the vectors of the reversed distances are wanted too.
+        dtype: of the result.
+
+    Returns:
+        [1, R, D], or [2, R, D] with the reversed ones second.
+    """
+    steps = ops.arange(keys + (length if bidirectional else 1))
+    exact = accurate(dtype)
+    distances = ops.cast(keys - steps, exact)
+    if clamp:
+        distances = ops.clip(distances, -clamp, clamp)
+    frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
+    angles = distances[:, None] * ops.convert_to_tensor(frequencies, exact)
+    sine, cosine = ops.sin(angles), ops.cos(angles)
+    vectors = [ops.concatenate([sine, cosine], axis=-1)]
+    if backward:
+        vectors.append(ops.concatenate([-sine, cosine], axis=-1))
+    return ops.cast(ops.stack(vectors), dtype)
+
+
+def shift(scores, keys):
+    """Scores by distance to scores by key, for the rows of the content in order.
+
+    Row i has its key j at column T - i + j. Read as one line, row i begins at i * R, so that key j
+    is at i * (R - 1) + T + j: without the first T numbers these are rows of R - 1.
+
+    Args:
+        scores: [B, N, T, R] of the distances of `distance_vectors`.
+        keys: S.
+
+    Returns:
+        [B, N, T, S]; with one-sided distances, keys after the query have whatever number is there.
+    """
+    batch, heads, length, distances = ops.shape(scores)
+    line = ops.reshape(scores, (batch, heads, length * distances))[:, :, length:]
+    return ops.reshape(line, (batch, heads, length, distances - 1))[:, :, :, :keys]
+
+
+@with_gradient
+def shift_to(scores, first, *, keys):
+    """The same for rows that stand anywhere in the content.
+
+    Args:
+        scores: [B, N, P, R].
+        first: int [B, P], the column of key 0: see `Stream`.
+        keys: S.
+
+    Returns:
+        [B, N, P, S].
+    """
+    distances = ops.shape(scores)[3]
+
+    def backward(upstream):
+        # Each column was read at most once: so this is no sum, but the same look-up reversed.
+        columns = ops.arange(distances) - first[:, :, None]
+        there = ops.logical_and(columns >= 0, columns < keys)
+        return ops.where(there[:, None], _columns(upstream, columns, keys), 0), None
+
+    return _columns(scores, first[:, :, None] + ops.arange(keys), distances), backward
+
+
+def _columns(x, columns, most):
+    """Takes columns [B, P, C], those outside cut to what is there, of x [B, N, P, `most`]."""
+    columns = ops.clip(columns, 0, most - 1)
+    return ops.take_along_axis(x, columns[:, None], axis=3)
+
+
+class RelativeBiases(keras.Layer):
+    """What stands in for the query in the terms of content, of position and of segments.
+
+    Variables [N, H]: `content_bias`, `position_bias` and, where there are segments,
+    `segment_bias`. Layers have their own, or share one.
+    """
+
+    def __init__(self, num_heads, head_size, *, segments, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = (num_heads, head_size)
+        self.segments = segments
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.content_bias = self.add_weight(self.size, self.initializer, name="content_bias")
+        self.position_bias = self.add_weight(self.size, self.initializer, name="position_bias")
+        if self.segments:
+            self.segment_bias = self.add_weight(self.size, self.initializer, name="segment_bias")
+
+
+class RelativeAttention(keras.Layer):
+    """Attention of one stream or two to the content and to a memory before it."""
+
+    def __init__(
+        self,
+        size,
+        num_heads,
+        *,
+        head_size,
+        segments,
+        dropout,
+        initializer,
+        name,
+        biases=None,
+        dtype=None,
+    ):
+        """Describes the layer.
+
+        Args:
+            size: D.
+            num_heads: N.
+            head_size: H.
+            segments: whether there is a term of segments.
+            dropout: rate, on the weights.
+            initializer: of all variables.
+            name: last part of the variables' paths.
+            biases: `RelativeBiases` that layers share; None = own ones.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.num_heads = num_heads
+        self.head_size = head_size
+        self.segments = segments
+        self.dropout = dropout
+        self.initializer = initializer
+        inner = num_heads * head_size
+        options = {"initializer": initializer, "use_bias": False, "dtype": dtype}
+        # The columns of the kernel are q | k | v, each of them head by head.
+        self.query_key_value = Linear(size, 3 * inner, name="query_key_value", **options)
+        self.position_key = Linear(size, inner, name="position_key", **options)
+        self.output_projection = Linear(inner, size, name="output", **options)
+        self.biases = biases or RelativeBiases(
+            num_heads,
+            head_size,
+            segments=segments,
+            initializer=initializer,
+            name="biases",
+            dtype=dtype,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in (self.query_key_value, self.position_key, self.output_projection, self.biases):
+            if not layer.built:
+                layer.build()
+        if self.segments:
+            # The vector of "the same segment", then that of "another".
+            self.segment_embedding = self.add_weight(
+                (2, self.num_heads, self.head_size), self.initializer, name="segment_embedding"
+            )
+
+    def call(self, x, *, streams, distances, backward=None, content=None, memory=None, rng=None):
+        """Attends.
+
+        Args:
+            x: [B, rows, D], the rows of all streams one after the other.
+            streams: `Stream`s.
+            distances: [1, R, D], or [2, R, D] where there is `backward`.
+            backward: bool [B], rows whose distances count the other way; None = no such row.
+            content: [B, T, D], what is attended to; None = `x`.
+            memory: [B, M, D], what stands before it; None = nothing does.
+            rng: `Draws`, or None for inference.
+
+        Returns:
+            The output [B, rows, D], and the attention weights of each stream [B, N, Q, S] before
+            dropout.
+        """
+        query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
+        key = ops.transpose(key, (0, 1, 3, 2))
+        distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
+        contexts, weights = [], []
+        for i, stream in enumerate(streams):
+            rows = query
+            if len(streams) > 1:
+                start = sum(s.length for s in streams[:i])
+                rows = query[:, :, start : start + stream.length]
+            scores = self._scores(rows, key, distance_key, stream)
+            weights.append(ops.softmax(scores))
+            kept = ops.cast(dropout(weights[-1], self.dropout, rng), self.compute_dtype)
+            context = ops.matmul(kept, value)  # [B, N, Q, H]
+            if stream.first is not None and stream.mask is not None:
+                # The first token of an order sees nothing: not all values alike, its own with them.
+                context = ops.where(ops.any(stream.mask, axis=-1, keepdims=True), context, 0)
+            contexts.append(context)
+        context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
+        context = ops.transpose(context, (0, 2, 1, 3))
+        context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
+        return self.output_projection(context), tuple(weights)
+
+    def _project(self, x, content, memory):
+        """Queries, divided by sqrt(H), keys and values: [B, N, rows or S, H]."""
+        kernel = self.query_key_value.kernel
+        inner = self.num_heads * self.head_size
+        if content is None and memory is None:
+            query, key, value = self._heads(linear(x, kernel), 3)
+        else:
+            content = x if content is None else content
+            if memory is not None:
+                content = ops.concatenate([ops.cast(memory, content.dtype), content], axis=1)
+            (query,) = self._heads(linear(x, kernel[:, :inner]), 1)
+            key, value = self._heads(linear(content, kernel[:, inner:]), 2)
+        return query * self.head_size**-0.5, key, value
+
+    def _heads(self, x, parts):
+        """Cuts x [B, rows, parts * N * H] into its parts: [B, N, rows, H] each."""
+        batch, rows, _ = ops.shape(x)
+        x = ops.reshape(x, (batch, rows, parts, self.num_heads, self.head_size))
+        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
+
+    def _distance_keys(self, distances, backward):
+        keys = self.position_key(distances)
+        kinds, count, _ = ops.shape(keys)
+        keys = ops.reshape(keys, (kinds, count, self.num_heads, self.head_size))
+        keys = ops.transpose(keys, (0, 2, 3, 1))
+        if backward is None:
+            return keys
+        return ops.where(ops.cast(backward, "bool")[:, None, None, None], keys[1:], keys[:1])
+
+    def _scores(self, query, key, distance_key, stream):
+        """Scores of a stream: [B, N, Q, S]."""
+        exact = accurate(self.compute_dtype)
+        scale = self.head_size**-0.5
+        keys = ops.shape(key)[3]
+        biased = query + self.biases.position_bias[:, None, :] * scale
+        moved = ops.matmul(biased, distance_key)  # [B, N, Q, R]
+        if stream.first is None:
+            moved = shift(moved, keys)
+        else:
+            moved = shift_to(moved, stream.first, keys=keys)
+        scores = ops.matmul(query + self.biases.content_bias[:, None, :] * scale, key)
+        scores = ops.cast(scores, exact) + ops.cast(moved, exact)
+        if self.segments and stream.apart is not None:
+            # What is the same for all keys of a row does not matter to a softmax: so the vector of
+            # the same segment may be taken off both.
+            vector = self.segment_embedding[1] - self.segment_embedding[0]  # [N, H]
+            biased = query + self.biases.segment_bias[:, None, :] * scale
+            other = ops.sum(biased * vector[:, None, :], axis=-1, keepdims=True)  # [B, N, Q, 1]
+            scores = scores + ops.where(stream.apart, ops.cast(other, exact), 0)
+        if stream.mask is not None:
+            scores = scores + masks.bias(stream.mask, exact)
+        return scores
