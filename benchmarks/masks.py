@@ -1,8 +1,8 @@
-"""How fast sequences are masked, for each unit.
+"""How fast sequences are masked or permuted, for each unit.
 
 python -m benchmarks.masks
 
-Sequences of 128 tokens go through the corruption inside tf.data, as in training, on all cores.
+Sequences (of 128 tokens) go through the corruption inside tf.data, as in training, on all cores.
 """
 
 import argparse
@@ -14,18 +14,17 @@ import numpy as np
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import token_masks
+from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
 
 VOCABULARY, SPECIALS = 30_522, (0, 1, 2, 3, 4)
 CLS, SEP, MASK = 2, 3, 4
-SETTINGS = {
-    "token": {},
-    "word": {},
-    "phrase": {},
-    "entity": {},
-    "ngram": {},
-    "span": {"count": "up", "action": "unit", "random_tokens": "unigram"},
+SPANS = {"count": "up", "action": "unit", "random_tokens": "unigram"}
+# Row of the table → corruption and its settings.
+ROWS = {
+    **{unit: (token_masks, {"unit": unit}) for unit in token_masks.UNITS},
+    "span": (token_masks, {"unit": "span", **SPANS}),
+    **{f"permutation/{unit}": (permutation, {"unit": unit}) for unit in permutation.UNITS},
 }
 
 
@@ -50,17 +49,24 @@ def make_batches(sizes: argparse.Namespace) -> tuple[Vocabulary, dict[str, tf.Te
     return vocabulary, {name: tf.constant(value) for name, value in batch.items()}
 
 
-def measure(unit: str, sizes: argparse.Namespace) -> float:
+def measure(row: str, sizes: argparse.Namespace) -> float:
     """Sequences a second."""
-    config = token_masks.Config(
-        unit=unit, max_predictions=sizes.length * 20 // 128, **SETTINGS[unit]
-    )
+    module, settings = ROWS[row]
+    if module is permutation:
+        # XLNet: one token in six, blocks of half a row.
+        size = sizes.length // 2
+        config = permutation.Config(
+            num_predict=sizes.length // 6, max_span=min(5, size // 7), perm_size=size, **settings
+        )
+    else:
+        config = token_masks.Config(max_predictions=sizes.length * 20 // 128, **settings)
     vocabulary, batch = make_batches(sizes)
     rows = tf.range(sizes.batch, dtype=tf.int64)
 
     def corrupt(step):
         seeds = seeding.row_seeds(0, 0, rows + step * sizes.batch)
-        return token_masks.corrupt(config, vocabulary, batch, seeds)["token_ids"]
+        made = module.corrupt(config, vocabulary, batch, seeds)
+        return {name: made[name] for name in ("token_ids", *module.gives(config))}
 
     warm_up = 4
     data = tf.data.Dataset.range(warm_up + sizes.batches)
@@ -76,7 +82,7 @@ def measure(unit: str, sizes: argparse.Namespace) -> float:
 def main() -> None:
     """Runs the benchmark and prints its table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--units", nargs="+", choices=token_masks.UNITS, default=token_masks.UNITS)
+    parser.add_argument("--units", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--batch", type=int, default=256, help="default: 256")
     parser.add_argument("--length", type=int, default=128, help="default: 128")
     parser.add_argument("--batches", type=int, default=100, help="of a round (default: 100)")

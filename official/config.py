@@ -23,7 +23,10 @@ from official import atomic
 from official.errors import UserError
 
 # What `type:` may say, and the module that holds its `Config`. Modules are imported when named.
-CORRUPTIONS = {"token_masks": "official.corruption.token_masks"}
+CORRUPTIONS = {
+    "token_masks": "official.corruption.token_masks",
+    "permutation": "official.corruption.permutation",
+}
 ENCODERS = {
     "transformer": "official.encoders.transformer",
     "transformer_xl": "official.encoders.transformer_xl",
@@ -531,9 +534,14 @@ def _check(config: Config, source: str) -> None:
             raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
         module = module_of(config.corruption)
         try:
-            module.check(config.corruption, config.segments.max_length)
+            module.check(config.corruption, config.segments)
         except ValueError as error:
             raise UserError(f"{source}: corruption.{error}") from None
+        if config.segments.static_masks and not getattr(module, "STATIC", True):
+            raise UserError(
+                f"{source}: segments.static_masks: {type_of(config.corruption)} is drawn anew each "
+                "time an example is read: take static_masks: false"
+            )
         given |= module.gives(config.corruption)
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
@@ -549,7 +557,14 @@ def _check(config: Config, source: str) -> None:
                 f"{source}: segments.packing: objectives.{i}: {type_of(objective)} cannot be "
                 "packed: it does not keep the parts of a row apart; take segments.packing: 1"
             )
-        if lacking := sorted(module_of(objective).needs(objective) - given):
+        needed = module_of(objective).needs(objective)
+        if "permutation_mask" in given - needed and "masked_ids" in needed:
+            raise UserError(
+                f"{source}: objectives.{i}: {type_of(objective)} asks for tokens that are hidden, "
+                "and corruption.type: permutation leaves all of them in their places: take "
+                "token_masks, or permutation_lm"
+            )
+        if lacking := sorted(needed - given):
             raise UserError(
                 f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
                 "neither segments nor corruption nor another objective give here (they give "

@@ -29,6 +29,8 @@ class Stream(enum.IntEnum):
     MASK_NUMBER = 5
     RUN_LENGTH = 6
     NETWORK = 7
+    PERMUTATION = 9
+    CONTEXT = 10
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:

@@ -157,6 +157,11 @@ def settings_of(
         raise UserError(
             f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
         )
+    if static and not getattr(config.module_of(made_of.corruption), "STATIC", True):
+        raise UserError(
+            f"corruption.type: {config.type_of(made_of.corruption)} is drawn each time an example "
+            "is read, and --format=tf_models holds masks that are drawn once: take token_masks"
+        )
     if format == "tf_models" and made_of.segments.relation != "next_sentence":
         raise UserError(
             "--format=tf_models holds pairs with next-sentence labels, and the config says "

@@ -16,14 +16,18 @@ Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import choice, spans, units
+from official.corruption import choice, predictions, spans, units
 from official.corruption.vocabulary import Vocabulary
 from official.seeding import Stream
+
+if TYPE_CHECKING:
+    from official.config import Segments
 
 # Units that are taken whole: the function that numbers them.
 WHOLE = {
@@ -111,12 +115,15 @@ def needs(config: Config) -> frozenset[str]:
 
 def gives(config: Config) -> frozenset[str]:
     """The fields that `corrupt` adds to a batch."""
-    masks = frozenset({"masked_positions", "masked_ids", "masked_weights"})
-    return masks | spans.GIVES if config.unit == "span" else masks
+    return predictions.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
 
 
-def check(config: Config, max_length: int) -> None:
+def check(config: Config, segments: "Segments") -> None:
     """Refuses n-grams and spans that the longest sequence has no room for.
+
+    Args:
+      config: how much is hidden.
+      segments: `official.config.Segments`.
 
     Raises:
       ValueError: with the arithmetic.
@@ -124,7 +131,8 @@ def check(config: Config, max_length: int) -> None:
     if config.unit not in RUNS:
         return
     field, longest = f"max_{config.unit}", _longest(config)
-    tokens = max_length - 2 if config.count == "up" else max_length  # without [CLS] and [SEP]
+    specials = 2 if config.count == "up" else 0  # [CLS] and [SEP] are left out
+    tokens = segments.max_length - specials
     exact = config.mask_rate * tokens
     # (Python alone: a config is read before TensorFlow's devices are set up.)
     number = {"nearest": round, "up": math.ceil, "random": int}[config.count](exact)
@@ -162,7 +170,7 @@ def corrupt(
     taken = _take(config, vocabulary, batch, seeds)
     corrupted = {
         **batch,
-        **_predictions(taken >= 0, token_ids, config.max_predictions),
+        **predictions.listed(taken >= 0, token_ids, config.max_predictions),
         "token_ids": _replace(config, vocabulary, token_ids, taken, seeds),
     }
     return {**corrupted, **follows(config, vocabulary, corrupted)}
@@ -249,23 +257,3 @@ def _replace(
     replaced = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
     replaced = tf.where(action < config.mask_prob, vocabulary.mask_id, replaced)
     return tf.where(taken >= 0, replaced, token_ids)
-
-
-def _predictions(
-    hidden: tf.Tensor, token_ids: tf.Tensor, max_predictions: int
-) -> dict[str, tf.Tensor]:
-    """Lists the hidden positions of each row."""
-    cells = tf.where(hidden)  # [hidden tokens, 2], row by row
-    rows, positions = cells[:, 0], tf.cast(cells[:, 1], tf.int32)
-    shape = [hidden.shape[0], max_predictions]
-
-    def listed(values):
-        return tf.RaggedTensor.from_value_rowids(
-            values, rows, tf.shape(hidden, tf.int64)[0], validate=False
-        ).to_tensor(shape=shape)
-
-    return {
-        "masked_positions": listed(positions),
-        "masked_ids": listed(tf.gather_nd(token_ids, cells)),
-        "masked_weights": listed(tf.ones_like(positions, tf.float32)),
-    }

@@ -4,11 +4,14 @@ import sys
 import pytest
 
 from benchmarks import masks
-from official.corruption import token_masks
+from official.corruption import permutation, token_masks
+
+ROWS = [*token_masks.UNITS, *(f"permutation/{unit}" for unit in permutation.UNITS)]
 
 
-def test_every_unit_has_settings():
-    assert masks.SETTINGS.keys() == set(token_masks.UNITS)
+def test_every_unit_has_a_row():
+    assert list(masks.ROWS) == ROWS
+    assert all(settings["unit"] in row for row, (_, settings) in masks.ROWS.items())
 
 
 @pytest.mark.slow
@@ -21,5 +24,5 @@ def test_table():
     )
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
-    assert [row[1].strip() for row in rows] == list(token_masks.UNITS)
+    assert [row[1].strip() for row in rows] == ROWS
     assert all(int(row[2].replace(",", "")) > 0 for row in rows)

@@ -405,6 +405,13 @@ def test_settings_that_cannot_be(tokenizer):
     shared = small.config(segments__packing=3)
     with pytest.raises(UserError, match="one example a row, and the config says .*packing: 3"):
         pretraining_shards.settings_of(shared, tokenizer, format="tf_models")
+    permuted = small.config(
+        corruption={"type": "permutation", "num_predict": 5, "max_span": 4}, objectives=[]
+    )
+    with pytest.raises(
+        UserError, match="corruption.type: permutation is drawn each time .*take token_masks"
+    ):
+        pretraining_shards.settings_of(permuted, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
         pretraining_shards.settings_of(config.from_dict(tuning), tokenizer)
     with pytest.raises(UserError, match="seed: -1 is negative"):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official import seeding
+from official.config import Segments
 from official.corruption import choice, spans, token_masks, units
 from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
@@ -272,14 +273,15 @@ def test_bad_settings(values, message):
 )
 def test_runs_without_room(values, max_length, message):
     with pytest.raises(ValueError) as caught:
-        token_masks.check(Config(**values), max_length)
+        token_masks.check(Config(**values), Segments(max_length=max_length))
     assert str(caught.value) == message
 
 
 def test_runs_with_just_enough_room():
-    token_masks.check(Config(unit="ngram"), 20)
-    token_masks.check(Config(unit="span", count="up"), 63)  # 0.15 · 61 = 9.15, so 10
-    token_masks.check(Config(mask_rate=0.01), 16)
+    token_masks.check(Config(unit="ngram"), Segments(max_length=20))
+    spans = Config(unit="span", count="up")
+    token_masks.check(spans, Segments(max_length=63))  # 0.15 · 61 = 9.15, so 10
+    token_masks.check(Config(mask_rate=0.01), Segments(max_length=16))
 
 
 @pytest.mark.parametrize("length, number", [(20, 3), (103, 15), (104, 16), (513, 77)])
