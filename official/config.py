@@ -33,6 +33,7 @@ ENCODERS = {
 }
 OBJECTIVES = {
     "masked_lm": "official.objectives.masked_lm",
+    "causal_lm": "official.objectives.causal_lm",
     "generator": "official.objectives.generator",
     "replaced_tokens": "official.objectives.replaced_tokens",
     "all_tokens_lm": "official.objectives.all_tokens_lm",
@@ -570,6 +571,11 @@ def _check(config: Config, source: str) -> None:
                 "neither segments nor corruption nor another objective give here (they give "
                 f"{', '.join(sorted(given - READER_FIELDS))})"
             )
+    for i, objective in enumerate(config.objectives):
+        try:
+            getattr(module_of(objective), "check", lambda *_: None)(objective, config)
+        except ValueError as error:
+            raise UserError(f"{source}: objectives.{i}: {type_of(objective)}: {error}") from None
     frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(

@@ -33,16 +33,18 @@ def parts(part_ids):
     return ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :])
 
 
-def causal(query_length, key_length):
+def causal(query_length, key_length, first=None):
     """Lets each query attend to itself and to what stands before it.
 
     Queries are the last `query_length` of the keys, so with a memory in front of the sequence
-    all of the memory is visible.
+    all of the memory is visible; or those from key number `first` on (an integer or a scalar
+    tensor), so what a cache has room for and does not hold yet is not.
 
     Returns:
         bool [1, 1, T, S].
     """
-    rows = ops.arange(query_length)[:, None] + (key_length - query_length)
+    first = key_length - query_length if first is None else first
+    rows = ops.arange(query_length)[:, None] + first
     return (ops.arange(key_length)[None, :] <= rows)[None, None, :, :]
 
 

@@ -1,10 +1,11 @@
 """The transformer encoder: BERT and, by its arguments, RoBERTa, ALBERT, ELECTRA and GPT-2.
 
 Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, E embedding,
-V vocabulary, L layers.
+V vocabulary, L layers (depths: blocks that run one after the other).
 """
 
 import dataclasses
+import math
 import zlib
 
 import keras
@@ -47,6 +48,8 @@ class Config:
         inner_layers: blocks in a group.
         pooler: whether there is a pooled output: tanh of an affine map of the first position.
         initializer_range: standard deviation of the initial weights.
+        scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
+            of which 2 L add up (GPT-2, section 2.3).
     """
 
     vocab_size: int | None = None
@@ -68,6 +71,7 @@ class Config:
     inner_layers: int = 1
     pooler: bool = True
     initializer_range: float = 0.02
+    scale_residual_init: bool = False
 
     def __post_init__(self):
         positive = ["hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions"]
@@ -118,9 +122,12 @@ class Encoder(keras.Layer):
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
         self.config = config
         dtype = self.dtype_policy
-        initializer = truncated_normal(
-            config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
-        )
+        draws = Draws((seed, zlib.crc32(name.encode())))
+        initializer = residual = truncated_normal(config.initializer_range, draws)
+        names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
+        if config.scale_residual_init:
+            scale = 1 / math.sqrt(2 * len(names))
+            residual = truncated_normal(config.initializer_range * scale, draws)
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size or config.hidden_size,
@@ -136,7 +143,6 @@ class Encoder(keras.Layer):
             shared=shared,
             dtype=dtype,
         )
-        names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
         blocks = {
             name: Block(
                 config.hidden_size,
@@ -149,6 +155,7 @@ class Encoder(keras.Layer):
                 epsilon=config.norm_epsilon,
                 initializer=initializer,
                 name=name,
+                residual_initializer=residual,
                 dtype=dtype,
             )
             for name in dict.fromkeys(names)
@@ -189,8 +196,10 @@ class Encoder(keras.Layer):
         rng=None,
         output_all=False,
         pooled_positions=None,
+        cache=None,
+        slot=0,
     ):
-        """Encodes a batch.
+        """Encodes a batch, or goes on with one.
 
         Args:
             token_ids: int [B, T].
@@ -201,26 +210,40 @@ class Encoder(keras.Layer):
             rng: `Draws`, or None for inference (no dropout).
             output_all: whether to return the states and attention weights of all layers.
             pooled_positions: int [B, K], positions to pool; None = the first one.
+            cache: what `empty_cache` gave or an earlier call returned; then the positions attended
+                to are the S slots of the cache.
+            slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
+                filled by earlier calls.
 
         Returns:
             dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler
             ([B, K, D] with `pooled_positions`); with `output_all` also `hidden_states`, a tuple of
             L + 1 tensors [B, T, D] (embeddings first; the last one is `sequence_output`), and
-            `attentions`, L tensors [B, N, T, S].
+            `attentions`, L tensors [B, N, T, S]; with `cache` also `cache`, with these tokens.
 
         Raises:
-            UserError: the sequence is longer than the position table, or a rank is wrong.
+            UserError: the sequence is longer than the position table, a rank is wrong, or there is
+                a cache and positions see what comes after them.
         """
         self._check(token_ids, attention_mask)
         length = ops.shape(token_ids)[1]
-        if self.config.causal:
+        if cache is not None:
+            if not self.config.causal:
+                raise UserError(
+                    "a cache holds what later tokens do not change: encoder.causal must be true"
+                )
+            seen = masks.causal(length, cache[0][0].shape[2], slot)
+            attention_mask = masks.combine(attention_mask, seen)
+        elif self.config.causal:
             attention_mask = masks.combine(attention_mask, masks.causal(length, length))
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
-        hidden_states, attentions = [x], []
-        for depth in self.depths:
-            x, weights = self.blocks[depth](x, attention_mask, rng=rng)
+        hidden_states, attentions, kept = [x], [], []
+        for i, depth in enumerate(self.depths):
+            past = None if cache is None else cache[i]
+            x, weights, pair = self.blocks[depth](x, attention_mask, rng=rng, cache=past, slot=slot)
             hidden_states.append(x)
             attentions.append(weights)
+            kept.append(pair)
         if self.final_norm is not None:
             x = hidden_states[-1] = self.final_norm(x)
         outputs = {"sequence_output": x}
@@ -233,7 +256,19 @@ class Encoder(keras.Layer):
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(attentions)
+        if cache is not None:
+            outputs["cache"] = tuple(kept)
         return outputs
+
+    def empty_cache(self, batch, slots):
+        """Keys and values of every depth for `slots` tokens yet to come.
+
+        Returns:
+            L pairs of [batch, N, slots, H].
+        """
+        size = self.config.hidden_size // self.config.num_heads
+        nothing = ops.zeros((batch, self.config.num_heads, slots, size), self.compute_dtype)
+        return tuple((nothing, nothing) for _ in self.depths)
 
     def _check(self, token_ids, attention_mask):
         if len(token_ids.shape) != 2:

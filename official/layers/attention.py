@@ -1,6 +1,6 @@
 """Multi-head self-attention with one product for queries, keys and values.
 
-Shapes: B batch, T query length, S key length, N heads, H head size, D hidden.
+Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden.
 """
 
 import keras
@@ -15,7 +15,9 @@ from official.layers.precision import accurate
 class Attention(keras.Layer):
     """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
 
-    def __init__(self, size, num_heads, *, dropout, initializer, name, dtype=None):
+    def __init__(
+        self, size, num_heads, *, dropout, initializer, name, output_initializer=None, dtype=None
+    ):
         super().__init__(name=name, dtype=dtype)
         self.num_heads = num_heads
         self.head_size = size // num_heads
@@ -25,7 +27,11 @@ class Attention(keras.Layer):
             size, 3 * size, initializer=initializer, name="query_key_value", dtype=dtype
         )
         self.output_projection = Linear(
-            size, size, initializer=initializer, name="output", dtype=dtype
+            size,
+            size,
+            initializer=output_initializer or initializer,
+            name="output",
+            dtype=dtype,
         )
 
     def build(self, input_shape=None):
@@ -33,22 +39,27 @@ class Attention(keras.Layer):
         self.query_key_value.build()
         self.output_projection.build()
 
-    def call(self, x, attention_mask=None, rng=None):
+    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0):
         """Attends.
 
         Args:
             x: [B, T, D].
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
+            cache: keys and values of all slots, [B, N, S, H] each; None = there is nothing but x.
+            slot: int, where the first position of x goes in the cache.
 
         Returns:
-            The output [B, T, D] and the attention weights [B, N, T, S] before dropout.
+            The output [B, T, D]; the attention weights [B, N, T, S] before dropout; the keys and
+            values that were attended to, [B, N, S, H] each.
         """
         batch, length, size = ops.shape(x)
         projected = ops.reshape(
             self.query_key_value(x), (batch, length, 3, self.num_heads, self.head_size)
         )
         query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
+        if cache is not None:
+            key, value = (_write(*pair, slot) for pair in zip(cache, (key, value), strict=True))
         scores = ops.matmul(
             query * self.head_size**-0.5, ops.transpose(key, (0, 1, 3, 2))
         )  # [B, N, T, S]
@@ -59,4 +70,12 @@ class Attention(keras.Layer):
         kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
         context = ops.matmul(kept, value)  # [B, N, T, H]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, size))
-        return self.output_projection(context), weights
+        return self.output_projection(context), weights, (key, value)
+
+
+def _write(slots, new, first):
+    """Puts new [B, N, T, H] into slots [B, N, S, H] from number `first` on."""
+    length = new.shape[2]
+    places = ops.arange(slots.shape[2]) - first  # [S]: which of the new ones goes there
+    spread = ops.take(new, ops.clip(places, 0, length - 1), axis=2)
+    return ops.where(((places >= 0) & (places < length))[:, None], spread, slots)

@@ -31,8 +31,26 @@ class Block(keras.Layer):
         epsilon,
         initializer,
         name,
+        residual_initializer=None,
         dtype=None,
     ):
+        """Describes the layer.
+
+        Args:
+            size: D.
+            num_heads: N.
+            intermediate_size: width between the maps of the feed-forward network.
+            activation: between them, by its name.
+            dropout: rate, of what each sublayer adds.
+            attention_dropout: rate, of attention weights.
+            norm: 'post' or 'pre'.
+            epsilon: of the norms.
+            initializer: of the kernels.
+            name: last part of the variables' paths.
+            residual_initializer: of the kernels whose products are added to the sum; None = the
+                same.
+            dtype: Keras dtype policy; None = the global one.
+        """
         super().__init__(name=name, dtype=dtype)
         self.pre_norm = norm == "pre"
         self.dropout = dropout
@@ -42,6 +60,7 @@ class Block(keras.Layer):
             dropout=attention_dropout,
             initializer=initializer,
             name="attention",
+            output_initializer=residual_initializer,
             dtype=dtype,
         )
         self.attention_norm = LayerNorm(size, epsilon=epsilon, name="attention_norm", dtype=dtype)
@@ -51,6 +70,7 @@ class Block(keras.Layer):
             activation=activation,
             initializer=initializer,
             name="feed_forward",
+            output_initializer=residual_initializer,
             dtype=dtype,
         )
         self.feed_forward_norm = LayerNorm(
@@ -64,14 +84,22 @@ class Block(keras.Layer):
         self.feed_forward.build()
         self.feed_forward_norm.build()
 
-    def call(self, x, attention_mask=None, rng=None):
-        """Maps x [B, T, D] to [B, T, D], and returns the attention weights [B, N, T, S] with it."""
+    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0):
+        """Maps x [B, T, D] to [B, T, D].
+
+        Returns:
+            The output, the attention weights [B, N, T, S], and the keys and values attended to;
+            see `Attention`, for the arguments too.
+        """
+        options = {"rng": rng, "cache": cache, "slot": slot}
         if self.pre_norm:
-            attended, weights = self.attention(self.attention_norm(x), attention_mask, rng=rng)
+            attended, weights, kept = self.attention(
+                self.attention_norm(x), attention_mask, **options
+            )
             x = x + dropout(attended, self.dropout, rng)
             x = x + dropout(self.feed_forward(self.feed_forward_norm(x)), self.dropout, rng)
         else:
-            attended, weights = self.attention(x, attention_mask, rng=rng)
+            attended, weights, kept = self.attention(x, attention_mask, **options)
             x = self.attention_norm(x + dropout(attended, self.dropout, rng))
             x = self.feed_forward_norm(x + dropout(self.feed_forward(x), self.dropout, rng))
-        return x, weights
+        return x, weights, kept

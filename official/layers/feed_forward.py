@@ -17,7 +17,16 @@ class FeedForward(keras.Layer):
     """
 
     def __init__(
-        self, size, intermediate_size, *, activation, initializer, name, dropout=0.0, dtype=None
+        self,
+        size,
+        intermediate_size,
+        *,
+        activation,
+        initializer,
+        name,
+        output_initializer=None,
+        dropout=0.0,
+        dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)
         self.dropout = dropout
@@ -26,7 +35,11 @@ class FeedForward(keras.Layer):
             size, intermediate_size, initializer=initializer, name="inner", dtype=dtype
         )
         self.outer = Linear(
-            intermediate_size, size, initializer=initializer, name="outer", dtype=dtype
+            intermediate_size,
+            size,
+            initializer=output_initializer or initializer,
+            name="outer",
+            dtype=dtype,
         )
 
     def build(self, input_shape=None):

@@ -35,7 +35,8 @@ class Objective(keras.Layer):
     A module of `official.objectives` has a frozen dataclass `Config` (with a `weight`), a function
     `needs(config)` that names the batch fields it reads, and a subclass `Objective`. Where
     `prepare` adds fields that other objectives may read, a function `gives(config)` names them.
-    `PACKS = True` says that the objective may be asked of rows that several sequences share.
+    `PACKS = True` says that the objective may be asked of rows that several sequences share, and a
+    function `check(config, whole)` raises ValueError where the whole config does not suit it.
 
     The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
     Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
@@ -79,7 +80,10 @@ class Objective(keras.Layer):
         return batch
 
     def weight_sums(self, batch):
-        """Returns {term: scalar}: what to divide each loss by; depends on the batch alone."""
+        """Returns {term: scalar}: what to divide each loss by.
+
+        It depends on the batch alone, which may be as it was read or as `prepare` left it.
+        """
         raise NotImplementedError
 
     def terms(self, batch, encoded, encoder, rng=None):

@@ -1,4 +1,4 @@
-"""Masked LM on a Markov source, whose best possible loss is computed exactly."""
+"""Masked and causal LM on a Markov source, whose best possible loss is computed exactly."""
 
 import numpy as np
 import pytest
@@ -65,29 +65,38 @@ def best_loss(batch):
     return total / count
 
 
+def rows_of(ids, size, epochs, make):
+    """What `make` of a number and `size` rows is, one after the other."""
+    rows = tf.data.Dataset.from_tensor_slices(ids).repeat(epochs).batch(size, drop_remainder=True)
+    return rows.enumerate().map(make, num_parallel_calls=2)
+
+
+def whole(number, rows):
+    """A batch of rows as they are."""
+    del number
+    return {
+        "token_ids": rows,
+        "segment_ids": tf.zeros_like(rows),
+        "padding_mask": tf.ones_like(rows, tf.bool),
+        "example_weights": tf.ones(rows.shape[0]),
+    }
+
+
 def batches(ids, size, epochs):
     """Batches with new masks each time; [MASK] only, so that the best loss can be computed."""
     corruption = token_masks.Config(max_predictions=4, mask_prob=1.0, random_prob=0.0)
     vocabulary = Vocabulary(STATES + FIRST, MASK, SPECIAL, np.ones(STATES + FIRST, bool))
 
     def make(number, rows):
-        batch = {
-            "token_ids": rows,
-            "segment_ids": tf.zeros_like(rows),
-            "padding_mask": tf.ones_like(rows, tf.bool),
-            "example_weights": tf.ones(size),
-        }
         seeds = seeding.row_seeds(0, number, tf.range(size, dtype=tf.int64))
-        return token_masks.corrupt(corruption, vocabulary, batch, seeds)
+        return token_masks.corrupt(corruption, vocabulary, whole(number, rows), seeds)
 
-    rows = tf.data.Dataset.from_tensor_slices(ids).repeat(epochs).batch(size, drop_remainder=True)
-    return rows.enumerate().map(make, num_parallel_calls=2)
+    return rows_of(ids, size, epochs, make)
 
 
-@pytest.mark.slow
-def test_masked_lm_comes_within_five_percent_of_the_best_loss():
-    config = small.config(
-        objectives=[{"type": "masked_lm"}],
+def config_of(**changes):
+    return small.config(
+        **changes,
         encoder__vocab_size=STATES + FIRST,
         encoder__hidden_size=64,
         encoder__num_heads=4,
@@ -98,18 +107,24 @@ def test_masked_lm_comes_within_five_percent_of_the_best_loss():
         recipe__optimizer__learning_rate=3e-3,
         recipe__schedule={"type": "electra", "warmup_steps": 100},
     )
-    steps, size = 3000, 64
+
+
+def trained_loss(config, steps, batches, held_out):
+    """The mean loss on held-out batches after a training."""
     strategy = tf.distribute.get_strategy()
     model = setup.build_model(config, strategy)
     optimizer = optimizers.make(config.recipe, steps, model)
-    step = TrainStep(model, optimizer, strategy, seed=0)
-    iterator = iter(batches(sample(20_000, seed=2), size, epochs=10))
-    step.run(iterator, steps)
-
+    TrainStep(model, optimizer, strategy, seed=0).run(iter(batches), steps)
     evaluator = evaluation.Evaluator(config, model, strategy)
-    held_out = list(batches(sample(2_000, seed=3), 200, epochs=1))
     rows = np.stack([evaluator._step(batch)[0].numpy() for batch in held_out])
-    loss = evaluator.statistics.summarise(rows, model.term_weights)["masked_lm"]
+    return evaluator.statistics.summarise(rows, model.term_weights)["loss"]
+
+
+@pytest.mark.slow
+def test_masked_lm_comes_within_five_percent_of_the_best_loss():
+    config = config_of(objectives=[{"type": "masked_lm"}])
+    held_out = list(batches(sample(2_000, seed=3), 200, epochs=1))
+    loss = trained_loss(config, 3000, batches(sample(20_000, seed=2), 64, epochs=10), held_out)
     merged = {
         name: np.concatenate([batch[name].numpy() for batch in held_out]) for name in held_out[0]
     }
@@ -119,3 +134,31 @@ def test_masked_lm_comes_within_five_percent_of_the_best_loss():
     print(f"masked LM {loss:.4f}, best {best:.4f}, unigram entropy {unigram:.4f}")
     # Sampling 8,000 tokens, the loss may also come out below the best by a little.
     assert best * 0.99 < loss < best * 1.05 < unigram
+
+
+def best_causal_loss(rows):
+    """Mean of -log p over all tokens but the first: of the whole rows, from whichever side."""
+    transitions, start = chain()
+    states = rows[:, 1:-1] - FIRST
+    chances = np.log(start[states[:, 0]]) + np.log(transitions[states[:, :-1], states[:, 1:]]).sum(
+        axis=1
+    )
+    return -chances.sum() / (len(rows) * (LENGTH + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_causal_lm_comes_within_three_percent_of_the_best_loss(direction):
+    config = config_of(
+        segments__format="full_sentences",
+        corruption=None,
+        objectives=[{"type": "causal_lm", "direction": direction}],
+        encoder__causal=True,
+        encoder__norm="pre",
+    )
+    rows = sample(2_000, seed=3)
+    held_out = list(rows_of(rows, 200, 1, whole))
+    loss = trained_loss(config, 600, rows_of(sample(20_000, seed=2), 64, 3, whole), held_out)
+    best = best_causal_loss(rows)
+    print(f"causal LM {direction} {loss:.4f}, best {best:.4f}")
+    assert best * 0.995 < loss < best * 1.03

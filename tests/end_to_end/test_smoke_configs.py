@@ -20,6 +20,7 @@ SYSTEMS = {
     "spanbert": ("wordpiece", 150, []),
     "ernie": ("wordpiece", 150, ["phrases"]),
     "albert": ("unigram", 100, []),
+    "gpt2": ("byte_bpe", 350, []),
 }
 
 

@@ -48,6 +48,12 @@ def test_causal_sees_memory_itself_and_what_is_before(query_length, key_length):
             assert mask[0, 0, t, s] == (s < memory or s - memory <= t)
 
 
+def test_causal_from_a_slot_on_sees_what_is_before_and_not_what_is_to_come():
+    mask = np.array(masks.causal(2, 7, 3))
+    expected = [[1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0]]
+    np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
+
+
 def test_combine_allows_what_all_allow():
     combined = np.array(masks.combine(masks.padding(PADDING), None, masks.causal(5, 5)))
     assert combined.shape == (2, 1, 5, 5)

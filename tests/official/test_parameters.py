@@ -21,6 +21,7 @@ PUBLISHED = {
     "albert_large": 17_683_968,
     "albert_xlarge": 58_724_864,
     "albert_xxlarge": 222_595_584,
+    "gpt2_small": 124_439_808,
 }
 
 
@@ -52,10 +53,6 @@ SIZES = {
         50_999_552,
     ),
     "DistilBERT": (dict(vocab_size=30522, num_layers=6, segment_types=0, pooler=False), 66_362_880),
-    "GPT-2 small": (
-        dict(vocab_size=50257, max_positions=1024, norm="pre", segment_types=0, pooler=False),
-        124_439_808,
-    ),
 }  # fmt: skip
 
 

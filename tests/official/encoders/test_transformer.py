@@ -245,6 +245,70 @@ def test_initial_weights_are_a_function_of_seed_and_name():
     assert not np.isin(*same_shape).any()
 
 
+def test_residual_outputs_may_begin_smaller():
+    def kernels(**changes):
+        encoder = transformer.Encoder(dataclasses.replace(SMALL, hidden_size=48, **changes))
+        encoder.build()
+        return {p: a for p, a in arrays(encoder).items() if p.endswith(("kernel", "table"))}
+
+    plain, scaled = kernels(), kernels(scale_residual_init=True)
+    for path, values in scaled.items():
+        factor = 0.5 if path.endswith(("attention/output/kernel", "outer/kernel")) else 1.0
+        np.testing.assert_allclose(values, plain[path] * factor, rtol=1e-6)  # 2 layers: 1 / √4
+    deep = kernels(scale_residual_init=True, num_layers=8)
+    for path in ("layer_7/attention/output/kernel", "layer_7/feed_forward/outer/kernel"):
+        # Drawn within two deviations: 0.8796 of what it would be uncut.
+        np.testing.assert_allclose(deep[path].std(), 0.02 * 0.25 * 0.8796, rtol=0.05)
+
+
+def cached(encoder, steps, **options):
+    """The outputs of TOKENS given a few at a time, and the cache."""
+    cache, slot, found = encoder.empty_cache(2, 9), 0, []
+    real = np.pad(PADDING, ((0, 0), (0, 2)), constant_values=True)
+    for length in steps:
+        tokens = TOKENS[:, slot : slot + length]
+        outputs = encoder(
+            tokens,
+            SEGMENTS[:, slot : slot + length],
+            masks.padding(real),
+            positions=np.arange(slot, slot + length, dtype="int32")[None],
+            cache=cache,
+            slot=tf.constant(slot),
+            **options,
+        )
+        found.append(outputs["sequence_output"])
+        cache, slot = outputs["cache"], slot + length
+    return np.concatenate(found, axis=1), cache
+
+
+@pytest.mark.parametrize("steps", [(7,), (1,) * 7, (3, 1, 2, 1)], ids=str)
+@pytest.mark.parametrize("changes", [{"norm": "pre"}, {"layer_groups": 1, "num_layers": 3}])
+def test_a_cache_stands_for_the_tokens_before(steps, changes):
+    encoder = make("float64", causal=True, **changes)
+    whole = run(encoder)["sequence_output"].numpy()
+    found, cache = cached(encoder, steps)
+    # The row that is padded on the left has positions that see nothing, for nobody's eyes.
+    np.testing.assert_allclose(found[PADDING], whole[PADDING], rtol=0, atol=1e-12)
+    assert len(cache) == len(encoder.depths)
+    for keys, values in cache:
+        assert keys.shape == values.shape == (2, 3, 9, 4)
+        assert not np.any(keys[:, :, 7:]) and not np.any(values[:, :, 7:])
+        assert np.all(keys[:, :, :7]) and np.all(values[:, :, :7])
+
+
+def test_what_the_cache_has_room_for_is_not_seen():
+    encoder = make(causal=True)
+    real = masks.padding(np.ones((2, 9), bool))
+    noise = tuple(
+        tuple(tf.random.stateless_normal((2, 3, 9, 4), (i, j)) for j in range(2)) for i in range(2)
+    )
+    first, second = (
+        encoder(TOKENS[:, :3], None, real, cache=cache)["sequence_output"]
+        for cache in (encoder.empty_cache(2, 9), noise)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
 def test_dropout_is_seeded_and_off_without_draws():
     encoder = make(dropout=0.3, attention_dropout=0.3)
     plain = make(dropout=0.0, attention_dropout=0.0)
@@ -354,6 +418,8 @@ def test_use_errors():
     with pytest.raises(UserError, match="encoder.vocab_size: not set"):
         transformer.Encoder(transformer.Config())
     encoder = make()
+    with pytest.raises(UserError, match=r"a cache holds .*: encoder\.causal must be true"):
+        encoder(TOKENS, cache=encoder.empty_cache(2, 9))
     with pytest.raises(UserError, match="sequences of 10 tokens, but the encoder has 9 positions"):
         encoder(np.zeros((1, 10), "int32"))
     with pytest.raises(UserError, match=r"token_ids: expected \[B, T\], got shape \(3,\)"):

@@ -1,0 +1,145 @@
+"""Causal language modelling: each token from those before it, or from those after it.
+
+From right to left the model reads the text turned round, the closing separator first: x₁ … xₙ has
+the probability Π p(xₜ | xₜ₊₁ … xₙ) then. One row of two tokens of text, and what is made of it:
+
+              reads            is asked for
+  forward     [CLS] a b        a b [SEP]
+  backward    [SEP] b a        b a [CLS]  (b after [SEP], a after b, [CLS] after a)
+
+The output is tied to the token table and has no bias (Radford et al. 2019, as released).
+
+Shapes: B batch, T length of what is read, one token less than the row, D hidden, V vocabulary,
+R = B * T rows.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official import masks
+from official.errors import UserError
+from official.objectives import base
+
+DIRECTIONS = ("forward", "backward")
+PACKS = True  # the last token of a part is not asked for the first one of the next
+
+# Fields of a batch with something for each token, which are cut with the tokens.
+_PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Attributes: weight, the factor of this loss; direction, `forward` or `backward`."""
+
+    weight: float = 1.0
+    direction: str = "forward"
+
+    def __post_init__(self):
+        if self.direction not in DIRECTIONS:
+            raise ValueError(f"direction: {self.direction!r} is not one of {', '.join(DIRECTIONS)}")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"token_ids", "padding_mask"})
+
+
+def check(config, whole):
+    """Raises ValueError where the objective cannot be asked in the config `whole`."""
+    del config
+    if whole.encoder is not None:
+        _check_encoder(whole.encoder)
+    if whole.corruption is not None:
+        raise ValueError("it asks for the tokens that it reads: leave out `corruption`")
+    if len(whole.objectives) > 1:
+        raise ValueError(
+            "it cuts the rows that it reads, and may turn them round: let it be the only objective"
+        )
+
+
+def _check_encoder(encoder):
+    causal = getattr(encoder, "causal", False) or getattr(encoder, "attention", "bi") == "uni"
+    if not causal:
+        raise ValueError("the encoder sees the tokens that are asked for: set encoder.causal: true")
+    size = getattr(encoder, "embedding_size", None)
+    if size not in (None, encoder.hidden_size):
+        raise ValueError(
+            f"encoder.embedding_size: {size} is not the hidden size {encoder.hidden_size}, which "
+            "an output tied to the token table has to have: leave it out"
+        )
+
+
+class Objective(base.Objective):
+    """Scores of the whole vocabulary at every position; no variables of its own."""
+
+    def __init__(self, config, encoder_config, *, name="causal_lm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        try:
+            _check_encoder(encoder_config)
+        except ValueError as error:
+            raise UserError(f"objectives: causal_lm: {error}") from None
+
+    def build(self, input_shape=None):
+        """Makes no variables: the output is the token table."""
+
+    def prepare(self, batch, rng=None):
+        """Leaves out the last token of what is read, and the first of what is asked for.
+
+        The batch gets `causal_ids` int [B, T] and `causal_weights` [B, T], 0 where nothing follows.
+        """
+        if self.config.direction == "backward":
+            batch = turned_round(batch)
+        read = {n: v[:, :-1] if n in _PER_TOKEN else v for n, v in batch.items()}
+        return {
+            **read,
+            "causal_ids": batch["token_ids"][:, 1:],
+            "causal_weights": self._weights(batch),
+        }
+
+    def _weights(self, batch):
+        """Of what follows each token of whole rows but the last, in either direction: [B, T]."""
+        follows = ops.cast(batch["padding_mask"], "bool")[:, 1:]
+        if (parts := batch.get("part_ids")) is not None:
+            follows = ops.logical_and(follows, ops.equal(parts[:, 1:], parts[:, :-1]))
+        return self.as_loss(follows) * self.example_weights(batch)[:, None]
+
+    def logits(self, hidden, encoder):
+        """Scores of the whole vocabulary for hidden states [R, D]: [R, V]."""
+        return self.as_loss(encoder.token_table.scores(hidden))
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        weights = batch.get("causal_weights")
+        return {self.name: ops.sum(self._weights(batch) if weights is None else weights)}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))
+        targets = ops.reshape(batch["causal_ids"], (-1,))  # [R]
+        weights = ops.reshape(batch["causal_weights"], (-1,))
+        return base.token_terms(self.name, self.logits(rows, encoder), targets, weights)
+
+
+def turned_round(batch):
+    """The batch with the tokens of each row, or of each of its parts, in the opposite order.
+
+    Padding stays where it is, on the right, and so do positions and parts.
+    """
+    real = ops.cast(batch["padding_mask"], "int32")  # [B, T + 1]
+    length = ops.shape(real)[1]
+    if (parts := batch.get("part_ids")) is None:
+        places = ops.arange(length, dtype="int32")[None, :]
+        lengths = ops.sum(real, axis=1, keepdims=True)
+    else:
+        places = batch["positions"]
+        lengths = ops.sum(ops.cast(masks.parts(parts), "int32")[:, 0], axis=-1)
+    moves = ops.where(real > 0, lengths - 1 - 2 * places, 0)
+    sources = ops.arange(length, dtype="int32")[None, :] + moves
+    turned = {
+        name: ops.take_along_axis(batch[name], sources, axis=1)
+        for name in ("token_ids", "segment_ids")
+        if name in batch
+    }
+    return {**batch, **turned}
