@@ -39,6 +39,7 @@ OBJECTIVES = {
     "all_tokens_lm": "official.objectives.all_tokens_lm",
     "sentence_pair": "official.objectives.sentence_pair",
     "span_boundary": "official.objectives.span_boundary",
+    "permutation_lm": "official.objectives.permutation_lm",
     "classification": "official.objectives.classification",
     "regression": "official.objectives.regression",
 }
