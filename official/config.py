@@ -105,8 +105,10 @@ class Segments:
       random_negatives: where the relation is `sentence_order`, what becomes of a sentence that has
         no other beside it: paired with a random one, as swapped (ALBERT's release), or left out.
       duplicates: how often each document is cut into sequences anew.
-      packing: the most short sequences that share a row of `max_length`, each a part with its own
-        positions, attention and label; 1 = a row each.
+      packing: the most short sequences that share a row, each a part with its own positions,
+        attention, masks and label; 1 = a row each.
+      row_length: tokens of a row that sequences share; None = `max_length`. The longer the row, the
+        less of it is left over, and the more attention costs.
       static_masks: corrupt once, when shards are written, rather than each time they are read.
     """
 
@@ -118,6 +120,7 @@ class Segments:
     random_negatives: bool = False
     duplicates: int = 1
     packing: int = 1
+    row_length: int | None = None
     static_masks: bool = False
 
     def __post_init__(self):
@@ -138,6 +141,16 @@ class Segments:
         _at_least("max_length", self.max_length, 8)
         _at_least("duplicates", self.duplicates, 1)
         _at_least("packing", self.packing, 1)
+        if self.places < self.max_length:
+            raise ValueError(
+                f"row_length: {self.row_length} does not hold a sequence of max_length: "
+                f"{self.max_length}: make it that or more"
+            )
+        if self.places > self.max_length and self.packing == 1:
+            raise ValueError(
+                f"row_length: {self.row_length} is of rows that sequences share, and packing is 1: "
+                f"raise packing, or leave row_length out"
+            )
         _fraction("short_seq_prob", self.short_seq_prob)
         _fraction("random_next_prob", self.random_next_prob)
 
@@ -145,6 +158,11 @@ class Segments:
     def label(self) -> str | None:
         """The feature that says how the two segments belong together; None = there is none."""
         return RELATIONS[self.relation]
+
+    @property
+    def places(self) -> int:
+        """T: the tokens of a row, with padding."""
+        return self.max_length if self.row_length is None else self.row_length
 
     @property
     def fields(self) -> frozenset[str]:
@@ -321,6 +339,11 @@ def type_of(part: Any) -> str:
 def module_of(part: Any) -> types.ModuleType:
     """The module that a part's dataclass stands in, with its `Encoder`, `Objective`, ..."""
     return importlib.import_module(type(part).__module__)
+
+
+def corruption_of(raw: Mapping[str, Any], source: str) -> Any:
+    """Builds a corruption's dataclass from plain values, as `to_dict` gives them."""
+    return _typed(raw, CORRUPTIONS, "corruption", source)
 
 
 def objective_fields(objectives: Iterable[Any]) -> frozenset[str]:
@@ -543,6 +566,11 @@ def _check(config: Config, source: str) -> None:
             raise UserError(
                 f"{source}: segments.static_masks: {type_of(config.corruption)} is drawn anew each "
                 "time an example is read: take static_masks: false"
+            )
+        if config.segments.packing > 1 and not hasattr(module, "row_predictions"):
+            raise UserError(
+                f"{source}: segments.packing: corruption: {type_of(config.corruption)} cannot be "
+                "packed: take segments.packing: 1"
             )
         given |= module.gives(config.corruption)
     elif config.segments and config.segments.static_masks:

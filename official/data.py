@@ -40,7 +40,7 @@ class Source:
       manifest: of the (first) folder.
       tokenizer: that the examples were made with.
       num_examples: how many there are in the split.
-      max_length: no example has more tokens.
+      max_length: T, no row has more tokens.
     """
 
     def __init__(
@@ -83,11 +83,17 @@ class Source:
         self._features = set(self.manifest.features)
         if split in (self.manifest.task or {}).get("unlabelled", ()):
             self._features -= _TARGETS
-        self._max_predictions = self._check_masks()
         self._check_packing()
-        self._most_parts = max(m.config.get("segments", {}).get("packing", 1) for m in manifests)
+        made = [m.config.get("segments", {}) for m in manifests]
+        self._parts = max(how.get("packing", 1) for how in made)  # of a row, at most
+        self._longest = max(  # sequence; rows that sequences share may be longer
+            how.get("max_length", m.max_length) for how, m in zip(made, manifests, strict=True)
+        )
+        self._static_masks = self._check_masks()
+        # P where masks are listed for rows, as in shards: static ones, and those of parts.
+        self._predictions = self._listed_predictions()
         self._check_units()
-        if self._max_predictions is None:
+        if not self._static_masks:
             check_mask_token(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
         counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
         self._vocabulary = Vocabulary.of(
@@ -125,9 +131,9 @@ class Source:
                     f"{', '.join(sorted(fields))}: name other shards, or other objectives"
                 )
         positions = getattr(config.encoder, "max_positions", None)
-        if positions and self.max_length > positions:
+        if positions and self._longest > positions:
             raise UserError(
-                f"{self.folder}: examples have up to {self.max_length} tokens, and the encoder has "
+                f"{self.folder}: examples have up to {self._longest} tokens, and the encoder has "
                 f"positions for {positions} (encoder.max_positions): make the shards again with "
                 f"max_length {positions} or less, or take an encoder with more positions"
             )
@@ -241,8 +247,8 @@ class Source:
                 f"parts: make it a multiple of {parts}, such as {near}"
             )
 
-    def _check_masks(self) -> int | None:
-        """Returns P of static masks; None where there are none."""
+    def _check_masks(self) -> bool:
+        """Returns whether masks are static; refuses those that the config has otherwise."""
         static = _STATIC_MASKS <= self._features
         segments, corruption = self.config.segments, self.config.corruption
         if segments is not None and segments.static_masks != static:
@@ -253,7 +259,7 @@ class Source:
                 "again with it"
             )
         if not static:
-            return None
+            return False
         theirs = self.manifest.config["corruption"]["max_predictions"]
         ours = getattr(corruption, "max_predictions", theirs)
         if ours != theirs:
@@ -261,11 +267,24 @@ class Source:
                 f"{self.folder} was made with corruption.max_predictions: {theirs}, and the config "
                 f"says {ours}: its masks are static, so take the same number"
             )
-        return theirs
+        return True
+
+    def _listed_predictions(self) -> int | None:
+        """Returns the most predictions of a row whose masks are listed; None if they are not."""
+        corruption = self.config.corruption
+        if self._static_masks:
+            made_with = self.manifest.config["corruption"]
+            if self._parts == 1:
+                return made_with["max_predictions"]
+            corruption = config_lib.corruption_of(made_with, self.folder)
+        if corruption is None or self._parts == 1:
+            return None
+        most = config_lib.module_of(corruption).row_predictions
+        return most(corruption, self.max_length, self._parts)
 
     def _check_units(self) -> None:
         """Refuses a corruption that needs features which the shards lack."""
-        if (corruption := self.config.corruption) is None or self._max_predictions:
+        if (corruption := self.config.corruption) is None or self._static_masks:
             return
         for name in sorted(config_lib.module_of(corruption).needs(corruption) - self._features):
             raise UserError(
@@ -287,6 +306,14 @@ class Source:
         """Parses, pads and corrupts the rows of one replica."""
         index = tf.ensure_shape(rows["index"], [size])
         parsed = features.parse(tf.ensure_shape(rows["record"], [size]), sorted(self._features))
+        seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
+        corruption = self.config.corruption
+        if corruption is not None and self._parts > 1 and not self._static_masks:
+            needed = config_lib.module_of(corruption).needs(corruption)
+            flags = {name: _flags(parsed[name], parsed["token_ids"]) for name in needed}
+            parsed |= packed.corrupted(
+                corruption, self._vocabulary, parsed, flags, seeds, self._parts
+            )
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [B]
         places = rows["places"][0] if "places" in rows else self.max_length
         columns = tf.range(places)
@@ -306,19 +333,21 @@ class Source:
         }
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
         if "part_lengths" in parsed:
-            batch |= packed.fields(parsed, segment_ids, weights, self._most_parts)
-        corruption = self.config.corruption
-        seeds = seeding.row_seeds(self.config.seed, rows["epoch"], rows["index"])
+            batch |= packed.fields(parsed, segment_ids, weights, self._parts)
         if self._draws:
             batch["row_seeds"] = seeding.pairs(seeds)
-        if self._max_predictions:
-            batch |= _static_masks(parsed, size, self._max_predictions)
+        if self._predictions:
+            batch |= _listed_masks(parsed, size, self._predictions)
             if corruption is not None:
                 follows = config_lib.module_of(corruption).follows
                 batch |= follows(corruption, self._vocabulary, batch)
         elif corruption is not None:
             module = config_lib.module_of(corruption)
-            needed = {n: _flags(parsed[n], [size, places]) for n in module.needs(corruption)}
+            shape = tf.stack([size, places])
+            needed = {
+                name: _flags(parsed[name], parsed["token_ids"]).to_tensor(shape=shape)
+                for name in module.needs(corruption)
+            }
             batch = module.corrupt(corruption, self._vocabulary, {**batch, **needed}, seeds)
             batch = {name: value for name, value in batch.items() if name not in needed}
         if "masked_weights" in batch:
@@ -383,16 +412,18 @@ def _lengths(serialized: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
 
 
-def _flags(positions: tf.RaggedTensor, shape: list) -> tf.Tensor:
-    """Flags [B, T] that are true at the positions listed for each row."""
-    cells = tf.stack([tf.cast(positions.value_rowids(), tf.int32), positions.flat_values], axis=1)
-    return tf.scatter_nd(cells, tf.ones_like(positions.flat_values), tf.stack(shape)) > 0
+def _flags(positions: tf.RaggedTensor, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Flags for each token, bool [B, None], that are true at the positions listed for its row."""
+    starts = tf.gather(token_ids.row_starts(), positions.value_rowids())
+    places = tf.cast(starts, tf.int32) + positions.flat_values
+    flags = tf.scatter_nd(places[:, None], tf.ones_like(places), tf.shape(token_ids.flat_values))
+    return token_ids.with_flat_values(flags > 0)
 
 
-def _static_masks(
+def _listed_masks(
     parsed: Mapping[str, tf.RaggedTensor], size: int, max_predictions: int
 ) -> dict[str, tf.Tensor]:
-    """Pads what the shards say of masks; arguments B and P."""
+    """Pads the masks listed for each row; arguments B and P."""
     counts = parsed["masked_positions"].row_lengths()
     shape = [size, max_predictions]
     return {

@@ -58,7 +58,7 @@ class Manifest:
       features: names of the features that every example has.
       tokenizer: SHA-256 of each tokenizer file, by name.
       tokenizer_fingerprint: SHA-256 over the files that decide ids.
-      max_length: no example is longer than this, in tokens.
+      max_length: no example, and no row that several share, is longer than this, in tokens.
       seed: the seed that the examples were made with.
       config: the settings that they were made with, as plain values.
       task: name, kind, labels, columns and metrics of a task; None for pretraining.

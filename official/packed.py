@@ -11,15 +11,21 @@ single one, where K is 3:
   segment_ids    0   0    0   1    1     0   0    0     0
   part_starts    0 5 0        part_weights  1 1 0        labels of the parts  1 0 0
 
-Masks are drawn for the row as a whole, so `mask_rate` and `max_predictions` are of a row.
+Masks are drawn for each part by itself: `mask_rate` and `max_predictions` are of a part, and no
+hidden word or span reaches from one into the next.
 
-Shapes: B rows, T tokens with padding, S segments of a row, K parts of a row at most.
+Shapes: B rows, T tokens with padding, S segments of a row, K parts of a row at most, N parts of all
+rows.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
+from official import config as config_lib
+from official import seeding
+from official.corruption.vocabulary import Vocabulary
 from official.features import FEATURES
 
 
@@ -66,3 +72,58 @@ def fields(
     }
     labels = [name for name in parsed if FEATURES[name].kind == "part"]
     return made | {name: parsed[name].to_tensor(shape=shape) for name in labels}
+
+
+def corrupted(
+    corruption: Any,
+    vocabulary: Vocabulary,
+    parsed: Mapping[str, tf.RaggedTensor],
+    flags: Mapping[str, tf.RaggedTensor],
+    seeds: tf.Tensor,
+    most: int,
+) -> dict[str, tf.RaggedTensor]:
+    """Hides tokens of each part as if it were a row of its own.
+
+    Args:
+      corruption: how; its module has `row_predictions`.
+      vocabulary: of the tokens.
+      parsed: `token_ids` and `part_lengths`, from `features.parse`.
+      flags: what the corruption `needs`, a flag for each token, bool [B, None].
+      seeds: of the rows, uint64 [B]; that of a part follows from its row's and its number.
+      most: K.
+
+    Returns:
+      token_ids, and masked_positions and masked_ids of the whole row, as shards with static masks
+      have them: int32 [B, None].
+    """
+    token_ids, lengths = parsed["token_ids"], parsed["part_lengths"]
+    sizes = lengths.flat_values  # [N]
+
+    def apart(values):
+        """Values [B, None] of the rows by part: [N, longest part]; 0 for padding."""
+        return tf.RaggedTensor.from_row_lengths(values.flat_values, sizes).to_tensor()
+
+    padding_mask = tf.sequence_mask(sizes)
+    there = tf.sequence_mask(lengths.row_lengths(), most)  # [B, K]
+    batch = {name: apart(values) for name, values in {**flags, "token_ids": token_ids}.items()}
+    batch = config_lib.module_of(corruption).corrupt(
+        corruption,
+        vocabulary,
+        {**batch, "padding_mask": padding_mask},
+        tf.boolean_mask(seeding.bits(seeds, seeding.Stream.PARTS, most), there),
+    )
+    hidden = batch["masked_weights"] > 0  # [N, P]
+    counts = lengths.with_flat_values(tf.math.count_nonzero(hidden, axis=1))
+    counts = tf.reduce_sum(counts, axis=1)  # [B]
+    starts = tf.cumsum(sizes, exclusive=True)  # [N]: in all rows, then in the part's own
+    starts -= tf.cast(tf.gather(token_ids.row_starts(), lengths.value_rowids()), tf.int32)
+
+    def listed(values):
+        """Values [N, P] of what is hidden: [B, None]."""
+        return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(values, hidden), counts)
+
+    return {
+        "token_ids": token_ids.with_flat_values(tf.boolean_mask(batch["token_ids"], padding_mask)),
+        "masked_positions": listed(batch["masked_positions"] + starts[:, None]),
+        "masked_ids": listed(batch["masked_ids"]),
+    }

@@ -31,6 +31,7 @@ class Stream(enum.IntEnum):
     NETWORK = 7
     PERMUTATION = 9
     CONTEXT = 10
+    PARTS = 11
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:

@@ -68,7 +68,7 @@ def build(
     check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
     tally = documents.Tally()
     totals: collections.Counter[str] = collections.Counter()
-    lengths = np.zeros(settings.segments.max_length + 1, np.int64)
+    lengths = np.zeros(settings.segments.places + 1, np.int64)
     token_counts = np.zeros(tokenizer.vocab_size, np.int64)
     matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in settings.lexicons]
     progress = _Progress(tally, totals, size, report)
@@ -120,7 +120,7 @@ def build(
             features=_features(settings),
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=settings.segments.max_length,
+            max_length=settings.segments.places,
             seed=settings.seed,
             shards=writer.finish(),
             config=_plain(settings),

@@ -3,7 +3,8 @@
 `process_piece` is a pure function of a piece of the input and the settings: any process on any
 machine gives the same records for it.
 
-Shapes: B examples of a batch, T tokens with padding, P predictions with padding.
+Shapes: B rows of a batch, E examples in them (as many, where rows are not shared), T tokens of an
+example with padding, P predictions with padding.
 """
 
 import dataclasses
@@ -86,7 +87,7 @@ class Records(NamedTuple):
 
     Attributes:
       examples: serialized.
-      lengths: at place n the number of examples with n tokens.
+      lengths: at place n the number of rows with n tokens.
       documents: those with a token, and likewise
       sentences: those with a token.
       tokens: of these, counted once and without specials.
@@ -147,15 +148,16 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     duplicates = np.repeat(rounds, [len(part) for part in parts])
     lengths = examples.lengths(between)
     members, row_splits = segments_packing.pack(
-        lengths, settings.segments.max_length, settings.segments.packing
+        lengths, settings.segments.places, settings.segments.packing
     )
     order = seeding.numpy_rng(*counters).permutation(len(row_splits) - 1)
     made: list[bytes] = []
-    for start in range(0, len(order), _BATCH):
-        index, parts = segments.taken(row_splits, order[start : start + _BATCH])
+    ends = np.cumsum(np.diff(row_splits)[order])  # examples up to each row
+    cuts = np.searchsorted(ends, np.arange(_BATCH, len(members), _BATCH), side="right")
+    for some in filter(len, np.split(order, cuts)):
+        index, parts = segments.taken(row_splits, some)
         rows = members[index]  # examples, one row after the other
-        first = rows[parts[:-1]]
-        seeds = seeding.row_seeds(settings.seed, duplicates[first], (piece.number << 32) + first)
+        seeds = seeding.row_seeds(settings.seed, duplicates[rows], (piece.number << 32) + rows)
         batch = segments.assemble(
             tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id, between
         )
@@ -168,7 +170,7 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     return Records(
         made,
-        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.max_length + 1),
+        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.places + 1),
         len(tokens.documents) - 1,
         len(tokens.sentences) - 1,
         len(tokens.ids),
@@ -210,7 +212,10 @@ def _columns(
     mask: Callable | None,
     seeds: tf.Tensor,
 ) -> dict[str, wire.Column]:
-    """Returns the features of a batch of rows; `parts` [B + 1] says which examples are in each."""
+    """Returns the features of a batch of rows; `parts` [B + 1] says which examples are in each.
+
+    `part_splits` [E + 1] says where examples begin in `ids`; `labels` and `seeds` are theirs [E].
+    """
     row_splits = part_splits[parts]
     lengths, segment_splits = segment_lengths
     columns = {
@@ -226,17 +231,19 @@ def _columns(
             columns[name] = _positions(flags, row_splits)
     if mask is None:
         return columns
-    padding_mask = np.arange(settings.segments.max_length) < np.diff(row_splits)[:, None]  # [B, T]
+    # [E, T]: masks are drawn for each example, whichever share its row.
+    padding_mask = np.arange(settings.segments.max_length) < np.diff(part_splits)[:, None]
     masked = mask({"token_ids": ids, **inner}, padding_mask, seeds)
     if settings.format == "tf_models":
         pairs = lengths.reshape(-1, 2)
         given = {"segment_lengths": pairs, "next_sentence_label": labels}
         return tf_models.columns({**masked, **given})
     columns["token_ids"] = (masked["token_ids"][padding_mask], row_splits)
-    real = masked["masked_weights"] > 0  # [B, P]
-    starts = np.concatenate([[0], np.cumsum(real.sum(axis=1))])
-    for name in ("masked_positions", "masked_ids"):
-        columns[name] = (masked[name][real], starts)
+    real = masked["masked_weights"] > 0  # [E, P]
+    starts = np.concatenate([[0], np.cumsum(real.sum(axis=1))])[parts]
+    before = part_splits[:-1] - np.repeat(row_splits[:-1], np.diff(parts))  # [E]: in the same row
+    columns["masked_positions"] = ((masked["masked_positions"] + before[:, None])[real], starts)
+    columns["masked_ids"] = (masked["masked_ids"][real], starts)
     return columns
 
 

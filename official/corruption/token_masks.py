@@ -55,7 +55,8 @@ class Config:
         the shards were made with; words where there is none), 'ngram' (of words) or 'span' (of
         words, of which the last may be cut to meet the number).
       mask_rate: share p of a sequence's n tokens that is to be predicted.
-      max_predictions: P, the most tokens predicted in a sequence.
+      max_predictions: P, the most tokens predicted in a sequence; where sequences share a row, in
+        each of them.
       count: how p·n becomes a number: 'nearest' = the nearest whole number, halves to the even one,
         at least 1 (BERT); 'up' = the next whole number, n without specials (SpanBERT); 'random' =
         int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first and the last.
@@ -147,6 +148,24 @@ def check(config: Config, segments: "Segments") -> None:
             f"{field}: {longest} words have at least {longest} tokens, and at most {number} are "
             f"predicted in a sequence ({bound}): lower {field} to {number}, or raise {raised}"
         )
+
+
+def row_predictions(config: Config, length: int, parts: int) -> int:
+    """P of a row that several sequences share, each with a number of its own.
+
+    A sequence has at least three tokens and, by `count`, at most so much more than `mask_rate`
+    times its tokens: half a token where it is rounded (but 1 is the least), less than one where it
+    is the next whole number of what specials leave, or drawn.
+
+    Args:
+      config: how much is hidden.
+      length: tokens of a row.
+      parts: the most sequences that share it.
+    """
+    rate = config.mask_rate
+    more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}
+    more = more[config.count]
+    return min(parts * config.max_predictions, math.floor(rate * length + more * parts + 1e-6))
 
 
 def corrupt(

@@ -206,7 +206,7 @@ class Encoder(keras.Layer):
             segment_ids: int [B, T]; None = all 0.
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
                 `official.masks.padding` makes one from a padding mask.
-            positions: int [B, T] or [1, T]; None = 0, 1, 2, ...
+            positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
             rng: `Draws`, or None for inference (no dropout).
             output_all: whether to return the states and attention weights of all layers.
             pooled_positions: int [B, K], positions to pool; None = the first one.
@@ -225,7 +225,7 @@ class Encoder(keras.Layer):
             UserError: the sequence is longer than the position table, a rank is wrong, or there is
                 a cache and positions see what comes after them.
         """
-        self._check(token_ids, attention_mask)
+        self._check(token_ids, attention_mask, positions)
         length = ops.shape(token_ids)[1]
         if cache is not None:
             if not self.config.causal:
@@ -270,7 +270,7 @@ class Encoder(keras.Layer):
         nothing = ops.zeros((batch, self.config.num_heads, slots, size), self.compute_dtype)
         return tuple((nothing, nothing) for _ in self.depths)
 
-    def _check(self, token_ids, attention_mask):
+    def _check(self, token_ids, attention_mask, positions):
         if len(token_ids.shape) != 2:
             raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
         if attention_mask is not None and len(attention_mask.shape) != 4:
@@ -279,7 +279,8 @@ class Encoder(keras.Layer):
                 f"{tuple(attention_mask.shape)}; masks.padding makes one from a padding mask"
             )
         length = token_ids.shape[1]
-        if length is not None and length > self.config.max_positions:
+        counted = positions is None  # where they are given, a row may be longer than each part
+        if counted and length is not None and length > self.config.max_positions:
             raise UserError(
                 f"sequences of {length} tokens, but the encoder has {self.config.max_positions} "
                 "positions: use shorter sequences or raise encoder.max_positions"

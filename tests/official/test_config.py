@@ -130,6 +130,16 @@ def test_bad_overrides(tmp_path, override, message):
             "relation: sentence_order is one of two segments, and doc_sentences has one",
         ),
         ("segments.packing", 0, "segments.packing: 0 is less than 1"),
+        (
+            "segments",
+            {"packing": 2, "row_length": 96},
+            "segments.row_length: 96 does not hold a sequence of max_length: 128",
+        ),
+        (
+            "segments.row_length",
+            256,
+            "row_length: 256 is of rows that sequences share, and packing is 1",
+        ),
         ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
         ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not a fraction"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
@@ -191,11 +201,22 @@ def test_packing_is_for_objectives_that_keep_parts_apart(tmp_path):
     path = write(tmp_path, changed("segments.packing", 4))
     parts = {"part_ids", "positions", "part_starts", "part_weights"}
     assert config.load(path).segments.fields >= parts
+    shared = {"max_length": 512, "packing": 4, "row_length": 1024}
+    path = write(tmp_path, changed("segments", shared))
+    assert config.load(path).segments.places == 1024  # above encoder.max_positions
+    assert config.from_dict(SMALL).segments.places == 32
     raw = changed("segments.packing", 4)
     raw["objectives"].append({"type": "classification", "num_labels": 2})
     with pytest.raises(UserError) as caught:
         config.load(write(tmp_path, raw))
     assert "segments.packing: objectives.2: classification cannot be packed" in str(caught.value)
+
+
+def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
+    monkeypatch.delattr("official.corruption.token_masks.row_predictions")
+    config.from_dict(SMALL)
+    with pytest.raises(UserError, match="corruption: token_masks cannot be packed: take .*: 1"):
+        config.from_dict(changed("segments.packing", 4))
 
 
 def test_differences():

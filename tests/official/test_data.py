@@ -152,6 +152,41 @@ def test_phrases_reach_the_corruption(tmp_path):
         data.Source(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
 
 
+def test_phrases_reach_the_corruption_of_parts(tmp_path):
+    masks = dataclasses.replace(MASKS, unit="phrase", mask_rate=0.4)
+    masks = dataclasses.replace(masks, mask_prob=1.0, random_prob=0.0)
+    alone = [
+        e
+        for e in make_examples(3000)
+        if e["segment_lengths"][1] > 4 and len(e["token_ids"]) <= T // 2
+    ]
+    rows = []
+    for a, b in zip(alone[::2], alone[1::2], strict=False):
+        ids = [a["token_ids"], b["token_ids"]]
+        ends = [len(ids[0]), len(ids[0]) + len(ids[1])]
+        rows.append(
+            {
+                "token_ids": [*ids[0], *ids[1]],
+                "segment_lengths": [*a["segment_lengths"], *b["segment_lengths"]],
+                "part_lengths": [len(ids[0]), len(ids[1])],
+                "phrase_inner": [end - n for end in ends for n in (3, 2)],
+            }
+        )
+    shared = {"segments": {"packing": 2, "max_length": T}}
+    source = data.Source(write(tmp_path, rows, config=shared), make_config(masks))
+    assert "phrase_inner" not in source.fields
+    wholes = np.zeros(2, int)
+    for batch in arrays(source.dataset(5)):
+        assert source.fields == batch.keys()
+        for row in np.flatnonzero(batch["example_weights"]):
+            for part in range(2):
+                last = np.flatnonzero(batch["part_ids"][row] == part)[-1]
+                phrase = batch["token_ids"][row, last - 3 : last] == MASK
+                assert phrase.all() or not phrase.any()
+                wholes[part] += phrase.all()
+    assert (wholes > 3).all()
+
+
 def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
     config = make_config(
         token_masks.Config(random_tokens="unigram", mask_prob=0.0, random_prob=1.0)

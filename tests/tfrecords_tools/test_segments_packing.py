@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tfrecords_tools import segments_packing
 from tfrecords_tools.segments_packing import pack
 
 
@@ -20,6 +21,12 @@ def test_best_fit():
     assert rows([9, 5, 3, 1, 1, 1], 10, 9) == [[0, 3], [1, 2, 4, 5]]
 
 
+def test_what_fills_a_row_exactly():
+    # Best fit begins with 5 and 4, and 4, 3 and 2: a 2 is left. One of 5 needs 2 and 3 beside it.
+    assert rows([5, 4, 4, 3, 2, 2], 10, 9) == [[0, 4, 3], [1, 5, 2]]
+    assert rows([5, 4, 4, 3, 2, 2], 10, 2) == [[0, 1], [2, 3], [4, 5]]  # no more than two
+
+
 def test_no_more_than_may_share_a_row():
     assert rows([1, 1, 1, 1, 1], 10, 2) == [[0, 1], [2, 3], [4]]
     assert rows([3, 9, 2], 10, 1) == [[0], [1], [2]]  # as given
@@ -29,14 +36,27 @@ def test_nothing_to_pack():
     assert rows([], 10, 4) == rows([], 10, 1) == []
 
 
+@pytest.mark.parametrize("room", [128, 200, 512])
 @pytest.mark.parametrize("most", [2, 3, 8])
-def test_every_example_once_and_no_row_too_long(most):
+@pytest.mark.parametrize("way", [segments_packing._best_fit, segments_packing._exact_fit])
+def test_every_example_once_and_no_row_too_long(way, most, room):
     lengths = np.random.default_rng(most).integers(5, 129, 3000)
-    made = rows(lengths, 128, most)
+    made = way(lengths, room, most)
     assert sorted(itertools.chain(*made)) == list(range(3000))
-    assert all(lengths[row].sum() <= 128 and len(row) <= most for row in made)
+    assert all(lengths[row].sum() <= room and len(row) <= most for row in made)
+    assert len(rows(lengths, room, most)) <= len(made)
 
 
 def test_little_is_left_free():
     lengths = np.clip(np.random.default_rng(0).normal(50, 20, 3000).astype(int), 5, 128)
     assert lengths.sum() / (128 * len(rows(lengths, 128, 8))) > 0.98
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_little_is_left_free_of_rows_that_are_longer_than_their_examples(seed):
+    # Examples that end where the next sentence does not fit, and a few short ones.
+    rng = np.random.default_rng(seed)
+    lengths = np.r_[rng.normal(110, 12, 2000), rng.uniform(5, 129, 300)]
+    lengths = np.clip(lengths.astype(int), 5, 128)
+    assert lengths.sum() / (128 * len(rows(lengths, 128, 32))) < 0.9
+    assert lengths.sum() / (512 * len(rows(lengths, 512, 32))) > 0.99

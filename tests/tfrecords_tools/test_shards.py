@@ -135,7 +135,8 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     options = {"relation": None, "short_seq_prob": 0.5, "duplicates": 2, **options}
     plain = dataclasses.replace(plain, **options)
     how = Settings(plain, token_masks.Config(max_predictions=6) if static else None, folder, 7)
-    packed = dataclasses.replace(how, segments=dataclasses.replace(plain, packing=3))
+    shared = dataclasses.replace(plain, packing=3, row_length=50)
+    packed = dataclasses.replace(how, segments=shared)
     names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
     names += ["masked_positions", "masked_ids"] if static else []
     alone = parsed(shards.process_piece(text_piece(), how).examples, *names)
@@ -143,22 +144,23 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     assert made.examples == shards.process_piece(text_piece(), packed).examples
     got = parsed(made.examples, "part_lengths", *names)
 
-    def clean(got, i):
-        ids = got["token_ids"][i].tolist()
+    def marked(got, i):
+        """The tokens as the encoder sees them, each with what is to be predicted there."""
+        targets = [-1] * len(got["token_ids"][i])
         if static:
             for place, was in zip(got["masked_positions"][i], got["masked_ids"][i], strict=True):
-                ids[place] = was
-        return ids
+                targets[place] = int(was)
+        return list(zip(got["token_ids"][i].tolist(), targets, strict=True))
 
     labels = alone[plain.label] if plain.label else None
     expected = [
-        (clean(alone, i), lengths.tolist(), *([] if labels is None else [labels[i]]))
+        (marked(alone, i), lengths.tolist(), *([] if labels is None else [labels[i]]))
         for i, lengths in enumerate(alone["segment_lengths"])
     ]
     found = []
     for i, part_lengths in enumerate(got["part_lengths"]):
-        ids, lengths = clean(got, i), got["segment_lengths"][i].tolist()
-        assert len(part_lengths) <= 3 and sum(part_lengths) == len(ids) == sum(lengths) <= 32
+        ids, lengths = marked(got, i), got["segment_lengths"][i].tolist()
+        assert len(part_lengths) <= 3 and sum(part_lengths) == len(ids) == sum(lengths) <= 50
         for part, length in enumerate(part_lengths):
             own, left = [], length
             while left:
@@ -170,6 +172,7 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
         assert not ids and not lengths
     assert sorted(found) == sorted(expected)
     assert len(got["part_lengths"]) < len(expected)
+    assert max(map(len, got["token_ids"])) > 32
     assert made.lengths.sum() == len(made.examples)
 
 
