@@ -46,10 +46,22 @@ ELECTRA = {
     "objectives": [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
     "recipe__schedule": {"type": "electra", "warmup_steps": 5},
 }
+XLNET = {
+    "segments__relation": "none",
+    "corruption": {
+        "type": "permutation", "k": 4, "num_predict": 8, "max_span": 3, "perm_size": 16,
+    },
+    "encoder": {
+        "type": "transformer_xl", "vocab_size": 125, "hidden_size": 16, "num_layers": 2,
+        "num_heads": 2, "intermediate_size": 32, "dropout": 0.0, "attention_dropout": 0.0,
+    },
+    "objectives": [{"type": "permutation_lm"}],
+}  # fmt: skip
 SYSTEMS = {
     "roberta": ROBERTA,
     "spanbert": SPANBERT,
     "ernie": ERNIE,
     "albert": ALBERT,
     "electra": ELECTRA,
+    "xlnet": XLNET,
 }

@@ -109,11 +109,12 @@ def shift_to(scores, first, *, keys):
 
     def backward(upstream):
         # Each column was read at most once: so this is no sum, but the same look-up reversed.
-        columns = ops.arange(distances) - first[:, :, None]
+        columns = ops.arange(distances, dtype="int32") - first[:, :, None]
         there = ops.logical_and(columns >= 0, columns < keys)
         return ops.where(there[:, None], _columns(upstream, columns, keys), 0), None
 
-    return _columns(scores, first[:, :, None] + ops.arange(keys), distances), backward
+    wanted = first[:, :, None] + ops.arange(keys, dtype="int32")
+    return _columns(scores, wanted, distances), backward
 
 
 def _columns(x, columns, most):

@@ -19,6 +19,7 @@ OWN = {
     "ernie": ("next_sentence/", 2),
     "albert": ("encoder/group_1_layer_1/", 12),
     "electra": ("replaced_tokens/", 4),
+    "xlnet": ("permutation_lm/", 1),
 }
 
 
