@@ -1,14 +1,14 @@
 """Masks: some units of the text are hidden, and are what masked LM has to find.
 
 A unit is a token or a whole word (BERT, section 3.1 and appendix A.1, and the whole-word masks of
-its release), a phrase or an entity (ERNIE, sections 3.2.2 and 3.2.3), an n-gram of words (ALBERT,
-section 4.1), or a span of words (SpanBERT, section 3.1);
+its release), a phrase or an entity (ERNIE), an n-gram of words (ALBERT, section 4.1), or a span of
+words (SpanBERT, section 3.1);
 `official.corruption.units` says what belongs together and `official.corruption.choice` which units
 are taken. Each hidden token then becomes [MASK] (80%), any token of the vocabulary (10%), or stays
 as it is (10%).
 
 A row's draws depend on its seed alone, neither on its neighbours nor on its padding. Special tokens
-are never hidden.
+are never hidden (RoBERTa's release hides them like others; nothing here does).
 
 Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions (padded).
 """

@@ -1,5 +1,6 @@
 """The configs of the systems whose difference to BERT is what they hide."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,7 @@ FOLDER = Path(__file__).parents[2] / "configs"
 
 
 @pytest.mark.parametrize(
-    "name, weights",
-    [("spanbert_base", 108_310_272), ("spanbert_large", 333_579_264), ("ernie_base", 99_866_112)],
+    "name, weights", [("spanbert_large", 333_579_264), ("ernie_base", 99_866_112)]
 )
 def test_sizes(name, weights):
     read = config.load(FOLDER / "pretrain" / f"{name}.yaml")
@@ -26,11 +26,17 @@ def test_spanbert_is_that_of_the_paper():
         assert (read.segments.format, read.segments.short_seq_prob) == ("doc_sentences", 0)
         assert (masks.unit, masks.span_prob, masks.max_span, masks.count) == ("span", 0.2, 10, "up")
         assert (masks.action, masks.random_tokens) == ("unit", "unigram")
+        assert (masks.mask_rate, masks.mask_prob, masks.random_prob) == (0.15, 0.8, 0.1)
+        assert masks.max_predictions == math.ceil(0.15 * 510)
         assert (recipe.steps, recipe.batch_size) == (2_400_000, 256)
         assert (optimizer.learning_rate, optimizer.epsilon) == (1e-4, 1e-8)
+        assert (optimizer.weight_decay, optimizer.no_decay, optimizer.clip_norm) == (0.1, (), 1.0)
+        assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("xlnet", 10_000)
+        assert (read.encoder.vocab_size, read.segments.label) == (28_996, None)  # cased, no NSP
         kinds = [config.type_of(objective) for objective in read.objectives]
         assert kinds == ["masked_lm", "span_boundary"]
         assert (read.objectives[1].max_targets, read.objectives[1].offset_size) == (15, 200)
+        assert [objective.weight for objective in read.objectives] == [1.0, 1.0]
 
 
 def test_ernie_goes_through_three_stages():

@@ -138,6 +138,24 @@ def test_nothing_but_specials_and_padding():
     assert made["masked_ids"][:, :2].tolist() == [[0, 0], [77, 0]]
 
 
+@pytest.mark.parametrize("unit", token_masks.UNITS)
+def test_special_tokens_are_never_hidden(unit):
+    """Not even where everything is to be: neither what stands there nor what joins it."""
+    config = Config(unit=unit, mask_rate=1.0, max_predictions=70, mask_prob=1.0, random_prob=0.0)
+    rows = make_rows([64, 40])
+    rows[0][20] = MASK  # one that the text has
+    batch = pad(rows)
+    ones = tf.ones_like(batch["padding_mask"])
+    batch |= {name: ones for name in token_masks.needs(config)}
+    made = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
+    text = ~np.isin(batch["token_ids"], SPECIALS)
+    hidden = made["token_ids"].numpy() != batch["token_ids"].numpy()
+    assert not hidden[~text].any()
+    # (Runs leave words free that the length drawn for them does not fit.)
+    assert hidden[text].mean() > (0.6 if unit in token_masks.RUNS else 1 - 1e-9)
+    assert made["masked_weights"].numpy().sum(axis=1).tolist() == hidden.sum(axis=1).tolist()
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_row_does_not_depend_on_its_batch_or_padding(unit):
     config = Config(unit=unit, count="random", action="unit", max_ngram=4)
@@ -289,6 +307,30 @@ def test_number_rounded_up_leaves_specials_out(length, number):
     # 17 tokens of text come to 2.55, 100 to 15 sharp, 101 to 15.15, 510 to 76.5.
     made = corrupt(Config(count="up", max_predictions=80), make_rows([length]))
     assert made["masked_weights"].sum() == number
+
+
+@pytest.mark.parametrize("rate, most", [(0.15, 20), (0.3, 9)])
+def test_random_number_is_that_of_robertas_release(rate, most):
+    """int(p n + u), n counting the specials."""
+    lengths = [*range(8, 60), 128]
+    config = Config(count="random", mask_rate=rate, max_predictions=most)
+    found = corrupt(config, make_rows(lengths))["masked_weights"].sum(axis=1)
+    draws = seeding.uniforms(seeds_of(len(lengths)), Stream.MASK_NUMBER, 1).numpy()[:, 0]
+    expected = [min(most, int(rate * n + float(u))) for n, u in zip(lengths, draws, strict=True)]
+    assert found.tolist() == expected
+    assert len({int(rate * n + 1) - m for n, m in zip(lengths, expected, strict=True)}) > 1
+
+
+def test_electra_masks_or_keeps():
+    config = Config(mask_prob=0.85, random_prob=0.0)
+    rows = make_rows([128] * 2000)
+    made = corrupt(config, rows)
+    hidden = np.take_along_axis(made["token_ids"], made["masked_positions"], 1)
+    real = made["masked_weights"] > 0
+    masked = (hidden == MASK)[real]
+    kept = (hidden == made["masked_ids"])[real]
+    assert (masked ^ kept).all()  # nothing else
+    assert abs(masked.mean() - 0.85) < 3 * np.sqrt(0.85 * 0.15 / real.sum())
 
 
 def test_random_number_has_the_exact_mean():
