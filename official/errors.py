@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 class UserError(ValueError):
@@ -10,6 +11,21 @@ class UserError(ValueError):
 
     The message names the file, line, key or value, and says what to do.
     """
+
+
+def require(options: Mapping[str, Any], *names: str) -> None:
+    """Checks that options of a command line were given.
+
+    Args:
+      options: absl's flags.
+      names: of the options that must have a value.
+
+    Raises:
+      UserError: one has none.
+    """
+    for name in names:
+        if not options[name].value:
+            raise UserError(f"--{name} is missing; --help says what it is")
 
 
 def run(main: Callable[[list[str]], None]) -> None:

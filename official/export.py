@@ -189,9 +189,7 @@ def _answer(
 def main(argv: list[str]) -> None:
     """Exports what the flags name."""
     del argv
-    for name in ("model_dir", "output"):
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} is missing: name a folder")
+    errors.require(FLAGS, "model_dir", "output")
     inputs, length = export(
         FLAGS.model_dir, FLAGS.output, FLAGS.checkpoint, FLAGS.max_length, FLAGS.inputs
     )

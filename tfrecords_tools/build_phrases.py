@@ -20,7 +20,6 @@ Shapes: K words of a part of the text, G runs of n words that are frequent.
 import collections
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from absl import flags
 
 from official import atomic, errors
 from official.errors import UserError
-from tfrecords_tools import documents
+from tfrecords_tools import documents, text_options
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _PART = 1 << 20  # words of a part
@@ -189,29 +188,18 @@ def _score(run: tuple[int, ...], counts: dict[tuple[int, ...], int], total: int)
     return weakest / -math.log(together)
 
 
-def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the options of this command line."""
-    either = ["error", "skip"]
-    flags.DEFINE_string("input", None, "files or globs, comma-separated", flag_values=values)
-    flags.DEFINE_string("output", None, "lexicon file to write", flag_values=values)
-    flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase", flag_values=values)
-    flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1", flag_values=values)
-    flags.DEFINE_integer("max_words", 4, "most words of a phrase", flag_values=values)
-    flags.DEFINE_bool("lower_case", False, "for uncased tokenizers", flag_values=values)
-    flags.DEFINE_enum(
-        "on_bad_utf8", "error", either, "what to do with lines not UTF-8", flag_values=values
-    )
-    flags.DEFINE_enum(
-        "on_long_line", "error", either, "what to do with lines too long", flag_values=values
-    )
+def _flags() -> None:
+    text_options.define("lexicon file")
+    flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase")
+    flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1")
+    flags.DEFINE_integer("max_words", 4, "most words of a phrase")
+    flags.DEFINE_bool("lower_case", False, "for uncased tokenizers")
 
 
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    for name in ("input", "output"):
-        if options[name].value is None:
-            raise UserError(f"--{name} is missing")
+    errors.require(options, "input", "output")
     build(
         options.input,
         options.output,
@@ -221,13 +209,13 @@ def main(argv: list[str]) -> None:
         options.lower_case,
         options.on_bad_utf8,
         options.on_long_line,
-        report=lambda line: print(line, file=sys.stderr, flush=True),
+        report=text_options.say,
     )
 
 
 def run() -> None:
-    """Runs as a console command."""
-    define_flags()
+    """Defines the flags and runs the command line."""
+    _flags()
     errors.run(main)
 
 

@@ -13,15 +13,14 @@ import os
 from absl import flags
 
 from official import config, errors
-from tfrecords_tools import parallel
+from tfrecords_tools import parallel, text_options
 
 
 def _flags() -> None:
-    flags.DEFINE_string("config", None, "YAML file that says how", required=True)
+    text_options.define("shard folder")
+    flags.DEFINE_string("config", None, "YAML file that says how")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
-    flags.DEFINE_list("input", None, "text or .jsonl files, plain or .gz; globs", required=True)
-    flags.DEFINE_string("tokenizer", None, "tokenizer folder", required=True)
-    flags.DEFINE_string("output", None, "shard folder to make", required=True)
+    flags.DEFINE_string("tokenizer", None, "tokenizer folder")
     flags.DEFINE_integer("workers", os.cpu_count(), "processes", lower_bound=1)
     flags.DEFINE_integer("num_shards", 0, "0 = by the size of the input", lower_bound=0)
     flags.DEFINE_integer("seed", None, "default: the config's", lower_bound=0)
@@ -31,14 +30,12 @@ def _flags() -> None:
     flags.DEFINE_string("phrases", None, "lexicon of `unit: phrase`, one a line")
     flags.DEFINE_string("entities", None, "lexicon of `unit: entity`, one a line")
     flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
-    what = "leave out and count, rather than stop at, lines that are "
-    flags.DEFINE_enum("on_bad_utf8", "error", ["error", "skip"], what + "not UTF-8")
-    flags.DEFINE_enum("on_long_line", "error", ["error", "skip"], what + "too long")
 
 
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
+    errors.require(options, "config", "input", "tokenizer", "output")
     # TensorFlow is slow to load: the process that workers are forked from does it meanwhile.
     parallel.start("tfrecords_tools.shards")
     from tfrecords_tools import pretraining_shards

@@ -120,9 +120,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    for name in ("task", "tokenizer", "output"):
-        if not options[name].value:
-            raise UserError(f"--{name} is missing")
+    errors.require(options, "task", "tokenizer", "output")
     task, files = plan(options)
 
     # TensorFlow is slow to load: the flags are checked before.

@@ -9,7 +9,6 @@ same bytes.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,6 +20,7 @@ from tfrecords_tools import (
     byte_bpe_trainer,
     documents,
     sentencepiece_trainer,
+    text_options,
     wordpiece_trainer,
 )
 from tfrecords_tools.word_counts import WordCounts
@@ -136,26 +136,15 @@ def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> 
     )
 
 
-def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the options of this command line."""
-    either = ["error", "skip"]
-    flags.DEFINE_string("input", None, "files or globs, comma-separated", flag_values=values)
-    flags.DEFINE_string("output", None, "tokenizer folder to make", flag_values=values)
-    flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary", flag_values=values)
-    flags.DEFINE_integer(
-        "vocab_size", None, "pieces to learn, special tokens counted", flag_values=values
-    )
-    flags.DEFINE_bool(
-        "lower_case",
-        False,
-        "lower-case the text (WordPiece: strip accents too)",
-        flag_values=values,
-    )
+def _flags() -> None:
+    text_options.define("tokenizer folder")
+    flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
+    flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)
+    flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
     flags.DEFINE_bool(
         "add_prefix_space",
         False,
         "byte_bpe: a blank before each text, so that its first word is spelled like any other",
-        flag_values=values,
     )
     flags.DEFINE_float(
         "character_coverage",
@@ -163,29 +152,19 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "share of all characters that the alphabet must have; 1.0 for all of them",
         lower_bound=0.98,
         upper_bound=1.0,
-        flag_values=values,
     )
     flags.DEFINE_integer(
         "max_lines",
         500_000,
         "unigram and bpe learn from an even sample of so many lines; the others from all",
         lower_bound=1,
-        flag_values=values,
-    )
-    flags.DEFINE_enum(
-        "on_bad_utf8", "error", either, "what to do with lines not UTF-8", flag_values=values
-    )
-    flags.DEFINE_enum(
-        "on_long_line", "error", either, "what to do with lines too long", flag_values=values
     )
 
 
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
-    for name in ("input", "output", "vocab_size"):
-        if options[name].value is None:
-            raise UserError(f"--{name} is missing")
+    errors.require(options, "input", "output", "vocab_size")
     build(
         options.input,
         options.output,
@@ -197,13 +176,13 @@ def main(argv: list[str]) -> None:
         options.on_bad_utf8,
         options.on_long_line,
         options.add_prefix_space,
-        report=lambda line: print(line, file=sys.stderr, flush=True),
+        report=text_options.say,
     )
 
 
 def run() -> None:
-    """Runs as a console command."""
-    define_flags()
+    """Defines the flags and runs the command line."""
+    _flags()
     errors.run(main)
 
 

@@ -33,9 +33,7 @@ def main(argv: list[str]) -> None:
     del argv
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise errors.UserError("give either --source=hf, --source=tf1 or --target=hf")
-    for name in ("input", "output"):
-        if not FLAGS[name].value:
-            raise errors.UserError(f"--{name} is missing: name a folder")
+    errors.require(FLAGS, "input", "output")
     if FLAGS.target:
         from official.convert import huggingface
 

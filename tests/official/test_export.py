@@ -363,4 +363,4 @@ def test_the_command_line(tmp_path):
     assert (tmp_path / "saved" / "saved_model.pb").exists()
     missing = run(f"--model_dir={tmp_path / 'model'}")
     assert missing.returncode == 2
-    assert missing.stderr.endswith("error: --output is missing: name a folder\n")
+    assert missing.stderr.endswith("error: --output is missing; --help says what it is\n")

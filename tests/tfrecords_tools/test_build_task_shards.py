@@ -174,4 +174,4 @@ def test_command_line(tmp_path):
         "error: --label_column is missing: only a test file can go without labels"
     )
     done = run("--task=sst2", "--output=y")
-    assert done.stderr.splitlines()[-1] == "error: --tokenizer is missing"
+    assert done.stderr.splitlines()[-1] == "error: --tokenizer is missing; --help says what it is"

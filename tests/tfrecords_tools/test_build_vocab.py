@@ -171,5 +171,5 @@ def test_command_line(tmp_path, text):
     assert build(text, tmp_path / "here").files == tokenizers.load(tmp_path / "out").files
     done = run(*arguments, seed=2)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "error: --output is missing"
+    assert done.stderr.splitlines()[-1] == "error: --output is missing; --help says what it is"
     assert "Traceback" not in done.stderr
