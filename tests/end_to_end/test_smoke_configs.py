@@ -21,6 +21,7 @@ SYSTEMS = {
     "ernie": ("wordpiece", 150, ["phrases"]),
     "albert": ("unigram", 100, []),
     "gpt2": ("byte_bpe", 350, []),
+    "electra": ("wordpiece", 150, []),
 }
 
 

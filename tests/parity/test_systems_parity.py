@@ -6,6 +6,7 @@ import pytest
 from official import inference
 from official.convert import huggingface, model_folder
 from tests.official.convert import systems
+from tests.official.convert.test_convert_electra import SHARED, both
 from tests.official.convert.test_convert_systems import CASES, WRITTEN
 
 PARITY = systems.GOLDEN.parent / "parity"
@@ -53,3 +54,37 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
         first, second = (ids.tolist() for ids in tokenizer.encode(["the cat", "the"]))
         assert ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id
         assert [i for i in ids if i not in tokenizer.special_ids] == [*first, *second]
+
+
+def test_transformers_loads_both_networks_of_one_electra(hf, tmp_path):
+    """A discriminator and a generator that share embeddings, written from one model of ours."""
+    both(tmp_path / "hf", SHARED)
+    model_folder.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
+    model = inference.restore(tmp_path / "model")[2]
+    batch = systems.load("electra_generator")[1]["batch"]
+    (tmp_path / "written").mkdir()
+    written = tmp_path / "written" / "discriminator"
+    huggingface.write(tmp_path / "model", written, "last")
+    (written / "generator").rename(tmp_path / "written" / "generator")
+    fill, question = model.objectives
+    expected = {}
+    for name, encoder in (("discriminator", model.encoder), ("generator", fill.generator)):
+        np.savez(
+            tmp_path / "written" / name / "inputs.npz",
+            input_ids=batch["token_ids"].astype(np.int64),
+            token_type_ids=batch["segment_ids"].astype(np.int64),
+            attention_mask=batch["padding_mask"].astype(np.int64),
+        )
+        expected[name] = np.stack(systems.run(encoder, batch)["hidden_states"])
+    rows = expected["generator"][-1].reshape(-1, expected["generator"].shape[-1])
+    logits = {
+        "discriminator": question.logits(expected["discriminator"][-1]),
+        "generator": np.reshape(
+            fill.head.logits(rows, fill.generator), (*batch["token_ids"].shape, -1)
+        ),
+    }
+    hf.run(PARITY / "hf_systems.py", tmp_path / "written")
+    for name, states in expected.items():
+        theirs = np.load(tmp_path / "written" / name / "outputs.npz")
+        np.testing.assert_allclose(theirs["hidden_states"], states, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(theirs["logits"], logits[name], rtol=0, atol=1e-5)
