@@ -598,7 +598,7 @@ def _check(config: Config, source: str) -> None:
             raise UserError(
                 f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
                 "neither segments nor corruption nor another objective give here (they give "
-                f"{', '.join(sorted(given - READER_FIELDS))})"
+                f"{', '.join(sorted(given - READER_FIELDS))}){_giver(set(lacking))}"
             )
     for i, objective in enumerate(config.objectives):
         try:
@@ -618,6 +618,15 @@ def _check(config: Config, source: str) -> None:
             f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
             f"encoder.max_positions: {longest}"
         )
+
+
+def _giver(fields: set[str]) -> str:
+    """Says which objective would give fields that are lacking, if one does."""
+    for name, path in OBJECTIVES.items():
+        module = importlib.import_module(path)
+        if hasattr(module, "gives") and fields & module.gives(module.Config()):
+            return f"; the objective {name} gives {', '.join(sorted(fields))}"
+    return ""
 
 
 def _plain(value: Any) -> Any:

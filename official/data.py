@@ -18,7 +18,7 @@ from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
-_INNER = frozenset({"phrase_inner", "entity_inner"})
+_INNER = frozenset(features.LEXICONS)
 # Features that become other fields of a batch; all the others are fields as they are.
 _LISTS = _INNER | {
     "token_ids",
@@ -289,7 +289,7 @@ class Source:
         for name in sorted(config_lib.module_of(corruption).needs(corruption) - self._features):
             raise UserError(
                 f"{self.folder} has no {name}, which corruption.unit: {corruption.unit} is known "
-                "by: make the shards again, with the lexicon (--phrases=FILE or --entities=FILE)"
+                f"by: make the shards again, with the lexicon ({features.LEXICONS[name]}=FILE)"
             )
 
     def _check_packing(self) -> None:

@@ -44,6 +44,9 @@ FEATURES: dict[str, Feature] = {
     "row": Feature("int", "number of the example's row in its source file, from 0"),
 }
 
+# The option of build_shards that gives the lexicon which a feature comes from.
+LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
+
 
 def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
     """Returns an example as a serialized `tf.train.Example`; the same values give the same bytes.

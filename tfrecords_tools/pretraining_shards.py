@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +23,13 @@ import numpy as np
 from official import atomic, config, manifest, tokenizers
 from official.corruption.vocabulary import check_mask_token
 from official.errors import UserError
-from official.features import FEATURES
+from official.features import FEATURES, LEXICONS
 from tfrecords_tools import documents, lexicon, parallel, shards, tf_models
 
 _BYTES_PER_SHARD = 8 << 20  # of input
 _MOST_SHARDS = 256
 _SECONDS_BETWEEN_REPORTS = 5
-_FLAGS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
+_SHOWN = 3  # lines of a lexicon that never match
 
 
 def build(
@@ -106,9 +106,15 @@ def build(
             tally.skipped.update(made.left_out)
             progress()
         if not totals["examples"]:
-            alone = tally.skipped["documents of one sentence"]
-            what = f"{alone} documents of one sentence and no others" if alone else "no text"
-            raise UserError(f"{what} in the input ({', '.join(map(str, paths[:3]))}): no examples")
+            where = f"in the input ({', '.join(map(str, paths[:3]))})"
+            if alone := tally.skipped["documents of one sentence"]:
+                raise UserError(
+                    f"{alone} documents of one sentence and no others {where}: they have no order, "
+                    "which segments.relation: sentence_order asks for; give longer documents, a "
+                    "sentence a line (--split_sentences does it), or set "
+                    "segments.random_negatives: true"
+                )
+            raise UserError(f"no text {where}: no examples")
         if totals["examples"] < num_shards:
             raise UserError(
                 f"{totals['examples']} examples do not fill {num_shards} shards: name fewer with "
@@ -130,7 +136,11 @@ def build(
             token_counts=manifest.write_token_counts(folder, token_counts),
         )
         manifest.write(folder, made)
-    report(_summary(output, made, tally, time.monotonic() - started))
+    never = {
+        name: [repr(line) for line, n in zip(lexicon.read(path), found, strict=True) if not n]
+        for (name, path), found in zip(settings.lexicons, matches, strict=True)
+    }
+    report(_summary(output, made, tally, never, time.monotonic() - started))
     return made
 
 
@@ -186,8 +196,8 @@ def settings_of(
     )
     for name in sorted(needed - dict(lexicons).keys()):
         raise UserError(
-            f"corruption.unit: {made_of.corruption.unit} needs {_FLAGS[name]}=FILE, one a line "
-            "(tfrecords_tools.build_phrases finds phrases in text)"
+            f"corruption.unit: {made_of.corruption.unit} needs {LEXICONS[name]}=FILE, one "
+            f"{made_of.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
         )
     return shards.Settings(
         made_of.segments, corruption, folder, seed, format, split_sentences, lexicons
@@ -258,7 +268,14 @@ def _found(settings: shards.Settings, matches: Sequence[np.ndarray]) -> dict:
     return {"lexicons": found} if found else {}
 
 
-def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seconds: float) -> str:
+def _summary(
+    output: Path,
+    made: manifest.Manifest,
+    tally: documents.Tally,
+    never: Mapping[str, Sequence[str]],
+    seconds: float,
+) -> str:
+    """What a person is told; `never` are the lines of each lexicon that never match."""
     totals = made.totals
     size = sum(shard.bytes for shard in made.shards)
     tokens = sum(n * count for n, count in enumerate(made.length_histogram))
@@ -275,8 +292,9 @@ def _summary(output: Path, made: manifest.Manifest, tally: documents.Tally, seco
     ]
     for name, counts in totals.get("lexicons", {}).items():
         lines.append(
-            f"  {_FLAGS[name]}: {counts['matches']:,} matches of {counts['lines']:,} lines; "
+            f"  {LEXICONS[name]}: {counts['matches']:,} matches of {counts['lines']:,} lines; "
             f"{counts['never_matched']:,} lines never match"
+            + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
         )
     if tally.cut:
         lines.append(

@@ -160,7 +160,10 @@ def join(
         num_layers=theirs.num_layers,
         sharing=_sharing(main.variables, small.variables),
     )
-    ours = generator.network(objective, encoder)
+    try:
+        ours = generator.network(objective, encoder)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}: convert the two one by one") from None
     theirs = dataclasses.replace(
         theirs, embedding_size=theirs.embedding_size or theirs.hidden_size, pooler=False
     )

@@ -96,6 +96,12 @@ def gives(config):
     return fields | {"sample_log_probs", "baseline_logits"} if config.baseline else fields
 
 
+def check(config, whole):
+    """Raises ValueError where the encoder of the config `whole` can have no such generator."""
+    if whole.encoder is not None:
+        network(config, whole.encoder)
+
+
 def network(config, encoder):
     """The `Config` of the generator's network.
 
@@ -104,8 +110,13 @@ def network(config, encoder):
         encoder: `Config` of the encoder.
 
     Raises:
-        UserError: the sizes cannot be, or not with this sharing.
+        ValueError: the sizes cannot be, or not with this sharing.
     """
+    if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
+        raise ValueError(
+            "encoder.type: this one has embeddings as wide as its states, which a smaller network "
+            "cannot share: take transformer"
+        )
     scaled = lambda n: max(1, round(n * config.size))  # noqa: E731
     embedding_size = encoder.embedding_size or encoder.hidden_size
     sizes = {
@@ -116,23 +127,24 @@ def network(config, encoder):
         "embedding_size": scaled(embedding_size) if config.sharing == "none" else embedding_size,
     }
     if config.sharing == "all":
-        for name in ("hidden_size", "num_layers"):
+        for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
             if sizes[name] != getattr(encoder, name):
-                raise UserError(
-                    f"generator: {name} {sizes[name]}, but with sharing: all the generator is the "
-                    f"encoder itself, whose {name} is {getattr(encoder, name)}: set size: 1.0 and "
-                    "leave num_layers out, or share less"
+                raise ValueError(
+                    f"{key}: {getattr(config, key)} makes its {name} {sizes[name]}, and "
+                    "with sharing: all it is the encoder itself, whose "
+                    f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
+                    "out, or share less"
                 )
     elif config.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
-        raise UserError(
-            f"generator: size: {config.size} makes it {sizes['hidden_size']} wide, wider than the "
+        raise ValueError(
+            f"size: {config.size} makes it {sizes['hidden_size']} wide, wider than the "
             f"encoder, {encoder.hidden_size}, whose tables it has with sharing: {config.sharing}: "
             "set size to at most 1.0, or sharing to none"
         )
     try:
         return dataclasses.replace(encoder, **sizes, pooler=False)
     except ValueError as error:
-        raise UserError(f"generator: size: {config.size} of the encoder: {error}") from None
+        raise ValueError(f"size: {config.size} of the encoder: {error}") from None
 
 
 def sample(logits, row_seeds):
@@ -168,7 +180,10 @@ class Objective(base.Objective):
     def __init__(self, config, encoder_config, *, name="generator", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.seed = seed ^ zlib.crc32(name.encode())  # Not the encoder's initial weights again.
-        self.network = network(config, encoder_config)
+        try:
+            self.network = network(config, encoder_config)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
         self.head = masked_lm.Objective(
             masked_lm.Config(), self.network, seed=self.seed, dtype=self.dtype_policy
         )

@@ -17,6 +17,7 @@ from official.objectives import base
 LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
 
 PACKS = True  # asks of each part of a row
+_POOLER = "reads the pooled output: set encoder.pooler to true"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,12 @@ def needs(config):
     return frozenset({LABELS[config.relation]})
 
 
+def check(config, whole):
+    """Raises ValueError where the encoder of the config `whole` has no pooled output."""
+    if whole.encoder is not None and not whole.encoder.pooler:
+        raise ValueError(_POOLER)
+
+
 class Objective(base.Objective):
     """Two classes from the pooled output, without dropout."""
 
@@ -50,7 +57,7 @@ class Objective(base.Objective):
             config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
         )
         if not encoder_config.pooler:
-            raise UserError(f"{self.name} reads the pooled output: set encoder.pooler to true")
+            raise UserError(f"{self.name} {_POOLER}")
 
     def build(self, input_shape=None):
         """Makes the variables."""

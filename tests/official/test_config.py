@@ -219,6 +219,39 @@ def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
         config.from_dict(changed("segments.packing", 4))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"objectives": [{"type": "generator", "size": 2.0}]},
+            "objectives.0: generator: size: 2.0 makes it 16 wide, wider than the encoder, 8, whose "
+            "tables it has with sharing: embeddings: set size to at most 1.0, or sharing to none",
+        ),
+        (
+            {"objectives": [{"type": "masked_lm"}, {"type": "generator", "sharing": "all"}]},
+            "objectives.1: generator: size: 0.25 makes its hidden_size 2, and with sharing: all it "
+            "is the encoder itself, whose hidden_size is 8",
+        ),
+        (
+            {
+                "encoder": {**SMALL["encoder"], "type": "transformer_xl"},
+                "objectives": [{"type": "generator"}],
+            },
+            "objectives.0: generator: encoder.type: this one has embeddings as wide as its states",
+        ),
+        (
+            {"encoder": {**SMALL["encoder"], "pooler": False}},
+            "objectives.1: sentence_pair: reads the pooled output: set encoder.pooler to true",
+        ),
+    ],
+)
+def test_encoders_that_an_objective_cannot_be_asked_of(tmp_path, changes, message):
+    path = write(tmp_path, {**SMALL, **changes})
+    with pytest.raises(UserError) as caught:
+        config.load(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
 def test_differences():
     a = config.from_dict(SMALL)
     b = dataclasses.replace(a, recipe=dataclasses.replace(a.recipe, steps=9), seed=1)

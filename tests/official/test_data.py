@@ -148,7 +148,7 @@ def test_phrases_reach_the_corruption(tmp_path):
             assert phrase.all() or not phrase.any()
             wholes += phrase.all()
     assert wholes > 5
-    with pytest.raises(UserError, match="has no entity_inner, which corruption.unit: entity is kn"):
+    with pytest.raises(UserError, match="has no entity_inner, .* lexicon \\(--entities=FILE\\)"):
         data.Source(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
 
 

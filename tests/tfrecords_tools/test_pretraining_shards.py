@@ -149,7 +149,12 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     assert made.features == ("token_ids", "segment_lengths", "sentence_order_label")
     assert "left out: 2 documents of one sentence" in lines[-1]
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
-    with pytest.raises(UserError, match="2 documents of one sentence and no others in the input"):
+    message = (
+        r"2 documents of one sentence and no others in the input \(.*a.txt\): they have no order, "
+        "which segments.relation: sentence_order asks for; give longer documents, .* or set "
+        "segments.random_negatives: true"
+    )
+    with pytest.raises(UserError, match=message):
         build(tokenizer, tmp_path / "a.txt", tmp_path / "none", ordered)
 
 
@@ -238,7 +243,8 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
             "matches": sum("mema bade bido" in s for s in sentences),
         },
     }
-    assert "matches of 4 lines; 3 lines never match" in lines[-1]
+    assert "3 lines never match, such as 'bade  bido', 'never there', 'bade bi'" in lines[-1]
+    assert lines[-1].endswith("1 lines; 0 lines never match")
     pieces = tokenizers.load(tokenizer).pieces
     wholes = 0
     for record in records(tmp_path / "out"):
@@ -265,7 +271,7 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
 
 def test_units_without_a_lexicon(tokenizer):
     for unit, flag in (("phrase", "--phrases"), ("entity", "--entities")):
-        message = f"corruption.unit: {unit} needs {flag}=FILE, one a line"
+        message = f"corruption.unit: {unit} needs {flag}=FILE, one {unit} a line"
         with pytest.raises(UserError, match=message):
             pretraining_shards.settings_of(small.config(corruption__unit=unit), tokenizer)
 
@@ -456,6 +462,8 @@ def test_command_line_errors(tmp_path, tokenizer):
     assert done.returncode == 2
     assert f"error: {tmp_path}/a.txt:1: not UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
+    done = run([part for part in command(tmp_path, tokenizer) if "--tokenizer" not in part])
+    assert done.returncode == 2 and "error: --tokenizer is missing; --help says" in done.stderr
 
 
 def processes_with(mark):
@@ -542,3 +550,49 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
     build(folder, tmp_path / "a.txt", tmp_path / "out")
     with pytest.raises(UserError, match=r"the tokenizer of .*out has no mask token, and corrup"):
         data.Source(tmp_path / "out", small.config())
+
+
+def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
+    """Boundaries go with the examples: each stage hides its own units of the same shards."""
+    text = ["bade bido bofu gapa", "mema bade bido fufu"] * 30
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
+    (tmp_path / "phrases").write_text("bade bido\n")
+    (tmp_path / "entities").write_text("mema bade bido\n")
+    stages = {
+        unit: small.config(
+            corruption__unit=unit,
+            corruption__mask_rate=0.3,
+            corruption__max_predictions=8,
+            corruption__mask_prob=1.0,
+            corruption__random_prob=0.0,
+        )
+        for unit in ("token", "phrase", "entity")
+    }
+    lexicons = {"phrases": tmp_path / "phrases", "entities": tmp_path / "entities"}
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "out", stages["token"], **lexicons)
+    pieces = np.array(tokenizers.load(tokenizer).pieces)
+    spelled = {"phrase": "ba ##de bi ##do", "entity": "me ##ma ba ##de bi ##do"}
+    parts = dict.fromkeys([(s, u) for s in stages for u in spelled], 0)
+    wholes = dict(parts)
+    for stage, made_of in stages.items():
+        source = data.Source(tmp_path / "out", made_of)
+        for batch in source.dataset(8).as_numpy_iterator():
+            ids = batch["token_ids"].copy()
+            for row, places, was, real in zip(
+                ids, batch["masked_positions"], batch["masked_ids"], batch["masked_weights"],
+                strict=True,
+            ):  # fmt: skip
+                row[places[real > 0]] = was[real > 0]
+            hidden = batch["token_ids"] != ids
+            for unit, wanted in spelled.items():
+                size = len(wanted.split())
+                for i, j in np.ndindex(len(ids), ids.shape[1] - size + 1):
+                    if pieces[ids[i, j : j + size]].tolist() == wanted.split():
+                        share = hidden[i, j : j + size].mean()
+                        wholes[stage, unit] += share == 1
+                        parts[stage, unit] += 0 < share < 1
+    assert parts["token", "phrase"] > 20 and parts["token", "entity"] > 20
+    # A phrase is hidden as a whole or not at all, and so is an entity, of which it may be a part.
+    assert parts["phrase", "phrase"] == 0 < wholes["phrase", "phrase"]
+    assert parts["phrase", "entity"] > 5
+    assert parts["entity", "entity"] == 0 < wholes["entity", "entity"]

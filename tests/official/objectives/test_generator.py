@@ -257,8 +257,15 @@ def test_errors():
         ) in str(caught.value)
     make(generator.Config(size=2.0, sharing="none"))
     for options, message in [
-        ({"size": 1 / 3}, "hidden_size 4, but with sharing: all the .* whose hidden_size is 12"),
-        ({"size": 1.0, "num_layers": 1}, "num_layers 1, but with .* whose num_layers is 2"),
+        (
+            {"size": 0.5},
+            "generator: size: 0.5 makes its hidden_size 6, and with sharing: all it is the encoder "
+            "itself, whose hidden_size is 12: set size to 1.0 and leave num_layers out",
+        ),
+        (
+            {"size": 1.0, "num_layers": 1},
+            "generator: num_layers: 1 makes its num_layers 1, .* whose num_layers is 2",
+        ),
     ]:
         with pytest.raises(UserError, match=message):
             make(generator.Config(sharing="all", **options))
