@@ -5,7 +5,8 @@
 For each config: the weights of the encoder (pooler included where it has one), which is the number
 that papers give, those of each head, and of all together. A network that an objective brings with
 it (ELECTRA's generator) is counted whole, with the tables that it shares with the encoder; those
-count once in the sum. A model folder will do for a config.
+count once in the sum. A model folder will do for a config; `--vocab_size` is for configs that leave
+it to the tokenizer. Of several configs, those that leave too much open are passed over in words.
 """
 
 import dataclasses
@@ -42,13 +43,10 @@ def count(config: config_lib.Config) -> Counts:
     """Counts the weights of a config whose encoder has a vocabulary size.
 
     Raises:
-      UserError: the config has no encoder, or its parts do not fit together.
+      UserError: the config has no encoder or no vocabulary size, or its parts do not fit together.
     """
-    if config.encoder is None:
-        raise UserError(
-            "encoder: the config has none (it comes with --init): name a pretraining config or a "
-            "model folder"
-        )
+    if lacking := _left_open(config):
+        raise UserError(lacking)
     # Variables made in here have a shape and no value.
     with keras.StatelessScope(initialize_variables=False):
         model = Model(config)
@@ -92,18 +90,30 @@ def main(argv: list[str]) -> None:
         raise UserError("name configs: python -m official.parameters CONFIG...")
     for path in argv[1:]:
         config = config_lib.load(path, flags.FLAGS.override)
-        if config.encoder is not None and config.encoder.vocab_size is None:
-            if not flags.FLAGS.vocab_size:
-                raise UserError(
-                    f"{path}: encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
-                )
-            encoder = dataclasses.replace(config.encoder, vocab_size=flags.FLAGS.vocab_size)
+        if config.encoder is not None and flags.FLAGS.vocab_size:
+            size = config.encoder.vocab_size or flags.FLAGS.vocab_size
+            encoder = dataclasses.replace(config.encoder, vocab_size=size)
             config = dataclasses.replace(config, encoder=encoder)
+        if (lacking := _left_open(config)) and len(argv) > 2:
+            print(f"{path}\n  not counted: {lacking}")
+            continue
         try:
             counts = count(config)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         print("\n".join(table(path, counts)))
+
+
+def _left_open(config: config_lib.Config) -> str:
+    """Says what a config leaves to others, without which nothing can be counted."""
+    if config.encoder is None:
+        return (
+            "encoder: the config has none (it comes with --init): name a pretraining config or a "
+            "model folder"
+        )
+    if config.encoder.vocab_size is None:
+        return "encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
+    return ""
 
 
 def run() -> None:

@@ -1,6 +1,9 @@
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,16 +30,39 @@ PUBLISHED = {
     "electra_base": 108_891_648,
     "electra_large": 334_092_288,
 }
-GENERATORS = {"electra_base": 33_511_168, "electra_large": 50_999_552}
+# That of ELECTRA-small was never published: it is what its sizes come to.
+GENERATORS = {
+    "electra_small": 4_580_928, "electra_base": 33_511_168, "electra_large": 50_999_552,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What one command prints of all configs: {name: {part: number}}."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(parameters.flags, "FLAGS", SimpleNamespace(vocab_size=None, override=[]))
+        parameters.main(["", *map(str, sorted(PRETRAIN.glob("*.yaml")))])
+    found = {}
+    for line in out.getvalue().splitlines():
+        if not line.startswith(" "):
+            name = Path(line).stem
+            found[name] = {}
+        elif not line.startswith("  not counted: encoder"):
+            part, number = line.split()
+            found[name][part] = int(number.replace(",", ""))
+    return found
+
+
+def test_what_a_config_leaves_open_keeps_no_other_from_being_counted(printed):
+    assert printed.keys() == {path.stem for path in PRETRAIN.glob("*.yaml")}
+    counted = {name for name, counts in printed.items() if counts}
+    assert PUBLISHED.keys() <= counted and "roberta_mini" in printed.keys() - counted
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_configs_have_the_published_sizes(name):
-    config = config_lib.load(PRETRAIN / f"{name}.yaml")
-    encoders = parameters.count(config).encoders
-    assert encoders["encoder"] == PUBLISHED[name]
-    if name in GENERATORS:
-        assert encoders["generator/encoder"] == GENERATORS[name]
+def test_configs_have_the_published_sizes(name, printed):
+    assert printed[name]["encoder"] == PUBLISHED[name]
+    assert printed[name].get("generator/encoder") == GENERATORS.get(name)
 
 
 # Encoders that stand in no config.
@@ -93,8 +119,6 @@ def test_the_command_prints_them():
 
 @pytest.fixture
 def flags(monkeypatch):
-    from types import SimpleNamespace
-
     values = SimpleNamespace(vocab_size=None, override=[])
     monkeypatch.setattr(parameters.flags, "FLAGS", values)
     return values
