@@ -4,6 +4,8 @@ Shapes: B batch, T length, S key length, N heads, K parts of a row, P prediction
 M memory, D hidden.
 """
 
+from keras import ops
+
 from official import masks
 from official.errors import UserError
 
@@ -16,10 +18,10 @@ def encode(encoder, batch, rng=None, output_all=False):
 
     The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions` are
     handed through. With `part_ids` [B, T] each part of a row is read as if it were alone, and with
-    `part_starts` [B, K] each has its pooled output. An encoder with a memory takes `memory`
-    [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes `permutation_mask`
-    [B, T, T] and with it `masked_positions` [B, P], for which it has a query stream, and
-    `backward` [B] for rows whose text is reversed.
+    `part_starts` [B, K], which come with it, each has its pooled output. An encoder with a memory
+    takes `memory` [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes
+    `permutation_mask` [B, T, T] and with it `masked_positions` [B, P], for which it has a query
+    stream, and `backward` [B] for rows whose text is reversed.
 
     Returns:
         The encoder's dict.
@@ -47,6 +49,19 @@ def encode(encoder, batch, rng=None, output_all=False):
         positions=batch.get("positions"),
         rng=rng,
         output_all=output_all,
-        pooled_positions=batch.get("part_starts"),
+        pooled_positions=_pooled_positions(encoder, batch),
         **given,
     )
+
+
+def _pooled_positions(encoder, batch):
+    """The first position of each part, or the last one if the encoder pools that: [B, K], or None.
+
+    It is 0 where there is no part.
+    """
+    starts = batch.get("part_starts")
+    if starts is None or getattr(encoder.config, "pooled_position", "first") == "first":
+        return starts
+    parts = ops.arange(ops.shape(starts)[1], dtype=batch["part_ids"].dtype)
+    own = ops.equal(batch["part_ids"][:, :, None], parts)  # [B, T, K]
+    return starts + ops.maximum(ops.sum(ops.cast(own, starts.dtype), axis=1) - 1, 0)

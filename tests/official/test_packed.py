@@ -239,8 +239,24 @@ def make_model(config, **options):
     return model
 
 
-def test_the_loss_is_that_of_the_parts_alone(folder):
-    config = make_config()
+XL = {
+    "type": "transformer_xl",
+    "vocab_size": small.config().encoder.vocab_size,
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_size": 32,
+    "pooler": True,
+}
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [{}, {"encoder": XL}, {"encoder": {**XL, "pooled_position": "first"}}],
+    ids=["transformer", "transformer_xl", "transformer_xl, first"],
+)
+def test_the_loss_is_that_of_the_parts_alone(folder, encoder):
+    config = make_config(**encoder)
     batch = next(data.Source(folder, config).dataset(8).as_numpy_iterator())
     alone = unpacked(batch)
     count = len(alone["token_ids"])
