@@ -15,21 +15,28 @@ import safetensors.numpy
 
 from official import atomic, inference, tokenizers
 from official import config as configs
-from official.convert import albert, bert, distilbert, electra, mapping, model_folder, roberta
+from official.convert import (
+    albert,
+    bert,
+    distilbert,
+    electra,
+    mapping,
+    model_folder,
+    roberta,
+    transfo_xl,
+    xlnet,
+)
 from official.convert.system import System
 from official.errors import UserError
 
 # `model_type` of config.json → its table.
 SYSTEMS = {
     module.SYSTEM.model_type: module.SYSTEM
-    for module in (bert, roberta, albert, electra, distilbert)
+    for module in (bert, roberta, albert, electra, distilbert, xlnet, transfo_xl)
 }
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-
-# What names begin with in a file of the bare encoder.
-_BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
 
 
 def read(folder: str | os.PathLike) -> model_folder.Converted:
@@ -59,12 +66,15 @@ def _read(folder: Path) -> tuple[model_folder.Converted, System]:
             f"(known: {', '.join(SYSTEMS)})"
         )
     with Tensors(folder, system) as tensors:
-        return model_folder.read(folder, config, source, system, tensors), system
+        named = system.tensors(tensors, tensors.source) if system.tensors else tensors
+        return model_folder.read(folder, config, source, system, named), system
 
 
 def system_of(config: configs.Config) -> System:
     """The system that a model of ours is written as: the first with room for what it has."""
     encoder = config.encoder
+    if configs.type_of(encoder) == "transformer_xl":
+        return xlnet.SYSTEM
     if configs.type_of(encoder) != "transformer":
         return bert.SYSTEM
     if encoder.layer_groups is not None:
@@ -99,6 +109,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             folder = temporary / name
             folder.mkdir(exist_ok=True)
             tokenizer.save(folder)
+            if system.tokenizer_class:
+                _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
             (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # The mark without which transformers refuses the file.
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
@@ -145,7 +157,7 @@ class Tensors(Mapping[str, np.ndarray]):
             files = [folder / Path(name).name for name in sorted(set(places.values()))]
         self._handles = [_open(file) for file in files]
         self._places = {name: handle for handle in self._handles for name in handle.keys()}
-        self._names = {_today(name, system.prefix): name for name in self._places}
+        self._names = {_today(name, system): name for name in self._places}
         for buffer in system.buffers:
             self._names.pop(buffer, None)
         for alias, name in system.aliases.items():
@@ -199,10 +211,16 @@ def read_json(path: Path, advice: str) -> dict[str, Any]:
     return value
 
 
-def _today(name: str, prefix: str) -> str:
-    stem, _, kind = name.rpartition(".")
-    name = ".".join((stem, {"gamma": "weight", "beta": "bias"}.get(kind, kind)))
-    return prefix + name if name.startswith(_BARE) else name
+def _today(name: str, system: System) -> str:
+    stem, dot, kind = name.rpartition(".")
+    name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
+    return system.prefix + name if name.startswith(system.bare) else name
+
+
+def _set_tokenizer_class(path: Path, name: str) -> None:
+    settings = read_json(path, "")
+    settings["tokenizer_class"] = name
+    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def _open(path: Path) -> Any:

@@ -22,19 +22,34 @@ class Row:
       path: the path of our variable.
       names: the other side's tensors, in the order they stand along our last axis.
       transposed: whether the other side keeps matrices as [out, in] (torch's Linear).
+      axes: the shape of each named tensor where the other side has more axes than ours (heads
+        apart), which are put together in their order; None = it has as many.
+      layer: where the other side has one tensor for all layers, one after the other along its
+        first axis, the number of ours. Such rows are read only.
     """
 
     path: str
     names: tuple[str, ...]
     transposed: bool = False
+    axes: Shape | None = None
+    layer: int | None = None
 
     def part_shape(self, shape: Shape) -> Shape:
-        """The shape of each named tensor when our variable has `shape`."""
+        """The shape of each named tensor, or of its layer, when our variable has `shape`."""
+        return self.axes or self._matrix(shape)
+
+    def _matrix(self, shape: Shape) -> Shape:
         part = (*shape[:-1], shape[-1] // len(self.names))
         return part[::-1] if self.transposed else part
 
-    def join(self, parts: Iterable[np.ndarray]) -> np.ndarray:
-        """Theirs to ours."""
+    def pick(self, tensor: np.ndarray) -> np.ndarray:
+        """The part of a named tensor that is ours: all of it, or one layer."""
+        within = self.layer is not None and tensor.ndim and self.layer < len(tensor)
+        return tensor[self.layer] if within else tensor
+
+    def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
+        """Theirs to ours, which has `shape`."""
+        parts = [part.reshape(self._matrix(shape)) for part in parts]
         parts = [part.T if self.transposed else part for part in parts]
         return np.ascontiguousarray(np.concatenate(parts, axis=-1))
 
@@ -43,6 +58,7 @@ class Row:
         parts = np.split(variable, len(self.names), axis=-1)
         # Contiguous, because safetensors writes memory as it lies and ignores strides.
         parts = [np.ascontiguousarray(part.T if self.transposed else part) for part in parts]
+        parts = [part.reshape(self.axes or part.shape) for part in parts]
         return dict(zip(self.names, parts, strict=True))
 
 
@@ -92,14 +108,14 @@ def bring_in(
         expected = row.part_shape(shapes[row.path])
         parts = []
         for name in row.names:
-            part = np.asarray(tensors[name])
+            part = row.pick(np.asarray(tensors[name]))
             if part.shape != expected:
                 raise UserError(
                     f"{source}: tensor {name} has the shape {list(part.shape)}, the config asks "
                     f"for {list(expected)}: are tensors and config of the same model?"
                 )
             parts.append(part if part.dtype == np.float64 else part.astype(np.float32))
-        variables[row.path] = row.join(parts)
+        variables[row.path] = row.join(parts, shapes[row.path])
     used = {name for row in rows for name in row.names}
     return variables, sorted(present - used)
 

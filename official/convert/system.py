@@ -1,7 +1,8 @@
 """What a published system is called in other tools' files: one table a system.
 
 `System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
-modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`.
+modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `xlnet`,
+`transfo_xl`.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from official.errors import UserError
 from official.objectives import (
     classification,
     masked_lm,
+    permutation_lm,
     regression,
     replaced_tokens,
     sentence_pair,
@@ -51,7 +53,10 @@ ONLY = {
     "tie_word_embeddings": True,
 }
 
-# What all these systems are, as fields of our transformer.
+# What names begin with in a file of the bare encoder.
+BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
+
+# What most of these systems are, as fields of our transformer.
 FORM = {
     "norm": "post",
     "causal": False,
@@ -76,18 +81,26 @@ class System:
       task_pooler: the name under which heads of tasks keep that layer as their own, or None.
       architectures: which class of transformers holds which heads; empty for a system that is
         read only.
-      form: fields of our transformer that the system does not leave open.
+      encoder_type: the `Config` of the encoder.
+      form: fields of our encoder that the system does not leave open.
       sizes: our fields under the keys of config.json.
-      activation: the key of the activation.
+      more_fields: from config.json, fields of ours that are not one key each; None = none.
+      more_keys: the same from our encoder's config: keys of config.json.
+      activation: the key of the activation; None where `more_fields` tells it.
+      epsilon: the key of what norms add to the variance.
       dropout: the key of a task's dropout.
       only: keys that change what is computed, and the only values we have.
+      also: what else config.json says.
       padded_positions: whether the first token has the position after the padding token's id.
       projected: whether a projection follows the embeddings whatever their size.
       bounds: whether config.json names the tokens that open and end a sequence.
       gelu_heads: heads that have the erf form of GELU whatever the config says.
       aliases: tensors that repeat another one, such as a tied output layer.
+      bare: what names begin with in a file of the bare encoder.
+      tensors: from the tensors of a file, those that the rows name; None = they are the same.
       buffers: constants that old files keep among the weights.
       vocabulary: the file of the vocabulary.
+      tokenizer_class: of transformers, where the vocabulary does not tell; None = it does.
       segments: of a model that comes with heads of pretraining; as in a config.
       corruption: the same; what differs from the defaults of token masks.
       tf1_row: from a row, the same with the names of the TF1 release; None = there is no release.
@@ -98,23 +111,33 @@ class System:
     model_type: str
     title: str
     prefix: str
-    encoder_rows: Callable[[transformer.Config], list[Row]]
+    encoder_rows: Callable[[Any], list[Row]]
     head_rows: Mapping[str, Sequence[Row]]
     pooler: str | None = None
     task_pooler: str | None = None
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
+    encoder_type: type = transformer.Config
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
-    activation: str = "hidden_act"
+    more_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    more_keys: Callable[[Any], dict[str, Any]] | None = None
+    activation: str | None = "hidden_act"
+    epsilon: str = "layer_norm_eps"
     dropout: str = "classifier_dropout"
     only: Mapping[str, Any] = dataclasses.field(default_factory=lambda: ONLY)
+    also: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: {"position_embedding_type": "absolute"}
+    )
     padded_positions: bool = False
     projected: bool = False
     bounds: bool = False
     gelu_heads: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bare: tuple[str, ...] = BARE
+    tensors: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
     buffers: Sequence[str] = ()
     vocabulary: str = "vocab.txt"
+    tokenizer_class: str | None = None
     segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     corruption: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tf1_row: Callable[[Row], Row] | None = None
@@ -125,7 +148,7 @@ class System:
         """The same table with the names of the TF1 release."""
         return dataclasses.replace(self, release=True)
 
-    def rows(self, encoder: transformer.Config, heads: Collection[str]) -> list[Row]:
+    def rows(self, encoder: Any, heads: Collection[str]) -> list[Row]:
         """The whole table; the names of a bare encoder too begin with the prefix here."""
         rows = list(self.encoder_rows(encoder))
         if encoder.pooler:
@@ -135,8 +158,9 @@ class System:
         return self._named(rows)
 
     def _pooler_rows(self, heads: Collection[str]) -> list[Row]:
-        own = self.task_pooler is not None and any(head in TASKS for head in heads)
-        return linear("encoder/pooler", self.task_pooler if own else self.prefix + self.pooler)
+        if self.task_pooler is not None and any(head in TASKS for head in heads):
+            return linear("encoder/pooler", self.task_pooler)
+        return [] if self.pooler is None else linear("encoder/pooler", self.prefix + self.pooler)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
         return [self.tf1_row(row) if self.release else row for row in rows]
@@ -161,11 +185,9 @@ class System:
 
     def has_pooler(self, names: Collection[str], heads: Collection[str]) -> bool:
         """Whether a file with these names and heads has a pooler."""
-        return self.pooler is not None and self._any(self._pooler_rows(heads), names)
+        return self._any(self._pooler_rows(heads), names)
 
-    def encoder_config(
-        self, config: Mapping[str, Any], source: str, pooler: bool = True
-    ) -> transformer.Config:
+    def encoder_config(self, config: Mapping[str, Any], source: str, pooler: bool = True) -> Any:
         """The encoder that a config.json describes.
 
         Args:
@@ -183,6 +205,24 @@ class System:
             raise UserError(
                 f"{source}: {lacking[0]} is missing: is this the config of {self.title} model?"
             )
+        fields = {**self.form, **{ours: config[theirs] for ours, theirs in self.sizes.items()}}
+        if self.activation:
+            fields["activation"] = self._activation(config, source)
+        try:
+            if self.more_fields:
+                fields |= self.more_fields(config)
+            if fields.get("embedding_size") == fields["hidden_size"]:
+                self._check_projection(fields["hidden_size"], f"{source}: ")
+                fields["embedding_size"] = None
+            if self.padded_positions:
+                fields["position_offset"] = config.get("pad_token_id", 1) + 1
+                fields["max_positions"] -= fields["position_offset"]
+            epsilon = config.get(self.epsilon, 1e-12)
+            return self.encoder_type(**fields, norm_epsilon=epsilon, pooler=pooler)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{source}: {error}") from None
+
+    def _activation(self, config: Mapping[str, Any], source: str) -> str:
         names = {name: ours for ours, theirs in ACTIVATIONS.items() for name in theirs}
         if self.release:
             names["gelu"] = self.release_gelu
@@ -191,22 +231,7 @@ class System:
                 f"{source}: {self.activation}: {config.get(self.activation)!r} is not supported "
                 f"(known: {', '.join(names)})"
             )
-        fields = {**self.form, **{ours: config[theirs] for ours, theirs in self.sizes.items()}}
-        try:
-            if fields["embedding_size"] == fields["hidden_size"]:
-                self._check_projection(fields["hidden_size"], f"{source}: ")
-                fields["embedding_size"] = None
-            if self.padded_positions:
-                fields["position_offset"] = config.get("pad_token_id", 1) + 1
-                fields["max_positions"] -= fields["position_offset"]
-            return transformer.Config(
-                **fields,
-                activation=names[config[self.activation]],
-                norm_epsilon=config.get("layer_norm_eps", 1e-12),
-                pooler=pooler,
-            )
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{source}: {error}") from None
+        return names[config[self.activation]]
 
     def objectives(
         self, heads: Sequence[str], config: Mapping[str, Any], source: str
@@ -230,6 +255,8 @@ class System:
                 made.append(masked_lm.Config())
             elif head in sentence_pair.LABELS:
                 made.append(sentence_pair.Config(relation=head))
+            elif head == "permutation_lm":
+                made.append(permutation_lm.Config())
             elif head == "replaced_tokens":
                 made.append(replaced_tokens.Config())
             elif head == "regression":
@@ -250,6 +277,10 @@ class System:
         """
         encoder = config.encoder
         self.check(encoder, pad_id)
+        if encoder.pooler and not self._pooler_rows(heads):
+            raise UserError(
+                f"encoder.pooler: {self.title} of transformers has none without the head of a task"
+            )
         if frozenset(heads) not in self.architectures:
             name = self.title.split()[-1]
             raise UserError(
@@ -266,8 +297,9 @@ class System:
             "model_type": self.model_type,
             **{theirs: getattr(encoder, ours) for ours, theirs in self.sizes.items()},
             self.activation: ACTIVATIONS[encoder.activation][0],
-            "layer_norm_eps": encoder.norm_epsilon,
-            "position_embedding_type": "absolute",
+            self.epsilon: encoder.norm_epsilon,
+            **self.also,
+            **(self.more_keys(encoder) if self.more_keys else {}),
             "pad_token_id": pad_id,
         }
         if "embedding_size" in self.sizes:
@@ -294,7 +326,7 @@ class System:
 
     def check(self, encoder: Any, pad_id: int) -> None:
         """Refuses an encoder of ours that the system's config cannot describe."""
-        if configs.type_of(encoder) != "transformer":
+        if not isinstance(encoder, self.encoder_type):
             raise UserError(
                 f"encoder.type: {configs.type_of(encoder)} cannot be written as {self.title}"
             )

@@ -1,7 +1,8 @@
-"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT, ELECTRA.
+"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT, ELECTRA, XLNet.
 
 BERT's folders have bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file,
 ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`,
+XLNet's xlnet_config.json, spiece.model and `xlnet_model.ckpt.index`,
 ELECTRA's no config file: vocab.txt and one checkpoint of both networks.
 """
 
@@ -13,12 +14,16 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from official.convert import albert, bert, electra, model_folder
+from official.convert import albert, bert, electra, model_folder, xlnet
 from official.convert.huggingface import read_json
 from official.errors import UserError
 
 # The config file of a release → its system.
-RELEASES = {"bert_config.json": bert.SYSTEM, "albert_config.json": albert.SYSTEM}
+RELEASES = {
+    "bert_config.json": bert.SYSTEM,
+    "albert_config.json": albert.SYSTEM,
+    "xlnet_config.json": xlnet.SYSTEM,
+}
 
 # What training leaves beside the weights.
 _SLOTS = ("/adam_m", "/adam_v")
@@ -42,6 +47,8 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
     source = folder / (present or list(RELEASES))[0]
     config = read_json(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
+    if system.model_type == "xlnet":
+        config = xlnet.release_config(config, str(source))
     return model_folder.read(folder, config, source, system, Checkpoint(folder))
 
 

@@ -25,6 +25,9 @@ from official.layers.random import Draws, truncated_normal
 from official.layers.relative_attention import RelativeBiases, Stream, distance_vectors
 from official.layers.relative_block import RelativeBlock
 
+# Segments have numbers below this.
+SEGMENTS = 8
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -37,8 +40,8 @@ class Config:
         num_heads: N.
         head_size: None = the hidden size over the heads, which then divide it.
         intermediate_size: width between the two maps of the feed-forward network.
-        segment_types: 2 = scores tell the same segment from another, whatever the numbers of the
-            segments; 0 = they know nothing of segments.
+        segment_types: 2 = scores tell the same segment from another, whatever their numbers; 0 =
+            they know nothing of segments.
         activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
         dropout: on embeddings, on the vectors of distances, on what each sublayer adds and on
             the output.
@@ -82,9 +85,9 @@ class Config:
     initializer_range: float = 0.02
 
     # What heads and tools ask of every encoder: the table is as wide as the states, and distances
-    # have no end.
+    # have no end, so that only time and room bound a sequence.
     embedding_size = None
-    max_positions = None
+    max_positions = 2**16
 
     def __post_init__(self):
         positive = ["hidden_size", "num_layers", "num_heads", "intermediate_size"]
@@ -247,7 +250,7 @@ class Encoder(keras.Layer):
 
         Args:
             token_ids: int [B, T].
-            segment_ids: int [B, T], any numbers; memory counts as segment 0. None = all 0.
+            segment_ids: int [B, T], from 0 to 7; memory counts as segment 0. None = all 0.
             attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
             positions: is not used: only distances count, within a part of a row too.
             rng: `Draws`, or None for inference (no dropout).
@@ -282,6 +285,8 @@ class Encoder(keras.Layer):
             memory_mask = None
         elif memory_mask is None:
             memory_mask = ops.ones((batch, remembered), "bool")
+        if not config.segment_types:
+            segment_ids = None
         streams = self._streams(
             length, segment_ids, attention_mask, memory_mask, permutation_mask, query_positions
         )
@@ -294,7 +299,11 @@ class Encoder(keras.Layer):
             backward=backward is not None,
             dtype=self.compute_dtype,
         )
-        shared = {"distances": dropout(distances, config.dropout, rng), "backward": backward}
+        shared = {
+            "distances": dropout(distances, config.dropout, rng),
+            "backward": backward,
+            "key_segments": self._segments(segment_ids, remembered),
+        }
 
         x = self.embeddings(token_ids)
         if config.scale_embeddings:
@@ -359,16 +368,15 @@ class Encoder(keras.Layer):
                 return mask
             return masks.after_memory(mask, memory_mask, length)
 
-        causal = apart = None
+        causal = None
         if self.config.attention == "uni":
             causal = masks.causal(length, remembered + length)
-        if segment_ids is not None and self.config.segment_types:
-            key_segments = segment_ids
-            if remembered:
-                key_segments = ops.pad(segment_ids, [[0, 0], [remembered, 0]])
-            apart = ops.not_equal(segment_ids[:, None, :, None], key_segments[:, None, None, :])
         seen = None if permutation_mask is None else masks.permutation(permutation_mask)
-        content = Stream(length, masks.combine(keys(masks.combine(mask, seen)), causal), apart)
+        content = Stream(
+            length,
+            masks.combine(keys(masks.combine(mask, seen)), causal),
+            self._segments(segment_ids),
+        )
         if query_positions is None:
             return [content]
         allowed = ops.cast(permutation_mask, "bool")[:, None]
@@ -380,13 +388,23 @@ class Encoder(keras.Layer):
             ),
             masks.rows(causal, query_positions),
         )
+        query_positions = ops.cast(query_positions, "int32")
+        if segment_ids is not None:
+            segment_ids = ops.take_along_axis(segment_ids, query_positions, axis=1)
         query = Stream(
             ops.shape(query_positions)[1],
             query_mask,
-            masks.rows(apart, query_positions),
-            length - ops.cast(query_positions, "int32"),
+            self._segments(segment_ids),
+            length - query_positions,
         )
         return [content, query]
+
+    def _segments(self, ids, memory=0):
+        """One-hot vectors of ids [B, T], with those of a memory before them; None stays None."""
+        if ids is None:
+            return None
+        ids = ops.pad(ids, [[0, 0], [memory, 0]]) if memory else ids
+        return ops.one_hot(ids, SEGMENTS, dtype=self.compute_dtype)
 
     def _real(self, attention_mask, batch, length):
         """Which positions somebody may attend to, and so are no padding: bool [B, T], or None."""

@@ -8,7 +8,7 @@ where r are vectors of distances and s_ij is one of two vectors of a head: wheth
 the same segment or not (Yang et al. 2019, section 2.5).
 
 Shapes: B batch, T content rows, P query rows, Q rows of a stream, M memory, S = M + T keys,
-R distances, N heads, H head size, D hidden.
+R distances, N heads, H head size, D hidden, G numbers of segments.
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ class Stream:
     Attributes:
         length: Q.
         mask: bool, broadcastable to [B, N, Q, S], True = may attend; None = all.
-        apart: bool [B, 1, Q, S], whether query and key are of different segments; None = nowhere.
+        segments: [B, Q, G], 1 at the number of each row's segment; None = all are of one.
         first: int [B, Q], the column that key 0 has in the scores by distance: T less the place
             that a row has in the content. None = the rows are the content's, in order.
     """
 
     length: Any
     mask: Any = None
-    apart: Any = None
+    segments: Any = None
     first: Any = None
 
 
@@ -205,7 +205,18 @@ class RelativeAttention(keras.Layer):
                 (2, self.num_heads, self.head_size), self.initializer, name="segment_embedding"
             )
 
-    def call(self, x, *, streams, distances, backward=None, content=None, memory=None, rng=None):
+    def call(
+        self,
+        x,
+        *,
+        streams,
+        distances,
+        backward=None,
+        content=None,
+        memory=None,
+        key_segments=None,
+        rng=None,
+    ):
         """Attends.
 
         Args:
@@ -215,6 +226,7 @@ class RelativeAttention(keras.Layer):
             backward: bool [B], rows whose distances count the other way; None = no such row.
             content: [B, T, D], what is attended to; None = `x`.
             memory: [B, M, D], what stands before it; None = nothing does.
+            key_segments: [B, S, G], as the `segments` of streams; None where these are.
             rng: `Draws`, or None for inference.
 
         Returns:
@@ -222,6 +234,12 @@ class RelativeAttention(keras.Layer):
             dropout.
         """
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
+        if self.segments and key_segments is not None:
+            # Whether query and key are of one segment is a product of their vectors of 0 and 1.
+            there = ops.broadcast_to(
+                key_segments[:, None], (*ops.shape(key)[:3], ops.shape(key_segments)[2])
+            )
+            key = ops.concatenate([key, there], axis=-1)  # [B, N, S, H + G]
         key = ops.transpose(key, (0, 1, 3, 2))
         distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         contexts, weights = [], []
@@ -283,15 +301,15 @@ class RelativeAttention(keras.Layer):
             moved = shift(moved, keys)
         else:
             moved = shift_to(moved, stream.first, keys=keys)
-        scores = ops.matmul(query + self.biases.content_bias[:, None, :] * scale, key)
-        scores = ops.cast(scores, exact) + ops.cast(moved, exact)
-        if self.segments and stream.apart is not None:
+        biased = query + self.biases.content_bias[:, None, :] * scale
+        if self.segments and stream.segments is not None:
             # What is the same for all keys of a row does not matter to a softmax: so the vector of
-            # the same segment may be taken off both.
-            vector = self.segment_embedding[1] - self.segment_embedding[0]  # [N, H]
-            biased = query + self.biases.segment_bias[:, None, :] * scale
-            other = ops.sum(biased * vector[:, None, :], axis=-1, keepdims=True)  # [B, N, Q, 1]
-            scores = scores + ops.where(stream.apart, ops.cast(other, exact), 0)
+            # other segments may be taken off both.
+            vector = self.segment_embedding[0] - self.segment_embedding[1]  # [N, H]
+            same = query + self.biases.segment_bias[:, None, :] * scale
+            same = ops.sum(same * vector[:, None, :], axis=-1, keepdims=True)  # [B, N, Q, 1]
+            biased = ops.concatenate([biased, same * stream.segments[:, None]], axis=-1)
+        scores = ops.cast(ops.matmul(biased, key), exact) + ops.cast(moved, exact)
         if stream.mask is not None:
             scores = scores + masks.bias(stream.mask, exact)
         return scores

@@ -66,7 +66,18 @@ class RelativeBlock(keras.Layer):
         self.feed_forward.build()
         self.feed_forward_norm.build()
 
-    def call(self, x, *, streams, distances, backward=None, content=None, memory=None, rng=None):
+    def call(
+        self,
+        x,
+        *,
+        streams,
+        distances,
+        backward=None,
+        content=None,
+        memory=None,
+        key_segments=None,
+        rng=None,
+    ):
         """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
 
         The arguments are those of `RelativeAttention`, and so are the weights, one tensor
@@ -79,6 +90,7 @@ class RelativeBlock(keras.Layer):
             backward=backward,
             content=content,
             memory=memory,
+            key_segments=key_segments,
             rng=rng,
         )
         x = self.attention_norm(x + dropout(attended, self.dropout, rng))

@@ -78,7 +78,7 @@ def _like(initial, encoder):
     """The initial encoder's sizes, with the dropout of the config where it gives an encoder."""
     rates = {
         name: getattr(encoder, name)
-        for name in ("dropout", "attention_dropout")
+        for name in ("dropout", "attention_dropout", "inner_dropout")
         if hasattr(initial, name) and hasattr(encoder, name)
     }
     return dataclasses.replace(initial, **rates)

@@ -8,20 +8,50 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.encoders import transformer
+from official import config as configs
+from official.encoders import transformer_xl
 from official.objectives import classification, masked_lm, regression, sentence_pair
 from tests.official.test_model import BATCH, ENCODER, make
 
+XL = transformer_xl.Config(
+    vocab_size=29,
+    hidden_size=12,
+    num_layers=2,
+    num_heads=3,
+    intermediate_size=20,
+    memory_length=3,
+    pooler=True,
+)
 FORMS = {
-    "BERT": {},
-    "pre-norm, causal": {"norm": "pre", "causal": True, "activation": "gelu"},
-    "shared, factorised": {"layer_groups": 1, "embedding_size": 7, "activation": "relu"},
+    "BERT": ENCODER,
+    "pre-norm, causal": dataclasses.replace(ENCODER, norm="pre", causal=True, activation="gelu"),
+    "shared, factorised": dataclasses.replace(
+        ENCODER, layer_groups=1, embedding_size=7, activation="relu"
+    ),
+    "XLNet": XL,
+    "Transformer-XL": dataclasses.replace(
+        XL, attention="uni", clamp_length=2, untie_biases=False, query_stream=False, segment_types=0
+    ),
 }
 
 
-@pytest.mark.parametrize("changes", FORMS.values(), ids=FORMS)
-def test_outputs_losses_and_gradients_under_torch(hf, tmp_path, changes):
-    config: transformer.Config = dataclasses.replace(ENCODER, **changes)
+def batch_of(config):
+    """With all that the encoder reads."""
+    rng = np.random.default_rng(1)
+    more = {}
+    if configs.type_of(config) == "transformer_xl":
+        memory = rng.standard_normal((2, config.num_layers, config.memory_length, 12))
+        more["memory"] = memory.astype("float32")
+        more["memory_mask"] = np.array([[0, 1, 1], [1, 1, 1]], bool)
+        more["backward"] = np.array([True, False])
+        if config.query_stream:
+            more["permutation_mask"] = rng.random((2, 8, 8)) < 0.5
+    return BATCH | more
+
+
+@pytest.mark.parametrize("config", FORMS.values(), ids=FORMS)
+def test_outputs_losses_and_gradients_under_torch(hf, tmp_path, config):
+    batch = batch_of(config)
     model = make(
         masked_lm.Config(),
         sentence_pair.Config(),
@@ -36,26 +66,30 @@ def test_outputs_losses_and_gradients_under_torch(hf, tmp_path, changes):
         variable.assign(1 + noise if path.endswith("scale") else noise)
     np.savez(
         tmp_path / "in.npz",
+        type=configs.type_of(config),
         config=json.dumps(dataclasses.asdict(config)),
         **{f"variable/{path}": v.numpy() for path, v in variables.items()},
-        **{f"batch/{name}": value for name, value in BATCH.items()},
+        **{f"batch/{name}": value for name, value in batch.items()},
     )
     hf.run(Path(__file__).parent / "torch_backend.py", tmp_path / "in.npz", tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as file:
         theirs = dict(file)
 
-    encoded = model.encode(BATCH, output_all=True)
     with tf.GradientTape() as tape:
-        losses, metrics = model.terms(BATCH)
+        encoded = model.encode(batch, output_all=True)
+        losses, metrics = model.terms(batch, encoded=encoded)
         loss = tf.add_n(list(losses.values()))
+        if "query_output" in encoded:
+            loss += tf.reduce_sum(encoded["query_output"] ** 2)
     gradients = tape.gradient(loss, [v.value for v in variables.values()])
     ours = {
         "hidden_states": np.stack(encoded["hidden_states"]),
         "attentions": np.stack(encoded["attentions"]),
         "pooled_output": encoded["pooled_output"],
+        **{name: encoded[name] for name in ("query_output", "memory") if name in encoded},
         **{f"loss/{name}": value for name, value in losses.items()},
         **{f"metric/{name}": value for name, (value, _) in metrics.items()},
-        **{f"prediction/{name}": value for name, value in model.predictions(BATCH).items()},
+        **{f"prediction/{name}": value for name, value in model.predictions(batch).items()},
         **{f"gradient/{path}": g for path, g in zip(variables, gradients, strict=True)},
     }
     assert ours.keys() == theirs.keys()

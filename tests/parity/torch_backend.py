@@ -2,8 +2,8 @@
 
     python torch_backend.py IN.npz OUT.npz
 
-IN has `config` (JSON: fields of the encoder's `Config`), `variable/PATH` and `batch/FIELD`; OUT
-gets the outputs, the losses, and `gradient/PATH` of the sum of the losses.
+IN has `type` and `config` of the encoder (JSON: fields of its `Config`), `variable/PATH` and
+`batch/FIELD`; OUT gets the outputs, the losses, and `gradient/PATH` of the sum of the losses.
 """
 
 import json
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from official.encoders import transformer  # noqa: E402
+from official.encoders import transformer, transformer_xl  # noqa: E402
 from official.layers.random import Draws  # noqa: E402
 from official.model import Model  # noqa: E402
 from official.objectives import classification, masked_lm, regression, sentence_pair  # noqa: E402
@@ -28,7 +28,8 @@ def main(source, destination):
     """Reads, computes, writes."""
     with np.load(source) as file:
         arrays = dict(file)
-    encoder = transformer.Config(**json.loads(str(arrays["config"])))
+    kind = {"transformer": transformer, "transformer_xl": transformer_xl}[str(arrays["type"])]
+    encoder = kind.Config(**json.loads(str(arrays["config"])))
     objectives = (
         masked_lm.Config(),
         sentence_pair.Config(),
@@ -43,12 +44,16 @@ def main(source, destination):
     batch = {name: keras.ops.convert_to_tensor(value) for name, value in fields.items()}
 
     encoded = model.encode(batch, output_all=True)
-    losses, metrics = model.terms(batch)
-    sum(losses.values()).backward()
+    losses, metrics = model.terms(batch, encoded=encoded)
+    loss = sum(losses.values())
+    if "query_output" in encoded:  # Which no objective here reads.
+        loss = loss + keras.ops.sum(keras.ops.square(encoded["query_output"]))
+    loss.backward()
     results = {
         "hidden_states": keras.ops.stack(encoded["hidden_states"]),
         "attentions": keras.ops.stack(encoded["attentions"]),
         "pooled_output": encoded["pooled_output"],
+        **{name: encoded[name] for name in ("query_output", "memory") if name in encoded},
         **{f"loss/{name}": value for name, value in losses.items()},
         **{f"metric/{name}": value for name, (value, _) in metrics.items()},
         **{f"prediction/{name}": value for name, value in model.predictions(batch).items()},

@@ -37,7 +37,7 @@ def write(folder, config, weights):
 
 def write_vocabulary(folder, model_type):
     """Fewer than 61 pieces, or for bytes fewer than 277."""
-    if model_type == "albert":
+    if model_type in ("albert", "xlnet"):
         (folder / "spiece.model").write_bytes(sentencepiece_model())
     elif model_type == "roberta":
         write_byte_vocabulary(folder)

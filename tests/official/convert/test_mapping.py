@@ -16,7 +16,7 @@ PLAIN = Row("norm/scale", ("w",))
 
 def test_joined_parts_stand_in_order_along_the_last_axis():
     theirs = arrays(q=(2, 3), k=(2, 3), v=(2, 3))  # torch: [out, in]
-    ours = FUSED.join(theirs[name] for name in FUSED.names)
+    ours = FUSED.join([theirs[name] for name in FUSED.names], (3, 6))
     assert ours.shape == (3, 6)
     x = arrays(x=(5, 3))["x"]
     for i, name in enumerate("qkv"):
@@ -34,6 +34,43 @@ def test_out_and_in_again_is_bit_exact_and_memory_is_contiguous():
     assert leftover == []
     for path in ours:
         assert back[path].tobytes() == ours[path].tobytes()
+
+
+def test_heads_apart_there_and_together_here():
+    # Three heads of two: a kernel [D, N * H] of ours is [D, N, H], an output's [D, N, H] too.
+    query = Row("q/kernel", ("q", "k"), axes=(4, 3, 2))
+    output = Row("o/kernel", ("o",), transposed=True, axes=(4, 3, 2))
+    theirs = arrays(q=(4, 3, 2), k=(4, 3, 2), o=(4, 3, 2))
+    shapes = {"q/kernel": (4, 12), "o/kernel": (6, 4)}
+    ours, leftover = bring_in([query, output], theirs, shapes, "file")
+    assert leftover == []
+    x = arrays(x=(5, 4))["x"]
+    for i, name in enumerate("qk"):
+        expected = np.einsum("bd,dnh->bnh", x, theirs[name]).reshape(5, 6)
+        found = (x @ ours["q/kernel"])[:, 6 * i : 6 * i + 6]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    context = arrays(c=(5, 3, 2))["c"]
+    expected = np.einsum("bnh,dnh->bd", context, theirs["o"])
+    found = context.reshape(5, 6) @ ours["o/kernel"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    back = take_out([query, output], ours)
+    for name, array in theirs.items():
+        assert back[name].flags.c_contiguous
+        np.testing.assert_array_equal(back[name], array)
+    with pytest.raises(UserError, match=r"q has the shape \[4, 2, 3\], the config asks for \[4, 3"):
+        bring_in([query, output], {**theirs, "q": theirs["q"].reshape(4, 2, 3)}, shapes, "file")
+
+
+def test_one_tensor_for_all_layers():
+    rows = [Row(f"layer_{i}/bias", ("all",), layer=i) for i in range(2)]
+    shapes = {row.path: (3, 4) for row in rows}
+    theirs = arrays(all=(2, 3, 4))
+    ours, leftover = bring_in(rows, theirs, shapes, "file")
+    assert leftover == []
+    for i in range(2):
+        np.testing.assert_array_equal(ours[f"layer_{i}/bias"], theirs["all"][i])
+    with pytest.raises(UserError, match=r"all has the shape \[1, 3, 4\], the config asks for \[3"):
+        bring_in(rows, {"all": theirs["all"][:1]}, shapes, "file")
 
 
 def test_tensors_nobody_asks_for_are_named():

@@ -1,0 +1,130 @@
+"""Transformer-XL: the names of its tensors in Hugging Face's files, to read.
+
+Its adaptive embeddings (clusters of rarer words with narrower tables and a projection each) come in
+as one table, which they are equal to. The adaptive softmax has no place here and is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from official.convert.mapping import Row, linear, norm
+from official.convert.system import System
+from official.encoders import transformer_xl
+
+_TABLE = "transformer.word_emb.weight"
+_CLUSTER = "transformer.word_emb.emb_layers.{}.weight"
+_PROJECTION = "transformer.word_emb.emb_projs.{}"
+_BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias"}
+
+
+def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
+    """The rows of the table and the layers."""
+    rows = [Row("encoder/embeddings/token_embedding/table", (_TABLE,))]
+    for i in range(encoder.num_layers):
+        ours, theirs = f"encoder/layer_{i}", f"transformer.layers.{i}"
+        attention = f"{theirs}.dec_attn"
+        for path, name in {
+            "query_key_value": "qkv_net",
+            "position_key": "r_net",
+            "output": "o_net",
+        }.items():
+            kernel = (f"{attention}.{name}.weight",)
+            rows.append(Row(f"{ours}/attention/{path}/kernel", kernel, transposed=True))
+        rows += [
+            *(
+                Row(f"{ours}/attention/biases/{path}", (f"{attention}.{name}",))
+                for path, name in _BIASES.items()
+            ),
+            *norm(f"{ours}/attention_norm", f"{attention}.layer_norm"),
+            *linear(f"{ours}/feed_forward/inner", f"{theirs}.pos_ff.CoreNet.0"),
+            *linear(f"{ours}/feed_forward/outer", f"{theirs}.pos_ff.CoreNet.3"),
+            *norm(f"{ours}/feed_forward_norm", f"{theirs}.pos_ff.layer_norm"),
+        ]
+    return rows
+
+
+def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json says of the encoder otherwise than under one key: fields of ours."""
+    return {
+        "activation": "relu",
+        "inner_dropout": config["dropout"],
+        "clamp_length": max(config.get("clamp_len", -1), 0),
+    }
+
+
+class OneTable(Mapping[str, np.ndarray]):
+    """The tensors of a file with the clusters of embeddings put together.
+
+    Attributes:
+      source: what to call the file in messages.
+    """
+
+    def __init__(self, tensors: Mapping[str, np.ndarray], source: str | Path):
+        """Takes tensors whose names all begin with `transformer.`, heads' names apart."""
+        self.source = source
+        self._tensors = tensors
+        self._clusters = 0
+        while _CLUSTER.format(self._clusters) in tensors:
+            self._clusters += 1
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads one tensor, or makes the table."""
+        if name != _TABLE:
+            return self._tensors[name]
+        parts = []
+        for i in range(self._clusters):
+            part = self._tensors[_CLUSTER.format(i)]
+            if _PROJECTION.format(i) in self._tensors:
+                part = part @ self._tensors[_PROJECTION.format(i)].T
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        made = {f(i) for i in range(self._clusters) for f in (_CLUSTER.format, _PROJECTION.format)}
+        if self._clusters:
+            yield _TABLE
+        yield from (name for name in self._tensors if name not in made)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+
+SYSTEM = System(
+    model_type="transfo-xl",
+    title="a Transformer-XL",
+    prefix="transformer.",
+    encoder_rows=encoder_rows,
+    head_rows={},
+    encoder_type=transformer_xl.Config,
+    form={
+        "segment_types": 0,
+        "attention": "uni",
+        "untie_biases": True,
+        "scale_embeddings": True,
+        "query_stream": False,
+    },
+    sizes={
+        "vocab_size": "vocab_size",
+        "hidden_size": "d_model",
+        "num_layers": "n_layer",
+        "num_heads": "n_head",
+        "head_size": "d_head",
+        "intermediate_size": "d_inner",
+        "dropout": "dropout",
+        "attention_dropout": "dropatt",
+        "memory_length": "mem_len",
+        "initializer_range": "init_std",
+    },
+    more_fields=more_fields,
+    activation=None,
+    epsilon="layer_norm_epsilon",
+    only={"attn_type": 0, "untie_r": True, "pre_lnorm": False, "same_length": False},
+    bare=("word_emb.", "layers.", "pos_emb."),
+    tensors=OneTable,
+    buffers=("transformer.pos_emb.inv_freq",),
+)

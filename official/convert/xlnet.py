@@ -1,0 +1,182 @@
+"""XLNet: the names of its tensors in Hugging Face's files and in the TF1 release.
+
+There heads have an axis of their own: [D, N, H]. The release keeps the biases, and the vectors of
+segments, of all layers in one tensor each. Which way the halves of a batch are read (`bi_data`) is
+in ours a matter of the batch, and of how segments are numbered nothing is lost.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from official.convert.bert import task_rows
+from official.convert.mapping import Row, linear, norm
+from official.convert.system import System
+from official.encoders import transformer_xl
+from official.errors import UserError
+
+_BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}
+
+# transformers' names → those of the TF1 release.
+_TF1 = {
+    r"^transformer\.": "model.transformer.",
+    r"word_embedding\.weight$": "word_embedding.lookup_table",
+    r"mask_emb$": "mask_emb.mask_emb",
+    r"layer\.(\d+)\.": r"layer_\1.",
+    r"layer_norm\.weight$": "LayerNorm.gamma",
+    r"layer_norm\.bias$": "LayerNorm.beta",
+    r"\.([qkvro])$": r".\1.kernel",
+    r"layer_\d+\.rel_attn\.(r_._bias|seg_embed)$": r"\1",
+    r"^sequence_summary": "model.sequnece_summary",  # The release's own spelling.
+    r"^lm_loss": "model.lm_loss",
+    r"\.weight$": ".kernel",
+}
+
+
+def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
+    """The rows of the tables and the layers."""
+    size, heads = encoder.hidden_size, encoder.num_heads
+    axes = (size, heads, encoder.head_size or size // heads)
+    rows = [
+        Row("encoder/embeddings/token_embedding/table", ("transformer.word_embedding.weight",)),
+        Row("encoder/embeddings/query_start", ("transformer.mask_emb",), axes=(1, 1, size)),
+    ]
+    for i in range(encoder.num_layers):
+        ours, theirs = f"encoder/layer_{i}", f"transformer.layer.{i}"
+        attention = f"{theirs}.rel_attn"
+        qkv = tuple(f"{attention}.{name}" for name in "qkv")
+        rows += [
+            Row(f"{ours}/attention/query_key_value/kernel", qkv, axes=axes),
+            Row(f"{ours}/attention/position_key/kernel", (f"{attention}.r",), axes=axes),
+            Row(f"{ours}/attention/output/kernel", (f"{attention}.o",), transposed=True, axes=axes),
+            Row(f"{ours}/attention/segment_embedding", (f"{attention}.seg_embed",)),
+            *(
+                Row(f"{ours}/attention/biases/{path}", (f"{attention}.{name}",))
+                for path, name in _BIASES.items()
+            ),
+            *norm(f"{ours}/attention_norm", f"{attention}.layer_norm"),
+            *linear(f"{ours}/feed_forward/inner", f"{theirs}.ff.layer_1"),
+            *linear(f"{ours}/feed_forward/outer", f"{theirs}.ff.layer_2"),
+            *norm(f"{ours}/feed_forward_norm", f"{theirs}.ff.layer_norm"),
+        ]
+    return rows
+
+
+def tf1_row(row: Row) -> Row:
+    """The row with the names of the release; TF keeps kernels as [in, out], as we do."""
+    layer = None
+    if re.search(r"\.(r_._bias|seg_embed)$", row.names[0]):
+        layer = int(re.search(r"layer\.(\d+)\.", row.names[0])[1])
+    # With heads apart the output's kernel is [D, N, H] there as well.
+    transposed = row.transposed and row.axes is not None
+    names = tuple(map(_tf1_name, row.names))
+    return dataclasses.replace(row, names=names, transposed=transposed, layer=layer)
+
+
+def _tf1_name(name: str) -> str:
+    for pattern, replacement in _TF1.items():
+        name = re.sub(pattern, replacement, name)
+    return name.replace(".", "/")
+
+
+def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json says of the encoder otherwise than under one key: fields of ours."""
+    memory = config.get("mem_len") or 0
+    return {
+        # One rate for all there.
+        "attention_dropout": config["dropout"],
+        "inner_dropout": config["dropout"],
+        "memory_length": memory,
+        "reuse_length": (config.get("reuse_len") or 0) if memory else 0,
+        "clamp_length": max(config.get("clamp_len", -1), 0),
+        "attention": config.get("attn_type", "bi"),
+        "pooled_position": config.get("summary_type", "last"),
+    }
+
+
+def more_keys(encoder: transformer_xl.Config) -> dict[str, Any]:
+    """The same the other way round: keys of config.json."""
+    return {
+        "mem_len": encoder.memory_length or None,
+        "reuse_len": encoder.reuse_length or None,
+        "clamp_len": encoder.clamp_length or -1,
+        "attn_type": encoder.attention,
+        "summary_type": encoder.pooled_position,
+        "summary_use_proj": True,
+        "summary_activation": "tanh",
+        "bi_data": False,
+        "same_length": False,
+        "untie_r": True,
+    }
+
+
+def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """What config.json would say, from the xlnet_config.json of the release.
+
+    Raises:
+      UserError: `source` says what config.json has no word for.
+    """
+    heads = config.get("n_head") or 1
+    if "d_head" in config and config["d_head"] * heads != config.get("d_model"):
+        raise UserError(
+            f"{source}: d_head: {config['d_head']} is not supported, only the d_model "
+            f"{config.get('d_model')} over the n_head {heads}"
+        )
+    settings = {"dropout": 0.1, "initializer_range": 0.02, **config}
+    if "n_token" in config:
+        settings["vocab_size"] = config["n_token"]
+    return settings
+
+
+SYSTEM = System(
+    model_type="xlnet",
+    title="an XLNet",
+    prefix="transformer.",
+    encoder_rows=encoder_rows,
+    task_pooler="sequence_summary.summary",
+    head_rows={
+        "permutation_lm": [Row("permutation_lm/output_bias", ("lm_loss.bias",))],
+        **task_rows("logits_proj"),
+    },
+    architectures={
+        frozenset(): "XLNetModel",
+        frozenset({"permutation_lm"}): "XLNetLMHeadModel",
+        frozenset({"classification"}): "XLNetForSequenceClassification",
+        frozenset({"regression"}): "XLNetForSequenceClassification",
+    },
+    encoder_type=transformer_xl.Config,
+    form={
+        "head_size": None,
+        "segment_types": 2,
+        "untie_biases": True,
+        "scale_embeddings": False,
+        "query_stream": True,
+    },
+    sizes={
+        "vocab_size": "vocab_size",
+        "hidden_size": "d_model",
+        "num_layers": "n_layer",
+        "num_heads": "n_head",
+        "intermediate_size": "d_inner",
+        "dropout": "dropout",
+        "initializer_range": "initializer_range",
+    },
+    more_fields=more_fields,
+    more_keys=more_keys,
+    activation="ff_activation",
+    dropout="summary_last_dropout",
+    only={
+        "untie_r": True,
+        "same_length": False,
+        "summary_use_proj": True,
+        "summary_activation": "tanh",
+        "tie_word_embeddings": True,
+    },
+    also={},
+    aliases={"lm_loss.weight": "transformer.word_embedding.weight"},
+    bare=("word_embedding.", "mask_emb", "layer."),
+    vocabulary="spiece.model",
+    tokenizer_class="XLNetTokenizer",
+    tf1_row=tf1_row,
+)

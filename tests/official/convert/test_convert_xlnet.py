@@ -1,0 +1,244 @@
+"""XLNet and Transformer-XL, against stored answers of transformers."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from official import config as configs
+from official import inference
+from official.convert import huggingface, mapping, model_folder, tf1, transfo_xl, xlnet
+from official.encoders import transformer_xl
+from official.errors import UserError
+from official.objectives import classification, permutation_lm, regression
+from tests.official.convert import systems, xlnets
+
+CASES = sorted(path.stem for path in xlnets.GOLDEN.glob("*.npz"))
+WRITTEN = [name for name in CASES if name.startswith("xlnet")]
+
+
+def converted(tmp_path, name, folder=xlnets.GOLDEN):
+    config, weights, rows = xlnets.load(name, folder)
+    tmp_path.mkdir(exist_ok=True)
+    made = huggingface.read(xlnets.write(tmp_path / name, config, weights))
+    model_folder.write(made, tmp_path / "model")
+    return made, config, rows
+
+
+def test_there_are_all_cases():
+    assert CASES == [
+        "transfo_xl_adaptive",
+        "transfo_xl_plain",
+        "xlnet_backward",
+        "xlnet_classification",
+        "xlnet_lm",
+        "xlnet_one_way",
+        "xlnet_regression",
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_states_and_memory_are_those_of_transformers(tmp_path, name):
+    made, config, rows = converted(tmp_path, name)
+    if not name.startswith("transfo_xl"):
+        assert made.leftover == []
+    model = inference.restore(tmp_path / "model")[2]
+    xlnets.compare(model.encoder, config, rows)
+    for i, objective in [(i, o) for o in model.objectives for i in range(len(rows))]:
+        encoded = xlnets.encode(model.encoder, rows, i, False)
+        if objective.name == "regression":
+            found = np.asarray(objective.scores(encoded))[:, None]
+        elif objective.name == "permutation_lm":
+            states = np.asarray(encoded["query_output"]).reshape(-1, 18)
+            found = np.asarray(objective.logits(states, model.encoder)).reshape(2, 3, -1)
+        else:
+            found = objective.logits(encoded)
+        np.testing.assert_allclose(found, rows[i]["answer"]["logits"], **xlnets.CLOSE)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_out_again_gives_the_same_files(tmp_path, name):
+    converted(tmp_path, name)
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    config, weights, _ = xlnets.load(name)
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == weights.keys()
+    for key, array in weights.items():
+        assert written[key].tobytes() == array.tobytes(), key
+        assert written[key].shape == array.shape
+    after = json.loads((tmp_path / "out" / "config.json").read_text())
+    changed = ["problem_type", "bi_data", "pad_token_id"]
+    if name == "xlnet_regression":  # Its one label has a name with us.
+        changed += ["id2label", "label2id"]
+    for key in changed:
+        after.pop(key, None)
+    known = {key: value for key, value in config.items() if key in after}
+    assert {key: after[key] for key in known} == known
+    assert len(known) >= 15
+    settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "XLNetTokenizer"
+
+
+def test_configs_become_ours(tmp_path):
+    made = converted(tmp_path / "a", "xlnet_lm")[0].config
+    assert made.objectives == (permutation_lm.Config(),)
+    encoder = made.encoder
+    assert encoder == transformer_xl.Config(
+        vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, intermediate_size=23,
+        activation="gelu", dropout=0.1, attention_dropout=0.1, inner_dropout=0.1,
+        memory_length=5, reuse_length=4, initializer_range=0.25,
+    )  # fmt: skip
+    made = converted(tmp_path / "b", "xlnet_classification")[0].config
+    assert made.objectives == (classification.Config(labels=("no", "yes", "maybe"), dropout=0.2),)
+    assert (made.encoder.pooler, made.encoder.pooled_position) == (True, "last")
+    assert (made.encoder.memory_length, made.encoder.norm_epsilon) == (0, 1e-6)
+    made = converted(tmp_path / "c", "xlnet_regression")[0].config
+    assert made.objectives == (regression.Config(dropout=0.1),)
+    assert made.encoder.pooled_position == "first"
+    encoder = converted(tmp_path / "d", "transfo_xl_adaptive")[0].config.encoder
+    assert encoder == transformer_xl.Config(
+        vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, head_size=5,
+        intermediate_size=23, segment_types=0, activation="relu", dropout=0.1,
+        attention_dropout=0.0, inner_dropout=0.1, norm_epsilon=1e-5, attention="uni",
+        memory_length=5, scale_embeddings=True, query_stream=False, initializer_range=0.25,
+    )  # fmt: skip
+
+
+def test_the_adaptive_softmax_is_left_out(tmp_path):
+    made = converted(tmp_path, "transfo_xl_adaptive")[0]
+    assert made.leftover and all(name.startswith("crit.") for name in made.leftover)
+    weights = xlnets.load("transfo_xl_adaptive")[1]
+    tables = transfo_xl.OneTable(weights, "file")
+    assert len(tables) == len(list(tables)) == len(weights) - 6 + 1
+    table = made.variables["encoder/embeddings/token_embedding/table"]
+    for row, cluster, within in [(3, 0, 3), (20, 1, 0), (34, 1, 14), (60, 2, 25)]:
+        narrow = weights[f"transformer.word_emb.emb_layers.{cluster}.weight"][within]
+        projection = weights[f"transformer.word_emb.emb_projs.{cluster}"]
+        np.testing.assert_allclose(table[row], projection @ narrow, rtol=1e-5, atol=1e-6)
+
+
+def release(tmp_path, **changes):
+    """The folder of a release, with the weights of a golden case, and those by our paths."""
+    config, weights, _ = xlnets.load("xlnet_lm")
+    encoder = xlnet.SYSTEM.encoder_config(config, "config.json", pooler=False)
+    rows = xlnet.encoder_rows(encoder)
+    shapes = model_folder.shapes(configs.Config("x", encoder=encoder))
+    ours, _ = mapping.bring_in(rows, weights, shapes, "golden")
+    stored = {}
+    for row in rows:
+        path = row.path.split("/")
+        layer = re.search(r"layer_(\d+)/", row.path)
+        scope = "model/transformer"
+        inside = f"{scope}/layer_{layer[1]}" if layer else scope
+        if path[-1] in (*xlnet._BIASES, "segment_embedding"):
+            name = xlnet._BIASES.get(path[-1], "seg_embed")
+            stored.setdefault(f"{scope}/{name}", [None] * 3)[int(layer[1])] = ours[row.path]
+            continue
+        kind = {"scale": "gamma", "offset": "beta"}.get(path[-1], path[-1])
+        kernel = ours[row.path]
+        heads = (18, 3, 6)
+        if "query_key_value" in path:
+            for letter, part in zip("qkv", np.split(kernel, 3, axis=1), strict=True):
+                stored[f"{inside}/rel_attn/{letter}/kernel"] = part.reshape(heads)
+        elif "position_key" in path:
+            stored[f"{inside}/rel_attn/r/kernel"] = kernel.reshape(heads)
+        elif "output" in path:
+            stored[f"{inside}/rel_attn/o/kernel"] = kernel.T.reshape(heads)
+        elif "attention_norm" in path:
+            stored[f"{inside}/rel_attn/LayerNorm/{kind}"] = kernel
+        elif "feed_forward_norm" in path:
+            stored[f"{inside}/ff/LayerNorm/{kind}"] = kernel
+        elif "feed_forward" in path:
+            number = {"inner": 1, "outer": 2}[path[-2]]
+            stored[f"{inside}/ff/layer_{number}/{kind}"] = kernel
+        elif path[-1] == "query_start":
+            stored[f"{scope}/mask_emb/mask_emb"] = kernel.reshape(1, 1, 18)
+        else:
+            stored[f"{scope}/word_embedding/lookup_table"] = kernel
+    folder = tmp_path / "release"
+    folder.mkdir()
+    stored["model/lm_loss/bias"] = ours["permutation_lm/output_bias"] = weights["lm_loss.bias"]
+    stored["global_step"] = np.int64(7)
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "xlnet_model.ckpt"),
+        tensor_names=list(stored),
+        shape_and_slices=[""] * len(stored),
+        tensors=[tf.constant(np.asarray(array)) for array in stored.values()],
+    )
+    described = {"d_head": 6, "d_inner": 23, "d_model": 18, "ff_activation": "gelu",
+                 "n_head": 3, "n_layer": 3, "n_token": 61, "untie_r": True}  # fmt: skip
+    (folder / "xlnet_config.json").write_text(json.dumps(described | changes))
+    (folder / "spiece.model").write_bytes(systems.sentencepiece_model())
+    return folder, ours
+
+
+def test_the_release_is_read(tmp_path):
+    folder, ours = release(tmp_path)
+    made = tf1.read(folder)
+    assert made.leftover == []
+    assert made.variables.keys() == ours.keys()
+    for path, array in ours.items():
+        np.testing.assert_array_equal(made.variables[path], array, err_msg=path)
+    encoder = made.config.encoder
+    assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu_tanh", 1e-12, False)
+    assert made.config.objectives == (permutation_lm.Config(),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_head": 7}, r"xlnet_config.json: d_head: 7 is not supported, only the d_model 18 over"),
+        ({"untie_r": False}, "xlnet_config.json: untie_r: False is not supported, only True"),
+        ({"n_layer": 4}, "lacks the tensors model/transformer/layer_3"),
+    ],
+)
+def test_what_a_release_cannot_be(tmp_path, changes, message):
+    folder, _ = release(tmp_path, **changes)
+    with pytest.raises(UserError, match=message):
+        tf1.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("xlnet_lm", {"same_length": True}, "same_length: True is not supported, only False"),
+        ("xlnet_lm", {"attn_type": "both"}, "attention: 'both' is not one of bi, uni"),
+        ("xlnet_lm", {"ff_activation": "silu"}, "ff_activation: 'silu' is not supported"),
+        ("xlnet_lm", {"d_model": 17}, "hidden_size: 17 is odd"),
+        ("xlnet_regression", {"summary_type": "mean"}, "pooled_position: 'mean' is not one of"),
+        ("xlnet_regression", {"summary_activation": None}, "summary_activation: None is not supp"),
+        ("transfo_xl_plain", {"pre_lnorm": True}, "pre_lnorm: True is not supported, only False"),
+        ("transfo_xl_plain", {"attn_type": 1}, "attn_type: 1 is not supported, only 0"),
+    ],
+)
+def test_configs_that_are_something_else_are_refused(tmp_path, name, changes, message):
+    config, weights, _ = xlnets.load(name)
+    folder = xlnets.write(tmp_path / "hf", config | changes, weights)
+    with pytest.raises(UserError, match=message):
+        huggingface.read(folder)
+
+
+def small(**changes):
+    fields = {"vocab_size": 40, "hidden_size": 6, "num_heads": 2}
+    return transformer_xl.Config(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (small(head_size=2), "encoder.head_size: an XLNet has None, not 2"),
+        (small(untie_biases=False), "encoder.untie_biases: an XLNet has True, not False"),
+        (small(query_stream=False), "encoder.query_stream: an XLNet has True, not False"),
+        (small(segment_types=0), "encoder.segment_types: an XLNet has 2, not 0"),
+        (small(scale_embeddings=True), "encoder.scale_embeddings: an XLNet has False, not True"),
+        (small(pooler=True), "encoder.pooler: an XLNet of transformers has none without the head"),
+    ],
+)
+def test_what_an_xlnet_cannot_be_is_not_written(encoder, message):
+    config = configs.Config("x", encoder=encoder)
+    assert huggingface.system_of(config) is xlnet.SYSTEM
+    with pytest.raises(UserError, match=message):
+        xlnet.SYSTEM.huggingface_config(config, [])

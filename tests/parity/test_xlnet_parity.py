@@ -1,0 +1,70 @@
+"""XLNet and Transformer-XL against transformers, computed anew."""
+
+import numpy as np
+import pytest
+
+from official import inference
+from official.convert import huggingface, model_folder
+from tests.official.convert import systems, xlnets
+from tests.official.convert.test_convert_xlnet import CASES, WRITTEN
+
+PARITY = systems.GOLDEN.parent / "parity"
+
+
+@pytest.fixture(scope="module")
+def made(hf, tmp_path_factory):
+    """The golden files, made anew, and our model folder of each."""
+    parent = tmp_path_factory.mktemp("xlnet")
+    hf.run(systems.GOLDEN / "make_xlnet_golden.py", parent / "golden")
+    for name in CASES:
+        config, weights, _ = xlnets.load(name, parent / "golden")
+        folder = xlnets.write(parent / name, config, weights)
+        model_folder.write(huggingface.read(folder), parent / f"{name}-model")
+    return parent
+
+
+def test_states_and_memory_are_those_of_transformers(made):
+    for name in CASES:
+        config, _, rows = xlnets.load(name, made / "golden")
+        model = inference.restore(made / f"{name}-model")[2]
+        xlnets.compare(model.encoder, config, rows)
+
+
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
+    (made / "written").mkdir()
+    rng = np.random.default_rng(0)
+    real = np.ones((2, 6), bool)
+    real[0, :1] = real[1, :3] = False
+    batch = {
+        "token_ids": rng.integers(5, 61, real.shape).astype(np.int32),
+        "segment_ids": rng.integers(0, 3, real.shape).astype(np.int32),
+    }
+    for name in WRITTEN:
+        folder = made / "written" / name
+        huggingface.write(made / f"{name}-model", folder, "last")
+        inputs = {
+            "input_ids": batch["token_ids"].astype(np.int64),
+            "token_type_ids": batch["segment_ids"].astype(np.int64),
+            "use_mems": np.array(False),
+        }
+        if name != "xlnet_one_way":  # Masks of both kinds it cannot join for several rows.
+            inputs["attention_mask"] = real.astype(np.float32)
+        np.savez(folder / "inputs.npz", **inputs)
+    hf.run(PARITY / "hf_systems.py", made / "written")
+    for name in WRITTEN:
+        theirs = np.load(made / "written" / name / "outputs.npz")
+        _, tokenizer, model = inference.restore(made / f"{name}-model")
+        known = batch if name == "xlnet_one_way" else batch | {"padding_mask": real}
+        encoded = model.encode(known, output_all=True)
+        there = np.ones_like(real) if name == "xlnet_one_way" else real
+        states = np.stack(encoded["hidden_states"])
+        np.testing.assert_allclose(
+            theirs["hidden_states"][:, there], states[:, there], err_msg=name, **xlnets.CLOSE
+        )
+        if name == "xlnet_classification":
+            logits = model.objectives[0].logits(encoded)
+            np.testing.assert_allclose(theirs["logits"], logits, **xlnets.CLOSE)
+        ids = theirs["ids"].tolist()
+        first, second = (ids.tolist() for ids in tokenizer.encode(["the cat", "the"]))
+        assert [i for i in ids if i not in tokenizer.special_ids] == [*first, *second]
+        assert ids[-1] == tokenizer.cls_id  # XLNet's own layout.
