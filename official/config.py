@@ -44,9 +44,10 @@ OBJECTIVES = {
     "regression": "official.objectives.regression",
 }
 
-# The input formats (see `Segments`): those of two segments, and those of one.
+# The input formats (see `Segments`): those of two segments, those of one, and rows that go on.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
-FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences")
+FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences", "stream")
+SHORT_DOCUMENTS = ("join", "drop")
 # What may be asked of two segments, and the feature with the answer (see `official.features`).
 RELATIONS = {
     "next_sentence": "next_sentence_label",
@@ -92,11 +93,12 @@ class Segments:
       format: what a sequence is made of (RoBERTa, section 4.2): `pairs` = two segments of some
         sentences each (BERT, section 3.1 and A.1), `sentence_pairs` = two single sentences,
         `full_sentences` = as many sentences as fit, with a separator where a document ends and the
-        next one begins, `doc_sentences` = the same within one document.
+        next one begins, `doc_sentences` = the same within one document, `stream` = rows that go on
+        from one batch to the next, for encoders with memory (Dai et al., 2019, section 3.2; Yang et
+        al., 2019, section 2.5).
       relation: of two segments: `next_sentence` = the second one follows or is from another
         document (BERT), `sentence_order` = it follows or the two are swapped (ALBERT, section 3.1),
-        `none` = it follows. None = `next_sentence` for pairs, `none` for the formats of one
-        segment.
+        `none` = it follows. None = `next_sentence` for pairs, `none` for the other formats.
       max_length: tokens of a sequence, special tokens counted.
       short_seq_prob: share of sequences that aim at a random shorter length (not of
         `sentence_pairs`, which are as long as their sentences).
@@ -110,6 +112,13 @@ class Segments:
       row_length: tokens of a row that sequences share; None = `max_length`. The longer the row, the
         less of it is left over, and the more attention costs.
       static_masks: corrupt once, when shards are written, rather than each time they are read.
+      rows: of a stream: how many texts go on side by side; the batch size of its training.
+      reuse_length: of a stream: how many tokens of a row the next one goes on after, in a row of
+        [reused text][A][SEP][B][SEP][CLS]; 0 = rows are nothing but text, and follow one another.
+      backward: of a stream: whether the second half of the rows runs over the text reversed.
+      short_documents: of a stream: `join` = every document goes on where the one before it ended,
+        after a [SEP], and so does the memory; `drop` = each document is read by itself, and those
+        without text for one row are left out.
     """
 
     format: str = "pairs"
@@ -122,6 +131,10 @@ class Segments:
     packing: int = 1
     row_length: int | None = None
     static_masks: bool = False
+    rows: int = 0
+    reuse_length: int = 0
+    backward: bool = False
+    short_documents: str = "join"
 
     def __post_init__(self):
         _one_of("format", self.format, FORMATS)
@@ -129,11 +142,18 @@ class Segments:
         if self.relation is None:
             object.__setattr__(self, "relation", "next_sentence" if paired else "none")
         _one_of("relation", self.relation, RELATIONS)
-        if self.label and not paired:
+        if self.label and not paired and not self.reuse_length:
             raise ValueError(
                 f"relation: {self.relation} is one of two segments, and {self.format} has one: "
-                f"take none, or the format {' or '.join(PAIR_FORMATS)}"
+                f"take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's reuse_length"
             )
+        _one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
+        if self.format == "stream":
+            self._check_stream()
+        for name in ("rows", "reuse_length", "backward", "short_documents"):
+            default = type(self).__dataclass_fields__[name].default
+            if self.format != "stream" and getattr(self, name) != default:
+                raise ValueError(f"{name}: has a meaning for the format stream, not {self.format}")
         if self.random_negatives and self.relation != "sentence_order":
             raise ValueError(
                 f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
@@ -154,6 +174,31 @@ class Segments:
         _fraction("short_seq_prob", self.short_seq_prob)
         _fraction("random_next_prob", self.random_next_prob)
 
+    def _check_stream(self) -> None:
+        if self.rows < 1:
+            raise ValueError(
+                "rows: missing: the format stream is made for so many rows, the batch size"
+            )
+        if self.backward and self.rows % 2:
+            raise ValueError(
+                f"rows: half of {self.rows} rows cannot run backward: take an even number"
+            )
+        if self.relation not in ("none", "next_sentence"):
+            raise ValueError(f"relation: {self.relation} is none of a stream: none, next_sentence")
+        _at_least("reuse_length", self.reuse_length, 0)
+        most = self.max_length - 5  # A and B of one token, two [SEP] and [CLS]
+        if self.reuse_length > most:
+            raise ValueError(
+                f"reuse_length: {self.reuse_length} of {self.max_length} tokens leave no room for "
+                f"[A][SEP][B][SEP][CLS]: at most {most}"
+            )
+        for name, only in {"packing": 1, "static_masks": False}.items():
+            if getattr(self, name) != only:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} is not for the format stream, whose rows are "
+                    f"full and whose masks are drawn when it is read: take {only}"
+                )
+
     @property
     def label(self) -> str | None:
         """The feature that says how the two segments belong together; None = there is none."""
@@ -168,7 +213,16 @@ class Segments:
     def fields(self) -> frozenset[str]:
         """The fields of a batch that such sequences give."""
         fields = {"token_ids", "segment_ids", "padding_mask", self.label}
-        return frozenset(fields - {None}) | (PART_FIELDS if self.packing > 1 else frozenset())
+        fields |= PART_FIELDS if self.packing > 1 else set()
+        return frozenset(fields - {None}) | self.stream_features
+
+    @property
+    def stream_features(self) -> frozenset[str]:
+        """The features of a stream's rows beside the text, which are fields of a batch too."""
+        if self.format != "stream":
+            return frozenset()
+        more = {"backward"} if self.backward else set()
+        return frozenset({"continues", *more, *(() if self.reuse_length else ("next_id",))})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -612,6 +666,7 @@ def _check(config: Config, source: str) -> None:
             f"{'a' if frozen else 'no'} generator is frozen: `init_weights: generator` and "
             "`frozen: true` belong together"
         )
+    _check_memory(config, source)
     longest = getattr(config.encoder, "max_positions", None)
     if longest and config.segments and config.segments.max_length > longest:
         raise UserError(
@@ -627,6 +682,30 @@ def _giver(fields: set[str]) -> str:
         if hasattr(module, "gives") and fields & module.gives(module.Config()):
             return f"; the objective {name} gives {', '.join(sorted(fields))}"
     return ""
+
+
+def _check_memory(config: Config, source: str) -> None:
+    """Refuses an encoder with memory where rows do not go on, and one that keeps other tokens."""
+    segments, encoder = config.segments, config.encoder
+    if segments is None or not getattr(encoder, "memory_length", 0):
+        return
+    if segments.format != "stream":
+        raise UserError(
+            f"{source}: encoder.memory_length: {encoder.memory_length}, and rows of "
+            f"segments.format: {segments.format} do not go on from batch to batch: take the format "
+            "stream, or memory_length: 0"
+        )
+    if any(type_of(objective) == "generator" for objective in config.objectives):
+        raise UserError(
+            f"{source}: encoder.memory_length: {encoder.memory_length}, and a generator has no "
+            "memory of its own: take memory_length: 0"
+        )
+    if encoder.reuse_length != segments.reuse_length:
+        raise UserError(
+            f"{source}: encoder.reuse_length: {encoder.reuse_length}, and segments.reuse_length: "
+            f"{segments.reuse_length}: the memory keeps what the next row goes on after, so make "
+            "them the same"
+        )
 
 
 def _plain(value: Any) -> Any:

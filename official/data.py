@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as config_lib
-from official import features, manifest, packed, records, seeding, tokenizers
+from official import features, manifest, packed, records, seeding, streams, tokenizers
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 
@@ -41,6 +41,8 @@ class Source:
       tokenizer: that the examples were made with.
       num_examples: how many there are in the split.
       max_length: T, no row has more tokens.
+      rows: of a stream, how many there are: row b of each batch goes on where row b of the batch
+        before left off. None = the examples have nothing to do with one another.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Source:
           folders: one folder or several, whose examples are then counted through.
           config: of which seed, segments, corruption and recipe are used here.
           split: of the examples.
-          training: endless and shuffled, or once and in order.
+          training: endless and shuffled (a stream's rows are not), or once and in order.
 
         Raises:
           UserError: no such folder or split, a shard that is not as it was written, folders that
@@ -84,6 +86,7 @@ class Source:
         if split in (self.manifest.task or {}).get("unlabelled", ()):
             self._features -= _TARGETS
         self._check_packing()
+        self.rows = streams.rows(self.folder, config, manifests)
         made = [m.config.get("segments", {}) for m in manifests]
         self._parts = max(how.get("packing", 1) for how in made)  # of a row, at most
         self._longest = max(  # sequence; rows that sequences share may be longer
@@ -130,6 +133,8 @@ class Source:
                     f"which {config_lib.type_of(objective)} needs; it gives "
                     f"{', '.join(sorted(fields))}: name other shards, or other objectives"
                 )
+        if self.training:
+            streams.check_memory(self.folder, config, self.manifest)
         positions = getattr(config.encoder, "max_positions", None)
         if positions and self._longest > positions:
             raise UserError(
@@ -229,6 +234,8 @@ class Source:
             bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
             bounds.append(self.max_length)
             return records.bucketed(rows, _lengths, bounds, batch_size).skip(start_step)
+        if self.training and self.rows is not None:
+            return records.repeated(self._files, batch_size, start_step)
         if self.training:
             start = start_step * batch_size
             rows = records.shuffled(self._files, seed, recipe.shuffle_buffer, start)
@@ -236,6 +243,8 @@ class Source:
         return records.in_order(self._files).rebatch(batch_size).skip(start_step)
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
+        if self.rows is not None:
+            streams.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
         parts = replicas * accumulation
         if batch_size % parts:
@@ -332,6 +341,8 @@ class Source:
             "example_weights": weights,
         }
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
+        if "backward" in batch:
+            batch["backward"] = batch["backward"] > 0
         if "part_lengths" in parsed:
             batch |= packed.fields(parsed, segment_ids, weights, self._parts)
         if self._draws:

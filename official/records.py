@@ -4,7 +4,8 @@ The examples of a split have numbers: 0, 1, … through the shards in their orde
 come in an order that is a function of (seed, e) and the numbers of examples in the shards. The
 shards are shuffled, `_CYCLE` of them are read in turn, `_CHUNK` records at a time, and every
 `buffer` records read in this way are shuffled among themselves. Epochs follow one another without
-a gap: a batch may hold the end of one and the start of the next.
+a gap: a batch may hold the end of one and the start of the next. The rows of a stream
+(`segments.format: stream`) come in the order of their numbers in every epoch: `repeated`.
 
 Until they are parsed, examples travel as rows: a dict of
   epoch   int64 [n]
@@ -54,6 +55,24 @@ def in_order(files: Files) -> tf.data.Dataset:
             lambda index, record: {"epoch": tf.zeros_like(index), "index": index, "record": record}
         )
     )
+
+
+def repeated(files: Files, size: int, start: int = 0) -> tf.data.Dataset:
+    """Returns the rows of epoch 0, 1, … without end, in order, as batches.
+
+    Args:
+      files: the shards; an epoch is a whole number of batches.
+      size: rows of a batch.
+      start: how many batches to leave out.
+    """
+    first_epoch, offset = divmod(start, sum(files.counts) // size)
+
+    def of_epoch(epoch):
+        left_out = tf.where(epoch == first_epoch, tf.constant(offset, tf.int64), 0)
+        batches = in_order(files).rebatch(size, drop_remainder=True).skip(left_out)
+        return batches.map(lambda rows: {**rows, "epoch": rows["epoch"] + epoch})
+
+    return tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64)).flat_map(of_epoch)
 
 
 def shuffled(files: Files, seed: int, buffer: int, start: int = 0) -> tf.data.Dataset:

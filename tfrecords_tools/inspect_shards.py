@@ -21,10 +21,12 @@ from official.errors import UserError
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
-# What the labels 0 and 1 of two segments say.
+# What 0 and 1 say of two segments, and of a row of a stream.
 _ANSWERS = {
     "next_sentence_label": ("B follows A", "B is from another document"),
     "sentence_order_label": ("B follows A", "A and B are swapped"),
+    "continues": ("begins anew", "goes on from the batch before"),
+    "backward": ("forward", "backward"),
 }
 
 
@@ -142,8 +144,8 @@ def _example(
     parts = values.get("part_lengths") or [len(values["token_ids"])]
     if "part_lengths" in values:
         facts.append(f"{len(parts)} parts")
-    for relation, answers in _ANSWERS.items():
-        facts += [answers[label] for label in values.get(relation, ())]
+    for name, answers in _ANSWERS.items():
+        facts += [answers[value] for value in values.get(name, ())]
     if "label" in values:
         labels = (task or {}).get("labels") or ()
         label = values["label"][0]

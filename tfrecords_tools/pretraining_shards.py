@@ -24,7 +24,7 @@ from official import atomic, config, manifest, tokenizers
 from official.corruption.vocabulary import check_mask_token
 from official.errors import UserError
 from official.features import FEATURES, LEXICONS
-from tfrecords_tools import documents, lexicon, parallel, shards, tf_models
+from tfrecords_tools import documents, lexicon, parallel, shards, stream_corpus, tf_models
 
 _BYTES_PER_SHARD = 8 << 20  # of input
 _MOST_SHARDS = 256
@@ -89,8 +89,12 @@ def build(
             settings = dataclasses.replace(settings, token_counts=str(folder))
         writer = shards.Writer(folder, num_shards)
         pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line, tally))
-        function = functools.partial(shards.process_piece, settings=settings)
-        for made in parallel.ordered(function, pieces, workers, shards.start_worker):
+        if settings.segments.format == "stream":
+            records = stream_corpus.records(pieces, settings, tokenizer, writer, workers)
+        else:
+            function = functools.partial(shards.process_piece, settings=settings)
+            records = parallel.ordered(function, pieces, workers, shards.start_worker)
+        for made in records:
             writer.write(made.examples)
             lengths += made.lengths
             token_counts += made.token_counts
@@ -102,6 +106,7 @@ def build(
                 tokens=made.tokens,
                 examples=len(made.examples),
                 cut_tokens=made.cut,
+                **made.more,
             )
             tally.skipped.update(made.left_out)
             progress()
@@ -182,6 +187,10 @@ def settings_of(
             "--format=tf_models holds one example a row, and the config says segments.packing: "
             f"{made_of.segments.packing}"
         )
+    if made_of.segments.format == "stream" and format == "tf_models":
+        raise UserError(
+            "--format=tf_models holds pairs, and the config says segments.format: stream"
+        )
     seed = made_of.seed if seed is None else seed
     if seed < 0:
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
@@ -194,6 +203,12 @@ def settings_of(
         if (made_of.corruption is not None)
         else frozenset()
     )
+    if made_of.segments.format == "stream" and (lexicons or needed):
+        flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {made_of.corruption.unit}"
+        raise UserError(
+            f"{flag}: a stream has no phrases and entities: take another unit, or another "
+            "segments.format"
+        )
     for name in sorted(needed - dict(lexicons).keys()):
         raise UserError(
             f"corruption.unit: {made_of.corruption.unit} needs {LEXICONS[name]}=FILE, one "
@@ -235,6 +250,7 @@ def _features(settings: shards.Settings) -> tuple[str, ...]:
     if settings.format == "tf_models":
         return tf_models.FEATURES
     names = {"token_ids", "segment_lengths", settings.segments.label}
+    names |= settings.segments.stream_features
     if settings.segments.packing > 1:
         names.add("part_lengths")
     if settings.corruption is not None:

@@ -12,7 +12,7 @@ import errno
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ class TextPiece(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What a piece came to.
+    """What a piece, or some rows of a stream, came to.
 
     Attributes:
       examples: serialized.
@@ -95,17 +95,19 @@ class Records(NamedTuple):
       left_out: what became of no example, counted by reason.
       token_counts: how often each piece stands in the text, int64 [V].
       matches: for each lexicon how often each of its lines was found in the text.
+      more: other counts, for the manifest.
     """
 
-    examples: list[bytes]
-    lengths: np.ndarray
-    documents: int
-    sentences: int
-    tokens: int
-    cut: int
-    left_out: dict[str, int]
-    token_counts: np.ndarray
-    matches: list[np.ndarray]
+    examples: Sequence[bytes] = ()
+    lengths: np.ndarray | int = 0
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    cut: int = 0
+    left_out: Mapping[str, int] = {}
+    token_counts: np.ndarray | int = 0
+    matches: Sequence[np.ndarray] = ()
+    more: Mapping[str, int] = {}
 
 
 def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator[TextPiece]:
@@ -178,6 +180,18 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         segments_pairs.left_out(tokens, settings.segments),
         _counts(tokens, tokenizer),
         [matches for _, matches in found],
+    )
+
+
+def tokenize_piece(piece: TextPiece, settings: Settings) -> tuple[segments.Piece, Records]:
+    """Returns the tokens of a piece, and the counts of what is in it."""
+    tokenizer, _, _ = _tools(settings)
+    tokens = _tokenized(piece, settings, tokenizer)
+    return tokens, Records(
+        documents=len(tokens.documents) - 1,
+        sentences=len(tokens.sentences) - 1,
+        tokens=len(tokens.ids),
+        token_counts=_counts(tokens, tokenizer),
     )
 
 
@@ -301,11 +315,17 @@ class Writer:
     """Spreads records over the shards of a folder: record i goes to shard i modulo their number."""
 
     def __init__(self, folder: Path, shards: int, split: str = "train"):
+        self.folder = folder
         self._split = split
         self._paths = [folder / f"{split}-{i:05d}-of-{shards:05d}.tfrecord" for i in range(shards)]
         self._writers = [tf.io.TFRecordWriter(str(path)) for path in self._paths]
-        self._next = itertools.cycle(self._writers)
-        self._records = 0
+        self._next = itertools.cycle(range(shards))
+        self._records = [0] * shards
+
+    def contiguous(self, total: int) -> None:
+        """Before anything is written: of `total` records, the first ones go to the first shard."""
+        shards = len(self._writers)
+        self._next = iter(i * shards // total for i in range(total))
 
     def write(self, records: Iterable[bytes]) -> None:
         """Appends records.
@@ -313,9 +333,9 @@ class Writer:
         Raises:
           OSError: the disk is full.
         """
-        for record, writer in zip(records, self._next, strict=False):
-            _on_disk(writer.write, record)
-            self._records += 1
+        for record, shard in zip(records, self._next, strict=False):
+            _on_disk(self._writers[shard].write, record)
+            self._records[shard] += 1
 
     def finish(self) -> tuple[manifest.Shard, ...]:
         """Closes the shards and returns their entries in the manifest.
@@ -324,9 +344,8 @@ class Writer:
           OSError: the disk is full.
         """
         entries = []
-        for i, (path, writer) in enumerate(zip(self._paths, self._writers, strict=True)):
+        for path, writer, records in zip(self._paths, self._writers, self._records, strict=True):
             _on_disk(writer.close)
-            records = len(range(i, self._records, len(self._paths)))
             with open(path, "rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             entries.append(

@@ -42,9 +42,15 @@ def stretches(flags: tf.Tensor) -> tf.Tensor:
 def _joined(
     vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], inner: tf.Tensor | bool
 ) -> tf.Tensor:
-    """Numbers words, where `inner` [B, T] is true together with the word before."""
+    """Numbers words, where `inner` [B, T] is true together with the word before.
+
+    In rows of reversed text (`backward` [B]) the piece that begins a word comes last.
+    """
     maskable = _maskable(vocabulary, batch)
-    starts = tf.gather(vocabulary.word_starts, batch["token_ids"]) & ~tf.convert_to_tensor(inner)
+    starts = tf.gather(vocabulary.word_starts, batch["token_ids"])
+    if "backward" in batch:
+        starts = tf.where(batch["backward"][:, None], _previous(starts), starts)
+    starts &= ~tf.convert_to_tensor(inner)
     return _numbered(maskable & (starts | ~_previous(maskable)), maskable)
 
 

@@ -1,7 +1,8 @@
 """Checkpoints: every variable under its path in one safetensors file, whole or not there at all.
 
 A checkpoint is the folder `checkpoints/step-00000500` with `variables.safetensors` (path → array:
-the model's variables, and the optimizer's under `optimizer/`) and `state.json` (step, seed,
+the model's variables, the optimizer's under `optimizer/` and what the rows of a stream remember
+under `memory/`) and `state.json` (step, seed,
 metrics, SHA-256 of the variables). Nothing else is needed to go on exactly: the place in the
 data and every random draw are functions of the step. When one is written:
 
@@ -27,6 +28,7 @@ import safetensors.numpy
 
 from official import atomic
 from official.errors import UserError
+from official.training import memory
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-(\d{8,})$")
@@ -34,6 +36,7 @@ _VARIABLES = "variables.safetensors"
 _STATE = "state.json"
 _BEST = "best.json"
 OPTIMIZER = "optimizer/"
+_STATE_OF_RUN = (OPTIMIZER, memory.PREFIX)
 
 
 def save(
@@ -137,7 +140,7 @@ def load_variables(
     Args:
       model_dir: the model folder.
       which: as in `find`.
-      optimizer: the optimizer's variables too.
+      optimizer: what else a run needs to go on, too: the optimizer's variables, the memory.
 
     Raises:
       UserError: no such checkpoint, or its bytes are not those that were written.
@@ -150,7 +153,7 @@ def load_variables(
             "so that the run goes on from the checkpoint before"
         )
     with safetensors.safe_open(file, framework="numpy") as stream:
-        names = [n for n in stream.keys() if optimizer or not n.startswith(OPTIMIZER)]  # noqa: SIM118
+        names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
         return {name: stream.get_tensor(name) for name in names}
 
 

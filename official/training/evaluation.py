@@ -12,7 +12,7 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import task_metrics
+from official.training import memory, task_metrics
 from official.training.step import Statistics
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
@@ -66,10 +66,11 @@ class Evaluator:
         self.model = model
         self.strategy = strategy
         self.statistics = Statistics()
+        self._memory = memory.of(config, strategy, self.batch_size)
         self._step: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, source: Source, batches: int = 0) -> dict[str, float]:
-        """Scores a source.
+        """Scores a source; the rows of a stream start with an empty memory.
 
         Args:
           source: of which split.
@@ -79,6 +80,8 @@ class Evaluator:
           `loss`, each term, each metric, and the task's metrics where the data is a task's.
         """
         rows, outputs = [], []
+        if self._memory is not None:
+            self._memory.clear()
         for number, batch in enumerate(distribute(self.strategy, source, self.batch_size)):
             if batches and number == batches:
                 break
@@ -100,8 +103,12 @@ class Evaluator:
         return statistics, {name: gather(value) for name, value in outputs.items()}
 
     def _replica_step(self, batch):
+        if self._memory is not None:
+            batch = self._memory.read(batch)
         batch = self.model.prepare(batch, None)
         encoded = self.model.encode(batch)
+        if self._memory is not None:
+            self._memory.write(encoded["memory"], encoded["memory_mask"])
         losses, metrics = self.model.terms(batch, encoded=encoded)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
         outputs = dict(self.model.predictions(batch, encoded))

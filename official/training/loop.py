@@ -19,7 +19,7 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import checkpoints, metrics, optimizers, strategies
+from official.training import checkpoints, memory, metrics, optimizers, strategies
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
@@ -59,6 +59,7 @@ class Trainer:
                 for path, variable in self.optimizer.variables_by_path().items()
             },
         }
+        self.memory = memory.of(config, strategy, config.recipe.batch_size)
         self._train_step = TrainStep(
             model,
             self.optimizer,
@@ -66,6 +67,7 @@ class Trainer:
             seed=config.seed,
             accumulation=config.recipe.accumulation,
             jit_compile=config.recipe.jit_compile,
+            memory=self.memory,
         )
         self._evaluator = Evaluator(config, model, strategy)
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
@@ -82,6 +84,8 @@ class Trainer:
         arrays = checkpoints.load_variables(self.model_dir, "last", optimizer=True)
         path = checkpoints.find(self.model_dir, "last")
         checkpoints.assign(self.variables, arrays, str(path))
+        if self.memory is not None:
+            self.memory.assign(arrays, str(path))
         if figures := checkpoints.load_state(path)["figures"]:
             # The kill may have come between this checkpoint and its being named the best.
             self._figures = figures
@@ -150,12 +154,13 @@ class Trainer:
 
     def save(self, step: int) -> None:
         """Writes the checkpoint of a step (the chief alone)."""
+        remembered = {} if self.memory is None else self.memory.arrays()
         if not self.chief:
             return
         checkpoints.save(
             self.model_dir,
             step,
-            checkpoints.values(self.variables),
+            checkpoints.values(self.variables) | remembered,
             {
                 "seed": self.config.seed,
                 "total_steps": self.total_steps,

@@ -17,6 +17,7 @@ from keras import ops
 
 from official.layers.random import Draws
 from official.model import Model
+from official.training.memory import Memory
 from official.training.optimizers import Optimizer
 
 _GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
@@ -103,6 +104,7 @@ class TrainStep:
       seed: of dropout and every other draw of the network.
       accumulation: A; a replica's batch is cut into as many parts.
       jit_compile: compile forward and backward pass with XLA.
+      memory: of the rows, where the encoder has one.
     """
 
     def __init__(
@@ -114,12 +116,14 @@ class TrainStep:
         seed: int,
         accumulation: int = 1,
         jit_compile: bool = False,
+        memory: Memory | None = None,
     ):
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy
         self.seed = seed
         self.accumulation = accumulation
+        self.memory = memory
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
         self._gradients = (
@@ -163,21 +167,35 @@ class TrainStep:
             for i, name in enumerate(names)
         }
         first = tf.cast(self.optimizer.iterations.value, tf.int32) * self.accumulation
+        if self.memory is not None:
+            batch = self.memory.read(batch)
         part = lambda a: self._gradients(  # noqa: E731
             self._part(batch, a), scales, first + a, replica
         )
-        gradients, statistics = part(0)
+        sums, remembered = part(0)
         if self.accumulation > 1:
-            add = lambda a, sums: (  # noqa: E731
-                a + 1,
-                tf.nest.map_structure(tf.add, sums, part(a)),
-            )
-            _, (gradients, statistics) = tf.while_loop(
-                lambda a, _: a < self.accumulation,
+            parts = [
+                tf.TensorArray(value.dtype, self.accumulation, element_shape=value.shape)
+                for value in remembered
+            ]
+            keep = lambda parts, a, values: [  # noqa: E731
+                array.write(a, value) for array, value in zip(parts, values, strict=True)
+            ]
+
+            def add(a, sums, parts):
+                more, remembered = part(a)
+                return a + 1, tf.nest.map_structure(tf.add, sums, more), keep(parts, a, remembered)
+
+            _, sums, parts = tf.while_loop(
+                lambda a, *_: a < self.accumulation,
                 add,
-                (tf.constant(1), (gradients, statistics)),
+                (tf.constant(1), sums, keep(parts, 0, remembered)),
                 parallel_iterations=1,
             )
+            remembered = [array.concat() for array in parts]
+        gradients, statistics = sums
+        if self.memory is not None:
+            self.memory.write(*remembered)
         self.optimizer.apply(gradients, self.updated)
         outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
         return tf.concat(
@@ -201,11 +219,13 @@ class TrainStep:
         return parts
 
     def _gradients(self, batch, scales, count, replica):
+        """Returns the sums of a part of a batch, and what is remembered of its rows."""
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
             prepared = self.model.prepare(batch, rng)
-            losses, metrics = self.model.terms(prepared, rng)
+            encoded = self.model.encode(prepared, rng)
+            losses, metrics = self.model.terms(prepared, rng, encoded)
             loss = tf.add_n([losses[name] * scales[name] for name in losses])
         gradients = tape.gradient(loss, [variable.value for variable in variables])
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
@@ -213,4 +233,5 @@ class TrainStep:
         self.updated = [variables[i] for i in reached]
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(losses, weights, metrics, batch)
-        return [tf.convert_to_tensor(gradients[i]) for i in reached], statistics
+        remembered = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
+        return ([tf.convert_to_tensor(gradients[i]) for i in reached], statistics), remembered

@@ -1,4 +1,4 @@
-"""Two worker processes end at the weights of one."""
+"""Two worker processes end at the weights of one, and at what one remembers of each row."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import pytest
 from official import config as config_lib
 from official.training import checkpoints
 from tests import small
+from tests.streams import stream_folder
 
 
 def free_ports(count):
@@ -36,15 +37,40 @@ def start(folder, name, *flags, environment=None):
     )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_two_workers_equal_one_device(tmp_path):
+def bert(folder):
     config = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0)
-    config = small.replace(
-        config, steps=50, accumulation=2, precision="float64", report_every=10, save_every=25,
-        eval_every=25,
+    config = small.replace(config, steps=50, accumulation=2)
+    small.shard_folder(folder, config)
+    return config
+
+
+def with_memory(folder):
+    """Rows that go on, half of them backward."""
+    config = small.config(
+        segments={
+            "format": "stream", "max_length": 32, "rows": 4, "reuse_length": 12, "backward": True,
+        },
+        encoder={
+            "type": "transformer_xl", "vocab_size": small.config().encoder.vocab_size,
+            "hidden_size": 16, "num_layers": 2, "num_heads": 2, "intermediate_size": 32,
+            "dropout": 0.0, "attention_dropout": 0.0, "memory_length": 20, "reuse_length": 12,
+        },
+        objectives=[{"type": "masked_lm"}],
+        recipe={"steps": 20, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}},
     )  # fmt: skip
+    stream_folder(folder, config, small.documents(60))
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", [bert, with_memory])
+def test_two_workers_equal_one_device(tmp_path, made):
+    config = made(tmp_path / "shards")
+    half = config.recipe.steps // 2
+    config = small.replace(
+        config, precision="float64", report_every=10, save_every=half, eval_every=half
+    )
     config_lib.save(config, tmp_path / "run.yaml")
-    small.shard_folder(tmp_path / "shards", config)
     one = start(tmp_path, "one")
     workers = [f"localhost:{port}" for port in free_ports(2)]
     two = [
@@ -65,7 +91,12 @@ def test_two_workers_equal_one_device(tmp_path):
         assert process.returncode == 0, output
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     found = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
+    assert wanted.keys() == found.keys()
+    assert ("memory/states" in wanted) == (made is with_memory)
     for path, value in wanted.items():
+        if value.dtype == bool:
+            np.testing.assert_array_equal(found[path], value, err_msg=path)
+            continue
         scale = max(np.abs(value).max(), 1e-300)
         assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
     figures = [
@@ -75,4 +106,5 @@ def test_two_workers_equal_one_device(tmp_path):
     assert [f["step"] for f in figures[0]] == [f["step"] for f in figures[1]]
     for a, b in zip(*figures, strict=True):
         assert b["loss"] == pytest.approx(a["loss"], rel=1e-9)
-    assert "step 50/50" in outputs[1] and "step 50/50" not in outputs[2]
+    last = f"step {config.recipe.steps}/{config.recipe.steps}"
+    assert last in outputs[1] and last not in outputs[2]

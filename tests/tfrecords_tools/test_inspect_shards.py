@@ -115,6 +115,25 @@ def test_examples_in_order_or_swapped(tmp_path):
     ]
 
 
+def test_examples_of_a_stream(tmp_path):
+    records = [
+        features.serialize(
+            {"token_ids": ids("ba", "da", "[SEP]", "ku", "[SEP]", "[CLS]"),
+             "segment_lengths": [3, 2, 1], "continues": i, "backward": 1 - i}
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    folder = write_folder(
+        tmp_path / "s", records, "pretraining", ["token_ids", "continues", "backward"]
+    )
+    first, second = inspect_shards.examples(folder, 2)
+    assert first.splitlines() == [
+        "example 0: 6 tokens, begins anew, backward",
+        "  A: ba da [SEP]", "  B: ku [SEP]", "  C: [CLS]",
+    ]  # fmt: skip
+    assert "example 1: 6 tokens, goes on from the batch before, forward" in second
+
+
 def test_examples_of_several_parts(tmp_path):
     tokens = [*ids("[CLS]", "ba", "[SEP]", "da", "[SEP]"), *ids("[CLS]", "ku", "[SEP]")]
     example = {

@@ -1,0 +1,94 @@
+"""Row-continuous shards for tests, made in this process, and a corpus to walk through.
+
+The marked corpus has each word once: word n of the text as it was written has the id n + FIRST.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from official import config as config_lib
+from official import manifest, tokenizers
+from tests import small
+from tfrecords_tools import shards, stream_corpus, streams
+from tfrecords_tools.pretraining_shards import _features, _plain, settings_of
+
+FIRST = len(small.SPECIALS)
+PAD, UNK, CLS, SEP, MASK = range(FIRST)
+LENGTHS = (37, 3, 60, 1, 25, 44, 90, 2, 71, 30)
+
+
+def marked(lengths=LENGTHS, sentence=7):
+    """Documents of so many words, in sentences of at most 7; each word stands in one place."""
+    words, documents = iter(f"w{i}" for i in range(sum(lengths))), []
+    for length in lengths:
+        text = [next(words) for _ in range(length)]
+        documents.append([" ".join(text[i : i + sentence]) for i in range(0, length, sentence)])
+    return documents, [f"w{i}" for i in range(sum(lengths))]
+
+
+def config(**settings):
+    return small.config(
+        segments={"format": "stream", "max_length": 16, "rows": 4, **settings},
+        objectives=[{"type": "masked_lm"}],
+        recipe__batch_size=settings.get("rows", 4),
+    )
+
+
+class Walk:
+    """Follows a text token by token: which token may come after which."""
+
+    def __init__(self, lengths, backward):
+        starts = np.cumsum([0, *lengths])
+        self.firsts, self.lasts = set(FIRST + starts[:-1]), set(FIRST + starts[1:] - 1)
+        self.step = 1
+        if backward:
+            self.firsts, self.lasts, self.step = self.lasts, self.firsts, -1
+
+    def check(self, tokens):
+        for a, b in zip(tokens, tokens[1:], strict=False):
+            if a == SEP:
+                assert b in self.firsts, (a, b)
+            elif a in self.lasts:
+                assert b == SEP, (a, b)
+            else:
+                assert b == a + self.step, (a, b)
+
+
+def stream_folder(
+    folder: Path,
+    made_of: config_lib.Config,
+    documents: list[list[str]],
+    words=small.WORDS,
+    shard_count: int = 3,
+) -> Path:
+    """A shard folder of the rows of `documents`, whose words stand in `words`."""
+    tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
+    folder.mkdir(parents=True)
+    settings, tokenizer = settings_of(made_of, tokens), tokenizers.load(tokens)
+    writer = shards.Writer(folder, shard_count)
+    corpus = stream_corpus.Corpus(folder / ".stream")
+    piece, counted = shards.tokenize_piece(shards.TextPiece(0, documents), settings)
+    corpus.add(piece)
+    plan, arranged = corpus.arrange(streams.Plan.of(corpus.folder, settings, tokenizer))
+    writer.contiguous(plan.steps * made_of.segments.rows)
+    for block in plan.blocks:
+        writer.write(streams.make(block, plan))
+    corpus.close()
+    tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+    manifest.write(
+        folder,
+        manifest.Manifest(
+            kind="pretraining",
+            features=_features(settings),
+            tokenizer=tokenizer.files,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            max_length=made_of.segments.max_length,
+            seed=settings.seed,
+            config=_plain(settings),
+            shards=writer.finish(),
+            totals=dict(arranged.more),
+            token_counts=manifest.write_token_counts(folder, counted.token_counts),
+        ),
+    )
+    return folder
