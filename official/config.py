@@ -695,11 +695,6 @@ def _check_memory(config: Config, source: str) -> None:
             f"segments.format: {segments.format} do not go on from batch to batch: take the format "
             "stream, or memory_length: 0"
         )
-    if any(type_of(objective) == "generator" for objective in config.objectives):
-        raise UserError(
-            f"{source}: encoder.memory_length: {encoder.memory_length}, and a generator has no "
-            "memory of its own: take memory_length: 0"
-        )
     if encoder.reuse_length != segments.reuse_length:
         raise UserError(
             f"{source}: encoder.reuse_length: {encoder.reuse_length}, and segments.reuse_length: "

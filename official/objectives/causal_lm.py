@@ -7,10 +7,13 @@ the probability Π p(xₜ | xₜ₊₁ … xₙ) then. One row of two tokens of 
   forward     [CLS] a b        a b [SEP]
   backward    [SEP] b a        b a [CLS]  (b after [SEP], a after b, [CLS] after a)
 
+A row of a stream (`next_id`) is read to its end, and asked for the token after it too: nothing is
+lost between the row and the one that goes on from it.
+
 The output is tied to the token table and has no bias (Radford et al. 2019, as released).
 
-Shapes: B batch, T length of what is read, one token less than the row, D hidden, V vocabulary,
-R = B * T rows.
+Shapes: B batch, T length of what is read, one token less than the row with what follows it, D
+hidden, V vocabulary, R = B * T rows.
 """
 
 import dataclasses
@@ -48,7 +51,12 @@ def needs(config):
 
 def check(config, whole):
     """Raises ValueError where the objective cannot be asked in the config `whole`."""
-    del config
+    stream = whole.segments is not None and whole.segments.format == "stream"
+    if stream and config.direction == "backward":
+        raise ValueError(
+            "direction: backward turns single rows round, and those of a stream go on: take "
+            "forward, and segments.backward for rows over the text reversed"
+        )
     if whole.encoder is not None:
         _check_encoder(whole.encoder)
     if whole.corruption is not None:
@@ -87,8 +95,10 @@ class Objective(base.Objective):
     def prepare(self, batch, rng=None):
         """Leaves out the last token of what is read, and the first of what is asked for.
 
-        The batch gets `causal_ids` int [B, T] and `causal_weights` [B, T], 0 where nothing follows.
+        The last one is the one after the row, where there is `next_id`. The batch gets
+        `causal_ids` int [B, T] and `causal_weights` [B, T], 0 where nothing follows.
         """
+        batch = continued(batch)
         if self.config.direction == "backward":
             batch = turned_round(batch)
         read = {n: v[:, :-1] if n in _PER_TOKEN else v for n, v in batch.items()}
@@ -112,7 +122,9 @@ class Objective(base.Objective):
     def weight_sums(self, batch):
         """See `base.Objective`."""
         weights = batch.get("causal_weights")
-        return {self.name: ops.sum(self._weights(batch) if weights is None else weights)}
+        if weights is None:
+            weights = self._weights(continued(batch))
+        return {self.name: ops.sum(weights)}
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
@@ -120,6 +132,19 @@ class Objective(base.Objective):
         targets = ops.reshape(batch["causal_ids"], (-1,))  # [R]
         weights = ops.reshape(batch["causal_weights"], (-1,))
         return base.token_terms(self.name, self.logits(rows, encoder), targets, weights)
+
+
+def continued(batch):
+    """The batch with what follows its rows (`next_id` [B], where there is one) as a last token."""
+    if (after := batch.get("next_id")) is None:
+        return batch
+    longer = {
+        name: ops.concatenate([batch[name], batch[name][:, -1:]], axis=1)
+        for name in _PER_TOKEN
+        if name in batch
+    }
+    longer["token_ids"] = ops.concatenate([batch["token_ids"], after[:, None]], axis=1)
+    return {**batch, **longer}
 
 
 def turned_round(batch):

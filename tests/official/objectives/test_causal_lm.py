@@ -70,6 +70,25 @@ def test_forward_reads_all_but_the_last_and_is_asked_for_all_but_the_first():
     np.testing.assert_array_equal(made["causal_weights"], weights)
 
 
+def test_a_row_that_goes_on_is_read_to_its_end():
+    stream = {
+        "token_ids": np.array([[5, 6, 7], [8, 9, 10]], np.int32),
+        "segment_ids": np.zeros((2, 3), np.int32),
+        "padding_mask": np.ones((2, 3), bool),
+        "example_weights": np.ones(2, np.float32),
+        "next_id": np.array([4, 5], np.int32),
+    }
+    made = prepared(stream)
+    for name in ("token_ids", "segment_ids", "padding_mask"):
+        np.testing.assert_array_equal(made[name], stream[name])
+    np.testing.assert_array_equal(made["causal_ids"], [[6, 7, 4], [9, 10, 5]])
+    np.testing.assert_array_equal(made["causal_weights"], np.ones((2, 3)))
+    objective, _ = make()
+    for batch in (stream, made):  # before and after `prepare`
+        found = objective.weight_sums({n: tf.constant(v) for n, v in batch.items()})
+        assert float(found["causal_lm"]) == 6
+
+
 def test_backward_reads_the_text_turned_round():
     made = prepared(BATCH, direction="backward")
     turned = [[2, 6, 5, 1, 0, 0], [2, 10, 9, 8, 7, 1], [2, 3, 3, 3, 1, 0]]
@@ -210,6 +229,13 @@ def test_a_config_without_corruption():
                 "segments__format": "pairs",
             },
             "causal_lm: it cuts the rows that it reads, .*: let it be the only objective",
+        ),
+        (
+            {
+                "segments": {"format": "stream", "rows": 4, "max_length": 16},
+                "objectives": [{"type": "causal_lm", "direction": "backward"}],
+            },
+            "direction: backward turns single rows round, and those of a stream go on: take forw",
         ),
     ],
 )

@@ -193,6 +193,35 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     assert evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
 
 
+def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
+    """Causal LM over rows of 16 with memory = over the whole text of each row at once."""
+    documents, words = marked(LENGTHS)
+    raw = config_lib.to_dict(config({"reuse_length": 0, "rows": 2}, {"reuse_length": 0}))
+    raw["corruption"], raw["objectives"] = None, [{"type": "causal_lm"}]
+    raw["recipe"]["batch_size"] = 2
+    raw["encoder"] |= {"attention": "uni", "memory_length": 11 * LENGTH, "initializer_range": 0.5}
+    made_of = config_lib.from_dict(raw)
+    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
+    source, strategy = Source(folder, made_of), tf.distribute.get_strategy()
+    batches = list(source.dataset(2))
+    assert len(batches) == 11 and source.manifest.totals["longest_memory"] == 10 * LENGTH
+    model = setup.build_model(made_of, strategy)
+    found = evaluation.Evaluator(made_of, model, strategy).run(source)
+    whole = {
+        name: tf.concat([batch[name] for batch in batches], axis=1)
+        for name in ("token_ids", "segment_ids", "padding_mask")
+    }
+    whole |= {"next_id": batches[-1]["next_id"], "example_weights": tf.ones(2)}
+    losses, _ = model.terms(model.prepare(whole))
+    weight = float(model.weight_sums(whole)["causal_lm"])
+    assert weight == 2 * 11 * LENGTH
+    assert found["causal_lm"] == pytest.approx(float(losses["causal_lm"]) / weight, rel=1e-12)
+    # Without memory each row of 16 is read by itself.
+    forgetful = evaluation.Evaluator(made_of, model, strategy)
+    forgetful._memory = None
+    assert forgetful.run(source)["causal_lm"] != pytest.approx(found["causal_lm"], rel=1e-4)
+
+
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
     made_of = config(BOTH_WAYS, steps=2)
     made = trainer(shards, tmp_path, made_of)
