@@ -7,12 +7,22 @@ A server needs tensorflow and the ops of tensorflow_text, nothing of this projec
   serving_default  one of the two, whichever the model was trained on (`--inputs` decides otherwise)
   tokens           input_word_ids, input_mask, input_type_ids int32 [B, T]
 
-All give the same outputs: a classifier `probabilities` [B, C] and `label` string [B]; a regression
-`score` [B]; any other model `sequence_output` [B, T, D], where there is a pooler `pooled_output`
-[B, D], and for text `input_mask` [B, T], which tells tokens from padding. Text of any length is
-taken: longer than the model's, it is cut as in training.
+These give the same outputs: a classifier `probabilities` [B, C] and `label` string [B]; a
+regression `score` [B]; any other model `sequence_output` [B, T, D], where there is a pooler
+`pooled_output` [B, D], and for text `input_mask` [B, T], which tells tokens from padding. Text of
+any length is taken: longer than the model's, it is cut as in training.
 
-Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
+A causal LM has two more, which write (see `official.generation`):
+
+  generate         text string [B]: always the likeliest token
+  sample           text string [B], temperature float32 [], top_k int32 [], top_p float32 [] and
+                   seed int64 []: a token drawn; temperature 0, top_k 0 and top_p 1 as there
+
+Both give `text` string [B], the text and what was written to it, and `token_ids` int32 [B, N], the
+new tokens in the order in which they were written, padded after the one that ends a sequence.
+Of a text that is too long to leave room for N new tokens, the end that is written to is read.
+
+Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden, N new tokens.
 """
 
 import os
@@ -21,7 +31,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import flags
 
-from official import atomic, errors, inference, tokenizers
+from official import atomic, errors, generation, inference, seeding, tokenizers
 from official import config as configs
 from official.errors import UserError
 from official.model import Model
@@ -50,6 +60,11 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "inputs", None, INPUTS, "What serving_default takes. Default: what it was trained on."
     )
+    flags.DEFINE_integer(
+        "max_new_tokens",
+        None,
+        "The most tokens that a causal LM writes to a text. Default: 64, or half of its length.",
+    )
 
 
 def export(
@@ -58,6 +73,7 @@ def export(
     checkpoint: str = "best",
     max_length: int | None = None,
     inputs: str | None = None,
+    max_new_tokens: int | None = None,
 ) -> tuple[str, int]:
     """Writes a SavedModel (see above).
 
@@ -66,7 +82,7 @@ def export(
 
     Raises:
       UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
-        fit the model, or `output` is there already.
+        fit the model, or `max_new_tokens` that; or `output` is there already.
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
     if inputs is None:
@@ -78,10 +94,20 @@ def export(
         raise UserError(
             f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
         )
+    reason = generation.why_not(model)
+    if max_new_tokens is not None and reason:
+        raise UserError(f"--max_new_tokens: {reason}")
+    count = min(64, max_length // 2) if max_new_tokens is None else max_new_tokens
+    if not 1 <= count < max_length:
+        raise UserError(
+            f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than --max_length"
+        )
     with atomic.folder(output) as temporary:
         server = make_server(config, tokenizer, model, max_length)
         signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
         signatures["serving_default"] = signatures[inputs]
+        if reason is None:
+            signatures |= _writers(tokenizer, model, max_length - count, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length
 
@@ -151,6 +177,45 @@ def make_server(
     return server
 
 
+def _writers(
+    tokenizer: tokenizers.Tokenizer, model: Model, length: int, count: int
+) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+    """The signatures `generate` and `sample`: `length` slots for a text and `count` new tokens."""
+    generator = generation.Generator(tokenizer, model)
+
+    def go_on(text: tf.Tensor, **how: tf.Tensor) -> dict[str, tf.Tensor]:
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
+        read = tokenizer.tokenize(text)  # [B, None]
+        # From the end that is written to, backwards.
+        nearest = read if generator.backward else tf.reverse(read, axis=[1])
+        starts = tf.fill([read.nrows(), 1], generator.start_id)
+        rows = tf.concat([nearest[:, : length - 1], starts], axis=1)
+        ids = rows.to_tensor(tokenizer.pad_id, shape=[None, length])
+        mask = tf.sequence_mask(rows.row_lengths(), length)
+        ids, mask = (tf.reverse(values, axis=[1]) for values in (ids, mask))
+        new = generator.write(ids, mask, count, **how)
+        before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
+        said = tf.ragged.boolean_mask(new, before_end)
+        parts = [tf.reverse(said, axis=[1]), read] if generator.backward else [read, said]
+        return {"text": tokenizer.join(tf.concat(parts, axis=1)), "token_ids": new}
+
+    def generate(text):
+        return go_on(text)
+
+    def sample(text, temperature, top_k, top_p, seed):
+        numbers = tf.range(tf.size(text, tf.int64))
+        seeds = seeding.row_seeds(seed, 0, numbers)
+        return go_on(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)
+
+    types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
+    text = tf.TensorSpec([None], tf.string, "text")
+    scalars = [tf.TensorSpec([], kind, name) for name, kind in types.items()]
+    return {
+        "generate": tf.function(generate, input_signature=[text], autograph=False),
+        "sample": tf.function(sample, input_signature=[text, *scalars], autograph=False),
+    }
+
+
 def _answer(
     config: configs.Config, model: Model
 ) -> tuple[list, Callable[[dict], dict[str, tf.Tensor]]]:
@@ -191,7 +256,12 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, "model_dir", "output")
     inputs, length = export(
-        FLAGS.model_dir, FLAGS.output, FLAGS.checkpoint, FLAGS.max_length, FLAGS.inputs
+        FLAGS.model_dir,
+        FLAGS.output,
+        FLAGS.checkpoint,
+        FLAGS.max_length,
+        FLAGS.inputs,
+        FLAGS.max_new_tokens,
     )
     what = "a text" if inputs == "single" else "two texts"
     print(f"wrote {FLAGS.output}: serving_default takes {what}, cut at {length} tokens")

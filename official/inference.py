@@ -15,7 +15,9 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.errors import UserError
+from official.generation import Generator
 from official.model import Model
+from official.sampling import Settings
 from official.tokenizers.packing import pack_arrays
 from official.training import checkpoints
 
@@ -43,6 +45,7 @@ class Loaded:
         self.tokenizer = tokenizer
         self.model = model
         self.max_length = max_length
+        self._generator: Generator | None = None
         ids = tf.TensorSpec([None, None], tf.int32)
         mask = tf.TensorSpec([None, None], tf.bool)
         self._encode = tf.function(
@@ -88,6 +91,26 @@ class Loaded:
             rows = order[start : start + batch_size]
             vectors[rows] = self._vectors([packed[row] for row in rows], pooling)
         return vectors
+
+    def generate(self, prompts: Sequence[str], batch_size: int = 8, **settings: Any) -> list[str]:
+        """Lets a causal LM go on with texts.
+
+        Args:
+          prompts: any number of texts; an empty one will do.
+          batch_size: how many are computed at a time.
+          **settings: `max_new_tokens`, `temperature`, `top_k`, `top_p` and `seed`, as in
+            `official.sampling.Settings`.
+
+        Returns:
+          Each prompt with what was written to it.
+
+        Raises:
+          UserError: the model is no causal LM, a setting that cannot be, or a prompt without room
+            for the new tokens.
+        """
+        if self._generator is None:
+            self._generator = Generator(self.tokenizer, self.model)
+        return self._generator.texts(prompts, Settings(**settings), batch_size)
 
     def _vectors(self, sequences: list[np.ndarray], pooling: str) -> np.ndarray:
         lengths = np.array([len(ids) for ids in sequences])

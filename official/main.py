@@ -1,4 +1,4 @@
-"""Trains, evaluates and predicts: the command line over one config, one data folder, one model.
+"""Trains, evaluates, predicts and writes: one config, one data folder, one model.
 
 Pretraining:
 
@@ -15,6 +15,11 @@ Evaluation and prediction need no config, the model folder has it:
   python -m official.main --mode=predict --data=TASK_SHARDS --split=test \
       --model_dir=TUNED --output=predictions.tsv
 
+A model with the objective causal_lm writes:
+
+  python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
+      --temperature=0.8 --top_k=40
+
 The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
 save and stop.
 """
@@ -27,7 +32,7 @@ from absl import flags
 
 from official import errors
 
-_MODES = ("train", "eval", "train_and_eval", "predict")
+_MODES = ("train", "eval", "train_and_eval", "predict", "generate")
 FLAGS = flags.FLAGS
 
 
@@ -53,7 +58,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "checkpoint",
         "best",
-        "Which checkpoint --init, eval and predict read: best, last, a step, or a path.",
+        "Which checkpoint --init, eval, predict and generate read: best, last, a step, or a path.",
     )
     flags.DEFINE_multi_string(
         "override", [], "key.subkey=value, read as YAML; may be given many times."
@@ -61,7 +66,16 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "split", None, "train, validation or test. Default: validation (eval), test (predict)."
     )
-    flags.DEFINE_string("output", None, "File that predict writes: .tsv or .jsonl.")
+    flags.DEFINE_string(
+        "output", None, "File that predict (.tsv or .jsonl) or generate (.jsonl) writes."
+    )
+    flags.DEFINE_multi_string("prompt", [], "generate: a text to go on with; may be given again.")
+    flags.DEFINE_string("prompts", None, "generate: a file with a prompt on each line.")
+    flags.DEFINE_integer("max_new_tokens", 64, "generate: the most tokens to write.")
+    flags.DEFINE_float("temperature", 1.0, "generate: 0 = always the likeliest token.")
+    flags.DEFINE_integer("top_k", 0, "generate: draw from so many tokens; 0 = all.")
+    flags.DEFINE_float("top_p", 1.0, "generate: draw from tokens of this much of the chances.")
+    flags.DEFINE_integer("seed", 0, "generate: of the draws.")
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
@@ -83,6 +97,10 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
+    if FLAGS.mode == "generate":
+        _require("model_dir")
+        _generate()
+        return
     _require("data", "model_dir")
     if FLAGS.mode.startswith("train"):
         _require("config")
@@ -191,6 +209,26 @@ def _apply() -> None:
             figures["target_entropy"] = entropy
         for name, value in figures.items():
             print(f"{name:24} {value:.6f}")
+
+
+def _generate() -> None:
+    """Goes on with texts; prints them, or writes a file."""
+    from official import generation, inference, sampling
+
+    settings = sampling.Settings(
+        FLAGS.max_new_tokens, FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.seed
+    )
+    if bool(FLAGS.prompt) == bool(FLAGS.prompts):
+        raise errors.UserError("give either --prompt=TEXT (perhaps an empty one) or --prompts=FILE")
+    if FLAGS.output:
+        generation.check_output(FLAGS.output)
+    prompts = FLAGS.prompt or generation.read_prompts(FLAGS.prompts)
+    _, tokenizer, model = inference.restore(FLAGS.model_dir, FLAGS.checkpoint)
+    texts = generation.Generator(tokenizer, model).texts(prompts, settings)
+    if FLAGS.output:
+        generation.save(FLAGS.output, prompts, texts)
+    else:
+        print("\n".join(texts))
 
 
 def run() -> None:

@@ -29,6 +29,7 @@ class Stream(enum.IntEnum):
     MASK_NUMBER = 5
     RUN_LENGTH = 6
     NETWORK = 7
+    GENERATION = 8
     PERMUTATION = 9
     CONTEXT = 10
     PARTS = 11

@@ -57,6 +57,17 @@ XLNET = {
     },
     "objectives": [{"type": "permutation_lm"}],
 }  # fmt: skip
+GPT2 = {
+    "segments__format": "full_sentences",
+    "segments__packing": 2,
+    "corruption": None,
+    "encoder__segment_types": 0,
+    "encoder__norm": "pre",
+    "encoder__causal": True,
+    "encoder__scale_residual_init": True,
+    "encoder__pooler": False,
+    "objectives": [{"type": "causal_lm", "direction": "backward"}],
+}
 SYSTEMS = {
     "roberta": ROBERTA,
     "spanbert": SPANBERT,
@@ -64,4 +75,5 @@ SYSTEMS = {
     "albert": ALBERT,
     "electra": ELECTRA,
     "xlnet": XLNET,
+    "gpt2": GPT2,
 }

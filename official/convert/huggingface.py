@@ -3,6 +3,7 @@
 Weights are read from safetensors only: unpickling a `pytorch_model.bin` can run code.
 """
 
+import fnmatch
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from official.convert import (
     bert,
     distilbert,
     electra,
+    gpt2,
     mapping,
     model_folder,
     roberta,
@@ -32,7 +34,7 @@ from official.errors import UserError
 # `model_type` of config.json → its table.
 SYSTEMS = {
     module.SYSTEM.model_type: module.SYSTEM
-    for module in (bert, roberta, albert, electra, distilbert, xlnet, transfo_xl)
+    for module in (bert, roberta, albert, electra, distilbert, gpt2, xlnet, transfo_xl)
 }
 
 WEIGHTS = "model.safetensors"
@@ -77,6 +79,8 @@ def system_of(config: configs.Config) -> System:
         return xlnet.SYSTEM
     if configs.type_of(encoder) != "transformer":
         return bert.SYSTEM
+    if encoder.causal:
+        return gpt2.SYSTEM
     if encoder.layer_groups is not None:
         return albert.SYSTEM
     if encoder.position_offset:
@@ -124,7 +128,10 @@ def _files(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What config.json says of a network, and its tensors."""
     # An objective's name is the first part of its variables' paths.
-    heads = sorted({path.split("/")[0] for path in variables} - {"encoder"})
+    heads = {path.split("/")[0] for path in variables} - {"encoder"}
+    # Those without variables only the config names.
+    own = {configs.type_of(objective) for objective in config.objectives}
+    heads = sorted(heads | {h for h, rows in system.head_rows.items() if not rows and h in own})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:
         described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
@@ -159,7 +166,8 @@ class Tensors(Mapping[str, np.ndarray]):
         self._places = {name: handle for handle in self._handles for name in handle.keys()}
         self._names = {_today(name, system): name for name in self._places}
         for buffer in system.buffers:
-            self._names.pop(buffer, None)
+            for name in fnmatch.filter(self._names, buffer):
+                del self._names[name]
         for alias, name in system.aliases.items():
             if alias not in self._names:
                 continue

@@ -74,8 +74,9 @@ def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System
     """The config of a converted model: with heads of pretraining come its system's settings."""
     kinds = {configs.type_of(objective) for objective in objectives}
     raw: dict[str, Any] = {"name": name}
-    if kinds & {"masked_lm", "sentence_pair", "generator"}:
-        raw["segments"] = {**system.segments, "max_length": min(512, encoder.max_positions)}
+    if kinds & {"masked_lm", "sentence_pair", "generator", "causal_lm"}:
+        length = min(system.max_length, encoder.max_positions)
+        raw["segments"] = {**system.segments, "max_length": length}
     if kinds & {"masked_lm", "generator"}:
         raw["corruption"] = {"type": "token_masks", **system.corruption}
     config = configs.from_dict(raw, name)

@@ -1,7 +1,7 @@
 """What a published system is called in other tools' files: one table a system.
 
 `System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
-modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `xlnet`,
+modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `gpt2`, `xlnet`,
 `transfo_xl`.
 """
 
@@ -14,6 +14,7 @@ from official.convert.mapping import Row, linear
 from official.encoders import transformer
 from official.errors import UserError
 from official.objectives import (
+    causal_lm,
     classification,
     masked_lm,
     permutation_lm,
@@ -98,10 +99,11 @@ class System:
       aliases: tensors that repeat another one, such as a tied output layer.
       bare: what names begin with in a file of the bare encoder.
       tensors: from the tensors of a file, those that the rows name; None = they are the same.
-      buffers: constants that old files keep among the weights.
+      buffers: constants that old files keep among the weights; `*` stands for anything.
       vocabulary: the file of the vocabulary.
       tokenizer_class: of transformers, where the vocabulary does not tell; None = it does.
       segments: of a model that comes with heads of pretraining; as in a config.
+      max_length: of its segments, where it has so many positions.
       corruption: the same; what differs from the defaults of token masks.
       tf1_row: from a row, the same with the names of the TF1 release; None = there is no release.
       release_gelu: which form of GELU the release calls `gelu`.
@@ -139,6 +141,7 @@ class System:
     vocabulary: str = "vocab.txt"
     tokenizer_class: str | None = None
     segments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    max_length: int = 512
     corruption: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tf1_row: Callable[[Row], Row] | None = None
     release_gelu: str = "gelu_tanh"
@@ -173,7 +176,7 @@ class System:
         found = [
             head
             for head, rows in self.head_rows.items()
-            if head not in TASKS and self._any(rows, names)
+            if head not in TASKS and (self._any(rows, names) or self._classed(head, config))
         ]
         # Other classes (one label a token, multiple choice) name their head `classifier` as well.
         task_class = self.architectures.get(frozenset({"classification"}))
@@ -182,6 +185,11 @@ class System:
         if task_class in architectures and self._any(self.head_rows.get(head, ()), names):
             found.append(head)
         return tuple(found)
+
+    def _classed(self, head: str, config: Mapping[str, Any]) -> bool:
+        """Whether a head has no tensors, and config.json names its class."""
+        name = self.architectures.get(frozenset({head}))
+        return not self.head_rows[head] and name in (config.get("architectures") or ())
 
     def has_pooler(self, names: Collection[str], heads: Collection[str]) -> bool:
         """Whether a file with these names and heads has a pooler."""
@@ -253,6 +261,8 @@ class System:
         for head in heads:
             if head == "masked_lm":
                 made.append(masked_lm.Config())
+            elif head == "causal_lm":
+                made.append(causal_lm.Config())
             elif head in sentence_pair.LABELS:
                 made.append(sentence_pair.Config(relation=head))
             elif head == "permutation_lm":
@@ -312,6 +322,11 @@ class System:
                     f"objectives: {configs.type_of(objective)}.pooling: {self.title} of "
                     f"transformers has 'pooled', not {objective.pooling!r}"
                 )
+            if getattr(objective, "direction", "forward") != "forward":
+                raise UserError(
+                    f"objectives: {configs.type_of(objective)}.direction: {self.title} of "
+                    f"transformers reads from left to right, not {objective.direction!r}"
+                )
             if configs.type_of(objective) == "classification":
                 labels = dict(enumerate(objective.labels))
                 result["id2label"] = {str(i): label for i, label in labels.items()}
@@ -339,7 +354,7 @@ class System:
                 raise UserError(f"encoder.{field}: {self.title} has {only!r}, not {value!r}")
         if (encoder.embedding_size or encoder.hidden_size) == encoder.hidden_size:
             self._check_projection(encoder.hidden_size, "encoder.")
-        if not encoder.segment_types:
+        if "segment_types" in self.sizes and not encoder.segment_types:
             raise UserError(f"encoder.segment_types: {self.title} has 1 or more, not 0")
 
     def _check_projection(self, size: int, place: str) -> None:

@@ -122,6 +122,17 @@ class Tokenizer(abc.ABC):
         """Returns readable text of ids; special tokens show as they are written."""
 
     @abc.abstractmethod
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Does in a graph what `decode` does.
+
+        Args:
+          ids: int32 [N, None].
+
+        Returns:
+          Texts, string [N].
+        """
+
+    @abc.abstractmethod
     def _begins_word(self, piece: str) -> bool: ...
 
     @abc.abstractmethod

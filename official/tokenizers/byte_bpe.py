@@ -33,11 +33,13 @@ from official.tokenizers.base import Splitter, Tokenizer, find_specials, switch
 
 MERGES_FILE = "merges.txt"
 BLANK = "Ġ"
+# GPT-2 has one token, between documents, for all that it needs.
+END = "<|endoftext|>"
 SPECIALS = {
-    "pad_token": ("<pad>",),
-    "unk_token": ("<unk>",),
-    "cls_token": ("<s>",),
-    "sep_token": ("</s>",),
+    "pad_token": ("<pad>", END),
+    "unk_token": ("<unk>", END),
+    "cls_token": ("<s>", END),
+    "sep_token": ("</s>", END),
     "mask_token": ("<mask>",),
 }
 _VERSION = "#version: 0.2"
@@ -255,6 +257,12 @@ class ByteBPE(Tokenizer):
         spelled = b"".join(_spelled(self.pieces[i]) for i in ids)
         return spelled.decode("utf-8", "replace")
 
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the text of ids [N, None]: string [N]."""
+        spelled = tf.constant([_spelled(piece) for piece in self.pieces])
+        joined = tf.strings.reduce_join(tf.gather(spelled, ids), axis=1)
+        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+
     def _begins_word(self, piece: str) -> bool:
         return piece.startswith(BLANK)
 
@@ -270,7 +278,8 @@ class ByteBPE(Tokenizer):
         return {"add_prefix_space": self.add_prefix_space}
 
     def _for_others(self) -> dict[str, Any]:
-        return {"tokenizer_class": "RobertaTokenizer"}
+        gpt2 = self._specials["cls_token"] == END
+        return {"tokenizer_class": "GPT2Tokenizer" if gpt2 else "RobertaTokenizer"}
 
 
 def _spelled(piece: str) -> bytes:

@@ -20,6 +20,8 @@ from official.errors import UserError
 from official.tokenizers.base import Splitter, Tokenizer, find_specials, has_capitals, switch
 
 BLANK = "▁"
+# What Python's `split` takes for blanks.
+_BLANKS = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]+"
 
 
 class SentencePieceSplitter(Splitter):
@@ -99,6 +101,15 @@ class SentencePiece(Tokenizer):
         """Returns readable text of ids; special tokens show as they are written."""
         words = (f" {self.pieces[i]} " if i in self.special_ids else self.pieces[i] for i in ids)
         return " ".join("".join(words).replace(BLANK, " ").split())
+
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the text of ids [N, None]: string [N]."""
+        special = set(self.special_ids)
+        words = [f" {p} " if i in special else p for i, p in enumerate(self.pieces)]
+        words = [word.replace(BLANK, " ") for word in words]
+        joined = tf.strings.reduce_join(tf.gather(tf.constant(words), ids), axis=1)
+        joined = tf.strings.regex_replace(joined, _BLANKS, " ")
+        return tf.strings.strip(joined)
 
     def _begins_word(self, piece: str) -> bool:
         return piece.startswith(BLANK)

@@ -156,6 +156,12 @@ class WordPiece(Tokenizer):
         """Returns readable text of ids; special tokens show as they are written."""
         return " ".join(self.pieces[i] for i in ids).replace(f" {CONTINUES}", "")
 
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the text of ids [N, None]: string [N]."""
+        pieces = tf.gather(tf.constant(self.pieces), ids)
+        joined = tf.strings.reduce_join(pieces, axis=1, separator=" ")
+        return tf.strings.regex_replace(joined, f" {CONTINUES}", "")
+
     def _begins_word(self, piece: str) -> bool:
         return not piece.startswith(CONTINUES)
 

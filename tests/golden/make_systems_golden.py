@@ -2,7 +2,9 @@
 
 Each `NAME.npz` has `config` (the text of config.json), `weight/…` (as in model.safetensors),
 `batch/…` (token_ids, segment_ids, padding_mask and, where the first real token has the first
-position wherever the padding is, positions), `hidden_states` [L + 1, B, T, D] and `answer/…`.
+position wherever the padding is, positions), `hidden_states` [L + 1, B, T, D] and `answer/…`. Of a
+model that writes there is also `generation/…`: two prompts, what greedy search made of them, and
+what temperature, top-k and top-p leave of some chances.
 
 Run with the Python of the environment of tests/parity/requirements-hf.txt:
     .parity/hf/bin/python tests/golden/make_systems_golden.py [FOLDER]
@@ -35,6 +37,7 @@ SIZES = {
 LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
 # Byte-level BPE has all 256 bytes in its vocabulary.
 ROBERTA = {"vocab_size": 277, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+GPT2 = {"vocab_size": 259, "bos_token_id": 258, "eos_token_id": 258}
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
 
 # Name of the case: class and what differs from SIZES.
@@ -66,6 +69,8 @@ CASES = {
         "DistilBertModel",
         {"hidden_dim": 22, "activation": "relu", "sinusoidal_pos_embds": True},
     ),
+    "gpt2_causal_lm": ("GPT2LMHeadModel", {**GPT2, "n_inner": 22}),
+    "gpt2_bare": ("GPT2Model", {**GPT2, "activation_function": "relu", "layer_norm_epsilon": 1e-6}),
 }
 
 
@@ -105,19 +110,61 @@ def answers(model, batch):
         "input_ids": torch.from_numpy(batch["token_ids"]).long(),
         "attention_mask": torch.from_numpy(batch["padding_mask"]).long(),
     }
-    if model.config.model_type != "distilbert":
+    if model.config.model_type not in ("distilbert", "gpt2"):
         inputs["token_type_ids"] = torch.from_numpy(batch["segment_ids"]).long()
     with torch.no_grad():
         outputs = dict(model(**inputs, output_hidden_states=True))
+    outputs.pop("past_key_values", None)
     found = {"hidden_states": torch.stack(outputs.pop("hidden_states")).numpy()}
     return found | {f"answer/{name}": array.numpy() for name, array in outputs.items()}
+
+
+SAMPLING = {"temperature": [0.7, 1.0, 1.3], "top_k": [5, 0, 7], "top_p": [1.0, 0.8, 0.6]}
+
+
+def generation(model, rng):
+    """Greedy search with padding on the left, and what sampling would draw from."""
+    real = np.ones((2, 6), bool)
+    real[1, :3] = False
+    token_ids = rng.integers(0, 256, real.shape)
+    inputs = {
+        "input_ids": torch.from_numpy(token_ids),
+        "attention_mask": torch.from_numpy(real * 1),
+    }
+    settings = {"do_sample": False, "pad_token_id": 257, "max_new_tokens": 7}
+    with torch.no_grad():
+        free = model.generate(**inputs, **settings, eos_token_id=None)[:, 6:]
+        # A token that only one row has, which so ends before the other.
+        end = next(t for t in free[0].tolist()[1:] if t not in free[1].tolist())
+        new = model.generate(**inputs, **settings, eos_token_id=end)[:, 6:]
+    logits = torch.from_numpy(rng.standard_normal((2, 40)) * 3).float()
+    chances = []
+    for temperature, top_k, top_p in zip(*SAMPLING.values(), strict=True):
+        scores = transformers.TemperatureLogitsWarper(temperature)(None, logits)
+        if top_k:
+            scores = transformers.TopKLogitsWarper(top_k)(None, scores)
+        if top_p < 1:
+            scores = transformers.TopPLogitsWarper(top_p)(None, scores)
+        chances.append(scores.softmax(-1).numpy())
+    made = {
+        "token_ids": token_ids.astype(np.int32),
+        "padding_mask": real,
+        "free": free.numpy().astype(np.int32),
+        "end": np.int32(end),
+        "ended": new.numpy().astype(np.int32),
+        "logits": logits.numpy(),
+        "chances": np.stack(chances),
+        **{key: np.array(values) for key, values in SAMPLING.items()},
+    }
+    return {f"generation/{key}": array for key, array in made.items()}
 
 
 def case(name, seed):
     """Everything that is compared."""
     kind, sizes = CASES[name]
     model = make_model(kind, sizes, seed)
-    batch = make_batch(model.config, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    batch = make_batch(model.config, rng)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         weights = safetensors.numpy.load_file(Path(folder) / "model.safetensors")
@@ -127,6 +174,7 @@ def case(name, seed):
         **{f"weight/{name}": array for name, array in weights.items()},
         **{f"batch/{name}": array for name, array in batch.items()},
         **answers(model, batch),
+        **(generation(model, rng) if "causal_lm" in name else {}),
     }
 
 

@@ -19,6 +19,7 @@ def main(parent):
         inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
         with torch.no_grad():
             found = dict(model.eval()(**inputs, output_hidden_states=True))
+        found.pop("past_key_values", None)
         found["hidden_states"] = torch.stack(found["hidden_states"])
         # The fast ones of SentencePiece want one package more.
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=False)

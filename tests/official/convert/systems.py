@@ -17,7 +17,7 @@ SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def load(name, folder=GOLDEN / "systems"):
     """One case: its config, and its arrays by the first part of their names."""
-    parts = {"weight": {}, "batch": {}, "answer": {}}
+    parts = {"weight": {}, "batch": {}, "answer": {}, "generation": {}}
     with np.load(folder / f"{name}.npz") as file:
         for key in file:
             kind, _, rest = key.partition("/")
@@ -36,11 +36,13 @@ def write(folder, config, weights):
 
 
 def write_vocabulary(folder, model_type):
-    """Fewer than 61 pieces, or for bytes fewer than 277."""
+    """Fewer than 61 pieces, or for bytes fewer than 277 (of a GPT-2, 259)."""
     if model_type in ("albert", "xlnet"):
         (folder / "spiece.model").write_bytes(sentencepiece_model())
     elif model_type == "roberta":
-        write_byte_vocabulary(folder)
+        write_byte_vocabulary(folder, ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
+    elif model_type == "gpt2":
+        write_byte_vocabulary(folder, [], ["<|endoftext|>"])
     else:
         (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "the", "cat", "##s"]) + "\n")
 
@@ -57,13 +59,13 @@ def sentencepiece_model():
     return data.getvalue()
 
 
-def write_byte_vocabulary(folder):
+def write_byte_vocabulary(folder, first, last):
     """All bytes as GPT-2 spells them, and two merges."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     spelled = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
     merges = ["t h", "th e"]
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", *spelled, "th", "the", "<mask>"]
+    pieces = [*first, *spelled, "th", "the", *last]
     ids = {piece: i for i, piece in enumerate(pieces)}
     (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
     lines = ["#version: 0.2", *merges]
@@ -83,15 +85,25 @@ def compare_encoder(encoder, parts, hidden_states):
     encoded = run(encoder, parts["batch"])
     # A group of several layers stands for one in transformers.
     ours = np.stack(encoded["hidden_states"])[:: encoder.config.inner_layers]
-    np.testing.assert_allclose(ours, hidden_states, **CLOSE)
+    seen = visible(encoder, parts["batch"])
+    np.testing.assert_allclose(ours[:, seen], hidden_states[:, seen], **CLOSE)
     answers = dict(parts["answer"])
     for theirs, name in (
         ("last_hidden_state", "sequence_output"),
         ("pooler_output", "pooled_output"),
     ):
         if theirs in answers:
-            np.testing.assert_allclose(encoded[name], answers.pop(theirs), **CLOSE)
+            found, expected = np.asarray(encoded[name]), answers.pop(theirs)
+            if found.ndim == 3:
+                found, expected = found[seen], expected[seen]
+            np.testing.assert_allclose(found, expected, **CLOSE)
     return answers
+
+
+def visible(encoder, batch):
+    """The positions to compare: under a causal mask, padding on the left sees nothing at all."""
+    real = batch["padding_mask"]
+    return real if encoder.config.causal else np.ones_like(real)
 
 
 def compare(model, parts, hidden_states):
@@ -101,7 +113,11 @@ def compare(model, parts, hidden_states):
     for objective in model.objectives:
         found = logits_of(objective, model, encoded)
         name = _LOGITS.get((objective.name, len(model.objectives)), "logits")
-        np.testing.assert_allclose(found, answers.pop(name), **CLOSE)
+        expected = answers.pop(name)
+        if found.ndim == 3:
+            seen = visible(model.encoder, parts["batch"])
+            found, expected = found[seen], expected[seen]
+        np.testing.assert_allclose(found, expected, **CLOSE)
     return answers
 
 
@@ -109,9 +125,9 @@ _LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_lo
 
 
 def logits_of(objective, model, encoded):
-    """The scores of a head; of the masked LM, for every position."""
+    """The scores of a head; of a language model, for every position."""
     states = encoded["sequence_output"]
-    if objective.name == "masked_lm":
+    if objective.name in ("masked_lm", "causal_lm"):
         rows = np.asarray(states).reshape(-1, states.shape[-1])
         found = np.asarray(objective.logits(rows, model.encoder))
         return found.reshape(*states.shape[:2], -1)

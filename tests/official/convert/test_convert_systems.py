@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT, ELECTRA and DistilBERT, against stored answers of transformers."""
+"""RoBERTa, ALBERT, ELECTRA, DistilBERT and GPT-2, against stored answers of transformers."""
 
 import json
 
@@ -11,7 +11,7 @@ from official import inference
 from official.convert import huggingface, model_folder
 from official.encoders import transformer
 from official.errors import UserError
-from official.objectives import classification, generator, masked_lm, regression
+from official.objectives import causal_lm, classification, generator, masked_lm, regression
 from tests.official.convert import systems
 
 CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
@@ -57,7 +57,7 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 def test_every_system_has_its_cases():
     others = {"bert", "xlnet", "transfo-xl"}  # They have tests of their own.
     assert {name.split("_")[0] for name in CASES} | others == set(huggingface.SYSTEMS)
-    assert len(CASES) == 12
+    assert len(CASES) == 14
 
 
 def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
@@ -96,6 +96,7 @@ def small(**changes):
         (small(), (generator.Config(size=0.5), masked_lm.Config()), "an ELECTRA"),
         (small(position_offset=2), (), "a RoBERTa"),
         (small(layer_groups=1), (masked_lm.Config(),), "an ALBERT"),
+        (small(causal=True), (causal_lm.Config(),), "a GPT-2"),
     ],
 )
 def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, title):
@@ -136,6 +137,19 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
             (regression.Config(pooling="first"),),
             0,
             "regression.pooling: a BERT of transformers has 'pooled', not 'first'",
+        ),
+        (
+            small(causal=True, segment_types=0, norm="pre", pooler=False),
+            (causal_lm.Config(direction="backward"),),
+            0,
+            "causal_lm.direction: a GPT-2 of transformers reads from left to right, not 'backward'",
+        ),
+        (small(causal=True), (), 0, "encoder.norm: a GPT-2 has 'pre', not 'post'"),
+        (
+            small(causal=True, norm="pre"),
+            (causal_lm.Config(),),
+            0,
+            "encoder.segment_types: a GPT-2 has 0, not 2",
         ),
     ],
 )
@@ -204,6 +218,16 @@ def test_tied_copies_and_old_constants_are_put_right(tmp_path):
         ("albert_bare", {"inner_group_num": "2"}, r"config\.json: '<' not supported"),
         ("distilbert_bare", {"activation": "silu"}, "activation: 'silu' is not supported"),
         ("distilbert_bare", {"tie_weights_": False}, "tie_weights_: False is not supported"),
+        (
+            "gpt2_bare",
+            {"embd_pdrop": 0.3},
+            "embd_pdrop: 0.3 is not supported beside resid_pdrop: 0.1: this encoder has one rate",
+        ),
+        (
+            "gpt2_bare",
+            {"scale_attn_by_inverse_layer_idx": True},
+            "scale_attn_by_inverse_layer_idx: True is not supported, only False",
+        ),
     ],
 )
 def test_what_our_encoder_has_not_is_refused(tmp_path, name, changes, message):
@@ -211,6 +235,42 @@ def test_what_our_encoder_has_not_is_refused(tmp_path, name, changes, message):
     folder = systems.write(tmp_path / "hf", {**config, **changes}, parts["weight"])
     with pytest.raises(UserError, match=message):
         huggingface.read(folder)
+
+
+def test_a_gpt2_comes_as_it_was_released(tmp_path):
+    """Under the names of the bare encoder, with each layer's mask and the head's copy."""
+    config, parts, hidden_states = systems.load("gpt2_causal_lm")
+    old = {name.removeprefix("transformer."): a for name, a in parts["weight"].items()}
+    assert not set(old) & set(parts["weight"])
+    for i in range(3):
+        old[f"h.{i}.attn.bias"] = np.tril(np.ones((1, 1, 13, 13), np.float32))
+        old[f"h.{i}.attn.masked_bias"] = np.array(-1e4, np.float32)
+    old["lm_head.weight"] = old["wte.weight"]
+    made = huggingface.read(systems.write(tmp_path / "hf", config, old))
+    assert made.leftover == []
+    assert made.config.objectives == (causal_lm.Config(),)
+    assert (made.config.segments.format, made.config.segments.max_length) == ("full_sentences", 13)
+    encoder = made.config.encoder
+    assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")
+    assert (encoder.segment_types, encoder.intermediate_size, encoder.pooler) == (0, 22, False)
+    model_folder.write(made, tmp_path / "model")
+    model = inference.restore(tmp_path / "model")[2]
+    assert systems.compare(model, parts, hidden_states) == {}
+
+
+def test_a_gpt2_without_an_inner_size_has_four_times_the_hidden_one(tmp_path):
+    made, _, _ = converted(tmp_path, "gpt2_bare")
+    assert systems.load("gpt2_bare")[0]["n_inner"] is None
+    assert made.config.encoder.intermediate_size == 60
+    assert made.config.objectives == ()
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["n_inner"], written["embd_pdrop"], written["resid_pdrop"]) == (None, 0.1, 0.1)
+    assert "position_embedding_type" not in written
+    tokenizer = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "GPT2Tokenizer"
+    assert made.tokenizer.special_ids == (258,)
+    assert [written[f"{t}_token_id"] for t in ("bos", "pad", "eos")] == [258] * 3
 
 
 def test_a_missing_key_names_the_system(tmp_path):

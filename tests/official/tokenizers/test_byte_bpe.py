@@ -169,7 +169,7 @@ def swapped(a, b):
         ({"pieces": {"the": 0}}, r"lacks 256 of the 256 characters that stand for bytes \(! \" #"),
         (
             {"pieces": {p: i for i, p in enumerate(PIECES[2:])}, "merges": ""},
-            r"lacks special tokens: pad_token \(<pad>\), cls_token \(<s>\): add them",
+            r"lacks special tokens: pad_token \(<pad> or <\|endoftext\|>\), cls_token \(<s> or",
         ),
         ({"settings": {"mask_token": "[M]"}}, r"lacks special tokens: mask_token \(\[M\]\)"),
         ({"settings": {"add_prefix_space": 1}}, r"add_prefix_space is 1, but true or false"),

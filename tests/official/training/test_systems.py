@@ -20,6 +20,7 @@ OWN = {
     "albert": ("encoder/group_1_layer_1/", 12),
     "electra": ("replaced_tokens/", 4),
     "xlnet": ("permutation_lm/", 1),
+    "gpt2": ("encoder/final_norm/", 2),
 }
 
 
