@@ -51,7 +51,8 @@ class Config:
       k: K, one token in so many is predicted: a row of n tokens has n // k targets, at least one.
       num_predict: P, the targets of a row of full length, and the most of any.
       max_span: the most tokens or words of a span; n has the probability p(n) ~ 1/n.
-      perm_size: tokens of a block; divides the length. None = the row is one block.
+      perm_size: tokens of a block; divides the length, and that of the part of a stream's row that
+        is reused: no block may see what the next row goes on with. None = the row is one block.
     """
 
     unit: str = "word_span"
@@ -94,6 +95,13 @@ def check(config: Config, segments: "Segments") -> None:
     """
     length = segments.max_length
     size = config.perm_size or length
+    if reused := segments.reuse_length % size:
+        # The next row's targets would be seen by what it remembers of this one.
+        raise ValueError(
+            f"perm_size: blocks of {size} do not end where the next row goes on, after "
+            f"reuse_length {segments.reuse_length} = {segments.reuse_length // size} × {size} + "
+            f"{reused}: take a divisor of both reuse_length and max_length {length}"
+        )
     if length % size:
         raise ValueError(
             f"perm_size: blocks of {size} do not fill max_length {length}: {length} = "

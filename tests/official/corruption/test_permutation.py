@@ -234,6 +234,18 @@ def test_bad_values_are_named(values, message):
             "divisor",
         ),
         (
+            {"perm_size": 256},
+            {"max_length": 512, "format": "stream", "rows": 2, "reuse_length": 384},
+            "perm_size: blocks of 256 do not end where the next row goes on, after reuse_length "
+            "384 = 1 × 256 + 128: take a divisor of both reuse_length and max_length 512",
+        ),
+        (
+            {},
+            {"max_length": 512, "format": "stream", "rows": 2, "reuse_length": 256},
+            "perm_size: blocks of 512 do not end where the next row goes on, after reuse_length "
+            "256 = 0 × 512 + 256: take a divisor of both reuse_length and max_length 512",
+        ),
+        (
             {"perm_size": 32},
             {"max_length": 512},
             "max_span: a span of 5 in its context needs 5 × (1 + 6) = 35 tokens, and a block has "
@@ -246,6 +258,8 @@ def test_what_cannot_fit_is_refused_with_the_arithmetic(values, segments, messag
         permutation.check(Config(**values), config_lib.Segments(**segments))
     assert str(caught.value) == message
     permutation.check(Config(perm_size=256), config_lib.Segments(max_length=512))
+    stream = config_lib.Segments(format="stream", rows=2, max_length=512, reuse_length=256)
+    permutation.check(Config(perm_size=256), stream)
     permutation.check(Config(unit="token", perm_size=32), config_lib.Segments(max_length=512))
 
 
