@@ -96,7 +96,14 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def more_keys(encoder: transformer_xl.Config) -> dict[str, Any]:
-    """The same the other way round: keys of config.json."""
+    """The same the other way round: keys of config.json.
+
+    Raises:
+      UserError: heads have another size than XLNet's.
+    """
+    size = encoder.hidden_size // encoder.num_heads
+    if encoder.head_size not in (None, size):
+        raise UserError(f"encoder.head_size: an XLNet has {size} here, not {encoder.head_size}")
     return {
         "mem_len": encoder.memory_length or None,
         "reuse_len": encoder.reuse_length or None,
@@ -147,7 +154,6 @@ SYSTEM = System(
     },
     encoder_type=transformer_xl.Config,
     form={
-        "head_size": None,
         "segment_types": 2,
         "untie_biases": True,
         "scale_embeddings": False,

@@ -25,6 +25,8 @@ PUBLISHED = {
     "albert_xlarge": 58_724_864,
     "albert_xxlarge": 222_595_584,
     "gpt2_small": 124_439_808,
+    "xlnet_base": 116_718_336,
+    "xlnet_large": 360_268_800,
     "spanbert_base": 108_310_272,
     "electra_small": 13_483_008,
     "electra_base": 108_891_648,

@@ -229,7 +229,7 @@ def small(**changes):
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (small(head_size=2), "encoder.head_size: an XLNet has None, not 2"),
+        (small(head_size=2), "encoder.head_size: an XLNet has 3 here, not 2"),
         (small(untie_biases=False), "encoder.untie_biases: an XLNet has True, not False"),
         (small(query_stream=False), "encoder.query_stream: an XLNet has True, not False"),
         (small(segment_types=0), "encoder.segment_types: an XLNet has 2, not 0"),
@@ -242,3 +242,8 @@ def test_what_an_xlnet_cannot_be_is_not_written(encoder, message):
     assert huggingface.system_of(config) is xlnet.SYSTEM
     with pytest.raises(UserError, match=message):
         xlnet.SYSTEM.huggingface_config(config, [])
+
+
+def test_a_size_of_heads_that_is_the_usual_one_may_be_written():
+    config = configs.Config("x", encoder=small(head_size=3))
+    assert xlnet.SYSTEM.huggingface_config(config, [])["n_head"] == 2

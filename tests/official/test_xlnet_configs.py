@@ -1,0 +1,51 @@
+"""XLNet's configs are those of its paper and its release (Yang et al., 2019)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from official import config as config_lib
+
+PRETRAIN = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+# Hidden size, layers, heads, feed-forward size.
+SIZES = {"base": (768, 12, 12, 3072), "large": (1024, 24, 16, 4096)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_recipe(name):
+    config = config_lib.load(PRETRAIN / f"xlnet_{name}.yaml")
+    encoder, recipe, corruption = config.encoder, config.recipe, config.corruption
+    assert config.name == f"xlnet_{name}"
+    assert (
+        encoder.hidden_size,
+        encoder.num_layers,
+        encoder.num_heads,
+        encoder.intermediate_size,
+    ) == SIZES[name]
+    assert (encoder.head_size, encoder.vocab_size) == (64, 32000)
+    rates = (encoder.dropout, encoder.attention_dropout, encoder.inner_dropout)
+    assert rates == (0.1, 0.1, 0.0)
+    assert (encoder.activation, encoder.norm_epsilon) == ("gelu_tanh", 1e-12)
+    assert (corruption.k, corruption.num_predict, corruption.max_span) == (6, 85, 5)
+    assert (corruption.unit, corruption.perm_size) == ("token_span", 256)
+    segments = config.segments
+    assert (segments.format, segments.max_length, segments.backward) == ("stream", 512, True)
+    assert segments.rows == recipe.batch_size == 8192
+    assert segments.reuse_length == encoder.reuse_length == encoder.memory_length == 256
+    assert (recipe.steps, recipe.schedule.warmup_steps) == (500_000, 40_000)
+    assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.001)
+    optimizer = recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.epsilon) == (4e-4, 1e-6)
+    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 1.0)
+    assert [config_lib.type_of(objective) for objective in config.objectives] == ["permutation_lm"]
+
+    def decays(path):
+        return not any(re.search(pattern, path) for pattern in optimizer.no_decay)
+
+    attention = "encoder/layer_0/attention"
+    for path in ("biases/content_bias", "biases/segment_bias", "query_key_value/kernel"):
+        assert decays(f"{attention}/{path}")
+    for path in ("layer_0/feed_forward/inner/bias", "layer_0/attention_norm/scale"):
+        assert not decays(f"encoder/{path}")
+    assert not decays("permutation_lm/output_bias")
