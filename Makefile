@@ -11,6 +11,9 @@ PYTHON ?= $(call first,python3.11 python3.12 python3.13)
 # TensorFlow 2.15, the last that tensorflow-addons works with, has no later Python than 3.11.
 PARITY_PYTHON ?= $(call first,python3.11)
 
+# What one process leaves idle of a core while it makes graphs, another one uses.
+TEST_PROCESSES ?= 2
+
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -32,7 +35,7 @@ demo: .venv/.ready
 	$(PY) -m demo.run
 
 test: .venv/.ready
-	$(PY) -m pytest --ignore=tests/parity
+	$(PY) -m pytest -n $(TEST_PROCESSES) --ignore=tests/parity
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .
