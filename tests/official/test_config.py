@@ -48,10 +48,11 @@ def test_reads_values_and_defaults(tmp_path):
 
 
 def test_relation_that_a_format_has_if_none_is_given():
-    found = {format: config.Segments(format=format) for format in config.FORMATS}
+    rows = {"stream": {"rows": 4}}
+    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in config.FORMATS}
     assert {format: s.relation for format, s in found.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence",
-        "full_sentences": "none", "doc_sentences": "none",
+        "full_sentences": "none", "doc_sentences": "none", "stream": "none",
     }  # fmt: skip
     tokens = {"token_ids", "segment_ids", "padding_mask"}
     assert found["pairs"].fields == tokens | {"next_sentence_label"}
