@@ -75,7 +75,13 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
     records = shards.process_piece(shards.TextPiece(0, documents(count, seed)), settings)
     writer = shards.Writer(folder, 2)
     writer.write(records.examples)
-    tokenizer = tokenizers.load(tokens)
+    write_manifest(folder, made_of, settings, writer, records.token_counts)
+    return folder
+
+
+def write_manifest(folder, made_of, settings, writer, token_counts, totals=None):
+    """Finishes a folder of shards that were made of `settings`, as `pretraining_shards.build`."""
+    tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
     manifest.write(
         folder,
@@ -85,13 +91,13 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
             max_length=made_of.segments.places,
-            seed=0,
+            seed=settings.seed,
             config=_plain(settings),
             shards=writer.finish(),
-            token_counts=manifest.write_token_counts(folder, records.token_counts),
+            totals=totals or {},
+            token_counts=manifest.write_token_counts(folder, token_counts),
         ),
     )
-    return folder
 
 
 def replace(config: config_lib.Config, **recipe) -> config_lib.Config:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from official import config as config_lib
-from official import manifest, tokenizers
+from official import tokenizers
 from tests import small
 from tfrecords_tools import shards, stream_corpus, streams
-from tfrecords_tools.pretraining_shards import _features, _plain, settings_of
+from tfrecords_tools.pretraining_shards import settings_of
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -75,20 +75,7 @@ def stream_folder(
     for block in plan.blocks:
         writer.write(streams.make(block, plan))
     corpus.close()
-    tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-    manifest.write(
-        folder,
-        manifest.Manifest(
-            kind="pretraining",
-            features=_features(settings),
-            tokenizer=tokenizer.files,
-            tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=made_of.segments.max_length,
-            seed=settings.seed,
-            config=_plain(settings),
-            shards=writer.finish(),
-            totals=dict(arranged.more),
-            token_counts=manifest.write_token_counts(folder, counted.token_counts),
-        ),
+    small.write_manifest(
+        folder, made_of, settings, writer, counted.token_counts, dict(arranged.more)
     )
     return folder

@@ -54,6 +54,20 @@ def encode(encoder, batch, rng=None, output_all=False):
     )
 
 
+def check_ranks(token_ids, attention_mask, mask_shape):
+    """Raises UserError where token ids are not [B, T], or a mask has not four axes.
+
+    `mask_shape` is what the message says that a mask broadcasts to.
+    """
+    if len(token_ids.shape) != 2:
+        raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
+    if attention_mask is not None and len(attention_mask.shape) != 4:
+        raise UserError(
+            f"attention_mask: expected a shape that broadcasts to {mask_shape}, got "
+            f"{tuple(attention_mask.shape)}; masks.padding makes one from a padding mask"
+        )
+
+
 def _pooled_positions(encoder, batch):
     """The first position of each part, or the last one if the encoder pools that: [B, K], or None.
 

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from official import masks
+from official.encoders.inputs import check_ranks
 from official.errors import UserError
 from official.layers import gather
 from official.layers.activation import ACTIVATIONS
@@ -248,10 +249,7 @@ class Encoder(keras.Layer):
             x = hidden_states[-1] = self.final_norm(x)
         outputs = {"sequence_output": x}
         if self.pooler is not None:
-            first = x[:, 0]
-            if pooled_positions is not None:
-                first = gather.positions(x, pooled_positions)  # [B * K, D]
-                first = ops.reshape(first, (*ops.shape(pooled_positions), -1))
+            first = x[:, 0] if pooled_positions is None else gather.each(x, pooled_positions)
             outputs["pooled_output"] = ops.tanh(self.pooler(first))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
@@ -271,13 +269,7 @@ class Encoder(keras.Layer):
         return tuple((nothing, nothing) for _ in self.depths)
 
     def _check(self, token_ids, attention_mask, positions):
-        if len(token_ids.shape) != 2:
-            raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
-        if attention_mask is not None and len(attention_mask.shape) != 4:
-            raise UserError(
-                "attention_mask: expected a shape that broadcasts to [B, N, T, S], got "
-                f"{tuple(attention_mask.shape)}; masks.padding makes one from a padding mask"
-            )
+        check_ranks(token_ids, attention_mask, "[B, N, T, S]")
         length = token_ids.shape[1]
         counted = positions is None  # where they are given, a row may be longer than each part
         if counted and length is not None and length > self.config.max_positions:

@@ -15,6 +15,7 @@ import keras
 from keras import ops
 
 from official import masks
+from official.encoders.inputs import check_ranks
 from official.errors import UserError
 from official.layers import gather
 from official.layers.activation import ACTIVATIONS
@@ -423,7 +424,7 @@ class Encoder(keras.Layer):
 
     def _pool(self, x, real, positions):
         if positions is not None:
-            pooled = ops.reshape(gather.positions(x, positions), (*ops.shape(positions), -1))
+            pooled = gather.each(x, positions)
         elif self.config.pooled_position == "first":
             pooled = x[:, 0]
         elif real is None:
@@ -436,13 +437,7 @@ class Encoder(keras.Layer):
 
     def _check(self, token_ids, attention_mask, memory, permutation_mask, query_positions):
         config = self.config
-        if len(token_ids.shape) != 2:
-            raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
-        if attention_mask is not None and len(attention_mask.shape) != 4:
-            raise UserError(
-                "attention_mask: expected a shape that broadcasts to [B, N, T, T], got "
-                f"{tuple(attention_mask.shape)}; masks.padding makes one from a padding mask"
-            )
+        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
         if memory is not None:
             if not config.memory_length:
                 raise UserError("memory: given, and encoder.memory_length is 0: set it")

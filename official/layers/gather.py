@@ -48,6 +48,11 @@ def positions(sequence, ids):
     return rows(ops.reshape(sequence, (-1, size)), flat)
 
 
+def each(sequence, ids):
+    """The same as `positions`, with the sequences kept apart: [B, P, D]."""
+    return ops.reshape(positions(sequence, ids), (*ops.shape(ids), ops.shape(sequence)[2]))
+
+
 def place(values, ids, length):
     """Puts numbers at some positions of each sequence; where several meet they add up.
 
