@@ -97,6 +97,16 @@ def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> fl
     return float((positive * below).sum() / pairs) if pairs else 0.5
 
 
+def _keep_order_of_sums():
+    """Makes a sum of three and more tensors the same to the bit in every run.
+
+    TensorFlow's `AddN` begins with whichever input's buffer is free at that moment. The graph
+    optimizer makes `AddN` of any tree of additions, differently from one trace to the next, so it
+    is told not to, and gradients of a tensor with several uses are added two by two.
+    """
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+
+
 class TrainStep:
     """Updates a model under a strategy.
 
@@ -118,6 +128,7 @@ class TrainStep:
         jit_compile: bool = False,
         memory: Memory | None = None,
     ):
+        _keep_order_of_sums()
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy
@@ -222,12 +233,15 @@ class TrainStep:
         """Returns the sums of a part of a batch, and what is remembered of its rows."""
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
-        with tf.GradientTape() as tape:
-            prepared = self.model.prepare(batch, rng)
-            encoded = self.model.encode(prepared, rng)
-            losses, metrics = self.model.terms(prepared, rng, encoded)
-            loss = tf.add_n([losses[name] * scales[name] for name in losses])
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        prepared = self.model.prepare(batch, rng)
+        encoded = self.model.encode(prepared, rng)
+        losses, metrics = self.model.terms(prepared, rng, encoded)
+        loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
+        gradients = tf.gradients(
+            loss,
+            [variable.value for variable in variables],
+            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+        )
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
         # What no loss depends on (a pooler under masked LM alone) is not updated, nor decayed.
         self.updated = [variables[i] for i in reached]
