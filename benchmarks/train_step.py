@@ -5,7 +5,7 @@
 and of other systems here against BERT at the same sizes:
 
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT' \
-      'encoder garden, ELECTRA'
+      'encoder garden, ELECTRA' 'encoder garden, XLNet'
 
 Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in
 its own process and environment (made as by `make parity` when missing), in float32 and in mixed
@@ -31,6 +31,7 @@ SIDES = {
     "encoder garden": (None, "garden.py", "BERT"),
     "encoder garden, ALBERT": (None, "garden.py", "ALBERT"),
     "encoder garden, ELECTRA": (None, "garden.py", "ELECTRA"),
+    "encoder garden, XLNet": (None, "garden.py", "XLNet"),
     "tf-models-official": ("tfm", "tf_models.py", "BERT"),
     "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
 }
@@ -53,6 +54,13 @@ def flops(sizes: dict, system: str) -> int:
         generator = 2 * length * hidden * narrow + encoder(narrow, inner // 4)
         question = 2 * length * hidden * (hidden + 1)
         return encoder(hidden, inner) + question + generator + masked_lm(narrow, hidden)
+    if system == "XLNet":
+        queries = sizes["predictions"]
+        # Scores by content, scores by 2 T distances, sums of values; maps of q and of the output.
+        row = 2 * hidden * 4 * length + 4 * hidden**2 + 4 * hidden * inner
+        key_value = length * 4 * hidden**2  # nobody asks for the last layer's content stream
+        content = (layers - 1) * length * row + layers * key_value
+        return content + layers * queries * row + queries * 2 * hidden * vocab
     embedding = 128 if system == "ALBERT" else hidden
     projection = 0 if embedding == hidden else 2 * length * embedding * hidden
     return encoder(hidden, inner) + projection + masked_lm(hidden, embedding)

@@ -3,51 +3,57 @@
 import work
 
 from official import config as config_lib
+from official.corruption import permutation
 from official.training import optimizers, setup, step, strategies
 
 import tensorflow as tf  # isort: skip
 
 # What makes another system of BERT's config. ALBERT: one layer run again and again, a narrow token
 # table, LAMB; its sentence-order head is a next-sentence head with other labels.
-# ELECTRA: a generator of a quarter of the size in front, another question.
+# ELECTRA: a generator of a quarter of the size in front, another question. XLNet: relative
+# attention of two streams, the second one of the rows that are predicted, without memory.
 ENCODERS = {
-    "BERT": {},
-    "ALBERT": {"embedding_size": 128, "layer_groups": 1},
-    "ELECTRA": {"pooler": False},
+    "BERT": {"type": "transformer"},
+    "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
+    "ELECTRA": {"type": "transformer", "pooler": False},
+    "XLNet": {"type": "transformer_xl"},
 }
-OPTIMIZERS = {"BERT": "adamw", "ALBERT": "lamb", "ELECTRA": "adamw"}
 PAIRS = [{"type": "masked_lm"}, {"type": "sentence_pair"}]
 OBJECTIVES = {
     "BERT": PAIRS,
     "ALBERT": PAIRS,
     "ELECTRA": [{"type": "generator", "size": 0.25}, {"type": "replaced_tokens"}],
+    "XLNet": [{"type": "permutation_lm"}],
 }
 
 
 def main() -> None:
     """Serves the steps of this side."""
     size = work.sizes()
+    system, predictions = size["system"], size["predictions"]
+    corruption = {"type": "token_masks", "max_predictions": predictions}
+    if system == "XLNet":
+        corruption = {"type": "permutation", "unit": "token", "num_predict": predictions}
     config = config_lib.from_dict(
         {
             "name": "train_step",
             "segments": {"format": "pairs", "max_length": size["length"]},
-            "corruption": {"type": "token_masks", "max_predictions": size["predictions"]},
+            "corruption": corruption,
             "encoder": {
-                "type": "transformer",
                 "vocab_size": size["vocab"],
                 "hidden_size": size["hidden"],
                 "num_layers": size["layers"],
                 "num_heads": size["heads"],
                 "intermediate_size": size["intermediate"],
-                **ENCODERS[size["system"]],
+                **ENCODERS[system],
             },
-            "objectives": OBJECTIVES[size["system"]],
+            "objectives": OBJECTIVES[system],
             "recipe": {
                 "steps": 100_000,
                 "batch_size": size["batch"],
                 "precision": size["precision"].replace("bfloat16", "mixed_bfloat16"),
                 "jit_compile": size["compile"],
-                "optimizer": {"type": OPTIMIZERS[size["system"]]},
+                "optimizer": {"type": "lamb" if system == "ALBERT" else "adamw"},
                 "schedule": {"warmup_steps": 10_000},
             },
         }
@@ -60,7 +66,7 @@ def main() -> None:
     train = step.TrainStep(
         model, optimizer, strategy, seed=0, jit_compile=config.recipe.jit_compile
     )
-    batches = [_batch(batch) for batch in work.batches(size)]
+    batches = [_batch(batch, system) for batch in work.batches(size)]
     dataset = tf.data.Dataset.from_tensor_slices(
         {name: tf.stack([batch[name] for batch in batches]) for name in batches[0]}
     )
@@ -73,14 +79,21 @@ def main() -> None:
     work.serve(run)
 
 
-def _batch(batch):
-    ones = {
-        "padding_mask": tf.ones_like(batch["token_ids"], tf.bool),
+def _batch(batch, system):
+    """What the reader makes of a batch of `work`: no padding, every prediction a real one."""
+    token_ids, targets = batch["token_ids"], batch["masked_positions"]
+    more = {
+        "padding_mask": tf.ones_like(token_ids, tf.bool),
         "masked_weights": tf.ones_like(batch["masked_ids"], tf.float32),
         "example_weights": tf.ones_like(batch["next_sentence_label"], tf.float32),
-        "row_seeds": batch["token_ids"][:, :2],
+        "row_seeds": token_ids[:, :2],
     }
-    return {name: tf.convert_to_tensor(value) for name, value in (batch | ones).items()}
+    if system == "XLNet":
+        rows, length = token_ids.shape
+        ordered = tf.reduce_any(tf.one_hot(targets, length, True, False, dtype=tf.bool), axis=1)
+        order = permutation.orders(tf.cast(tf.range(rows), tf.uint64), length)
+        more["permutation_mask"] = permutation.may_attend(order, ordered)
+    return {name: tf.convert_to_tensor(value) for name, value in (batch | more).items()}
 
 
 if __name__ == "__main__":

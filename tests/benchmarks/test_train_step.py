@@ -12,7 +12,7 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 def test_our_sides_run_and_are_tabled():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.train_step", "--sides", "encoder garden",
-         "encoder garden, ALBERT", "encoder garden, ELECTRA", *SMALL.split(), "--vocab", "100",
+         "encoder garden, ALBERT", "encoder garden, ELECTRA", "encoder garden, XLNet", *SMALL.split(), "--vocab", "100",
          "--steps", "2", "--rounds", "2"],
         capture_output=True,
         text=True,
@@ -21,12 +21,13 @@ def test_our_sides_run_and_are_tabled():
     assert done.returncode == 0, done.stderr
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
-    assert losses == pytest.approx([5.30] * 4 + [39.26] * 2, abs=0.3)
+    assert losses == pytest.approx([5.30] * 4 + [39.26] * 2 + [4.61] * 2, abs=0.3)
     table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table]
     assert rows == [
         (side, precision)
-        for side in ("encoder garden", "encoder garden, ALBERT", "encoder garden, ELECTRA")
+        for side in train_step.SIDES
+        if side.startswith("encoder garden")
         for precision in ("float32", "bfloat16")
     ]
     assert "1.00x" in table[0] + table[1]
@@ -42,3 +43,8 @@ def test_flops_of_a_sequence():
     generator = 2 * 4 * 8 * 2 + 2 * (2 * narrow) + 2 * 3 * (2 * 8 + 8 * 10)
     question = 2 * 4 * (8 * 8 + 8)
     assert train_step.flops(sizes, "ELECTRA") == 2 * (2 * products) + question + generator
+    # Each row: 4 scores by content, 8 by distance, 4 sums, q and output, inner; the last layer has
+    # no rows but those that are predicted; k and v of every layer.
+    row = 2 * (16 * 8 + 2 * 8 * 8 + 2 * 8 * 16)
+    xlnet = (4 + 2 * 3) * row + 2 * (2 * 4 * (2 * 8 * 8)) + 2 * 3 * 8 * 10
+    assert train_step.flops(sizes, "XLNet") == xlnet
