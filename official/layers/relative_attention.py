@@ -89,8 +89,10 @@ def shift(scores, keys):
         [B, N, T, S]; with one-sided distances, keys after the query have whatever number is there.
     """
     batch, heads, length, distances = ops.shape(scores)
-    line = ops.reshape(scores, (batch, heads, length * distances))[:, :, length:]
-    return ops.reshape(line, (batch, heads, length, distances - 1))[:, :, :, :keys]
+    line = ops.reshape(scores, (batch, heads, length * distances))
+    line = ops.slice(line, (0, 0, length), (batch, heads, length * (distances - 1)))
+    rows = ops.reshape(line, (batch, heads, length, distances - 1))
+    return ops.slice(rows, (0, 0, 0, 0), (batch, heads, length, keys))
 
 
 @with_gradient
@@ -242,12 +244,11 @@ class RelativeAttention(keras.Layer):
             key = ops.concatenate([key, there], axis=-1)  # [B, N, S, H + G]
         key = ops.transpose(key, (0, 1, 3, 2))
         distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
+        queries = [query]
+        if len(streams) == 2:
+            queries = ops.split(query, [streams[0].length], axis=2)
         contexts, weights = [], []
-        for i, stream in enumerate(streams):
-            rows = query
-            if len(streams) > 1:
-                start = sum(s.length for s in streams[:i])
-                rows = query[:, :, start : start + stream.length]
+        for rows, stream in zip(queries, streams, strict=True):
             scores = self._scores(rows, key, distance_key, stream)
             weights.append(ops.softmax(scores))
             kept = ops.cast(dropout(weights[-1], self.dropout, rng), self.compute_dtype)
@@ -271,8 +272,9 @@ class RelativeAttention(keras.Layer):
             content = x if content is None else content
             if memory is not None:
                 content = ops.concatenate([ops.cast(memory, content.dtype), content], axis=1)
-            (query,) = self._heads(linear(x, kernel[:, :inner]), 1)
-            key, value = self._heads(linear(content, kernel[:, inner:]), 2)
+            ours, theirs = ops.split(kernel, [inner], axis=1)
+            (query,) = self._heads(linear(x, ours), 1)
+            key, value = self._heads(linear(content, theirs), 2)
         return query * self.head_size**-0.5, key, value
 
     def _heads(self, x, parts):
@@ -306,8 +308,8 @@ class RelativeAttention(keras.Layer):
             # What is the same for all keys of a row does not matter to a softmax: so the vector of
             # other segments may be taken off both.
             vector = self.segment_embedding[0] - self.segment_embedding[1]  # [N, H]
-            same = query + self.biases.segment_bias[:, None, :] * scale
-            same = ops.sum(same * vector[:, None, :], axis=-1, keepdims=True)  # [B, N, Q, 1]
+            bias = ops.sum(self.biases.segment_bias * vector, axis=-1) * scale  # [N]
+            same = ops.matmul(query, vector[:, :, None]) + bias[:, None, None]  # [B, N, Q, 1]
             biased = ops.concatenate([biased, same * stream.segments[:, None]], axis=-1)
         scores = ops.cast(ops.matmul(biased, key), exact) + ops.cast(moved, exact)
         if stream.mask is not None:
