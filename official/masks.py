@@ -104,6 +104,22 @@ def after_memory(mask, memory_mask, length):
     )
 
 
+def attended(mask, batch, length):
+    """The positions that some query may attend to, and so are no padding.
+
+    Args:
+        mask: bool, broadcastable to [B, N, T, S]; None stays None.
+        batch: B.
+        length: S.
+
+    Returns:
+        bool [B, S].
+    """
+    if mask is None:
+        return None
+    return ops.broadcast_to(ops.any(mask, axis=(1, 2)), (batch, length))
+
+
 def combine(*masks):
     """Attention allowed by all of `masks`; those that are None allow everything.
 

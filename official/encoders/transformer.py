@@ -12,10 +12,9 @@ import keras
 from keras import ops
 
 from official import masks
+from official.encoders import checks, pooling
 from official.encoders.inputs import check_ranks
 from official.errors import UserError
-from official.layers import gather
-from official.layers.activation import ACTIVATIONS
 from official.layers.block import Block
 from official.layers.embeddings import Embeddings
 from official.layers.linear import Linear
@@ -75,26 +74,16 @@ class Config:
     scale_residual_init: bool = False
 
     def __post_init__(self):
-        positive = ["hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions"]
-        positive += ["inner_layers"]
-        optional = ["vocab_size", "embedding_size", "layer_groups"]
-        for field in positive + [f for f in optional if getattr(self, f) is not None]:
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)} is less than 1")
-        for field in ("segment_types", "position_offset"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"{field}: {getattr(self, field)} is negative")
-        for field in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)} is not in [0, 1)")
+        checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        checks.at_least(self, 1, "max_positions", "inner_layers")
+        checks.at_least(self, 1, "vocab_size", "embedding_size", "layer_groups")
+        checks.at_least(self, 0, "segment_types", "position_offset")
+        checks.rates(self, "dropout", "attention_dropout")
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
             )
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation: {self.activation!r} is not one of {', '.join(sorted(ACTIVATIONS))}"
-            )
+        checks.activation(self)
         if self.norm not in ("post", "pre"):
             raise ValueError(f"norm: {self.norm!r} is neither 'post' nor 'pre'")
         if self.layer_groups is None and self.inner_layers != 1:
@@ -249,8 +238,8 @@ class Encoder(keras.Layer):
             x = hidden_states[-1] = self.final_norm(x)
         outputs = {"sequence_output": x}
         if self.pooler is not None:
-            first = x[:, 0] if pooled_positions is None else gather.each(x, pooled_positions)
-            outputs["pooled_output"] = ops.tanh(self.pooler(first))
+            pooled = pooling.states(x, "first", places=pooled_positions)
+            outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(attentions)

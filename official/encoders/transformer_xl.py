@@ -1,8 +1,7 @@
 """The encoder of Transformer-XL and XLNet: distances, a memory, and two streams.
 
-The *content stream* reads the tokens. The *query stream* has a row for each token that is to be
-predicted: it starts from one vector that is the same for all, knows its place, and sees what the
-order of prediction allows, never its own token (Yang et al. 2019, section 2.3).
+`official.encoders.two_streams` says what the rows see, `official.encoders.row_memory` what is kept
+of them.
 
 Shapes: B batch, T content rows, P query rows, S keys, M memory, N heads, D hidden, V vocabulary,
 L layers, K places to pool.
@@ -15,19 +14,15 @@ import keras
 from keras import ops
 
 from official import masks
+from official.encoders import checks, pooling, row_memory, two_streams
 from official.encoders.inputs import check_ranks
 from official.errors import UserError
-from official.layers import gather
-from official.layers.activation import ACTIVATIONS
 from official.layers.dropout import dropout
-from official.layers.embeddings import Table
+from official.layers.embeddings import StreamEmbeddings
 from official.layers.linear import Linear
 from official.layers.random import Draws, truncated_normal
-from official.layers.relative_attention import RelativeBiases, Stream, distance_vectors
+from official.layers.relative_attention import RelativeBiases, distance_vectors
 from official.layers.relative_block import RelativeBlock
-
-# Segments have numbers below this.
-SEGMENTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,17 +86,10 @@ class Config:
     max_positions = 2**16
 
     def __post_init__(self):
-        positive = ["hidden_size", "num_layers", "num_heads", "intermediate_size"]
-        optional = ["vocab_size", "head_size"]
-        for field in positive + [f for f in optional if getattr(self, f) is not None]:
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)} is less than 1")
-        for field in ("memory_length", "reuse_length", "clamp_length"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"{field}: {getattr(self, field)} is negative")
-        for field in ("dropout", "attention_dropout", "inner_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)} is not in [0, 1)")
+        checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        checks.at_least(self, 1, "vocab_size", "head_size")
+        checks.at_least(self, 0, "memory_length", "reuse_length", "clamp_length")
+        checks.rates(self, "dropout", "attention_dropout", "inner_dropout")
         if self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size: {self.hidden_size} is odd: half of it are sines, half cosines"
@@ -111,47 +99,12 @@ class Config:
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}: "
                 "set head_size, or another number"
             )
-        for field, choices in {
-            "activation": sorted(ACTIVATIONS),
-            "attention": ["bi", "uni"],
-            "pooled_position": ["last", "first"],
-            "segment_types": [0, 2],
-        }.items():
-            if getattr(self, field) not in choices:
-                raise ValueError(
-                    f"{field}: {getattr(self, field)!r} is not one of "
-                    f"{', '.join(map(str, choices))}"
-                )
+        checks.activation(self)
+        checks.choice(self, "attention", ["bi", "uni"])
+        checks.choice(self, "pooled_position", ["last", "first"])
+        checks.choice(self, "segment_types", [0, 2])
         if self.reuse_length and not self.memory_length:
             raise ValueError("reuse_length: has a meaning only where memory_length is set")
-
-
-class Embeddings(keras.Layer):
-    """The token table, and `query_start` [D], which every query row starts from."""
-
-    def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):
-        super().__init__(name=name, dtype=dtype)
-        self.size = size
-        self.query_stream = query_stream
-        self.initializer = initializer
-        self.token = Table(
-            vocab_size, size, initializer=initializer, name="token_embedding", dtype=dtype
-        )
-
-    def build(self, input_shape=None):
-        """Makes the variables."""
-        self.token.build()
-        if self.query_stream:
-            self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")
-
-    def call(self, token_ids):
-        """Looks up ids [B, T]: [B, T, D]."""
-        return self.token(token_ids)
-
-    def query(self, positions):
-        """The first states of query rows at positions [B, P]: [B, P, D]."""
-        start = ops.cast(self.query_start, self.compute_dtype)
-        return ops.broadcast_to(start, (*ops.shape(positions), self.size))
 
 
 class Encoder(keras.Layer):
@@ -176,7 +129,7 @@ class Encoder(keras.Layer):
         initializer = truncated_normal(
             config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
         )
-        self.embeddings = Embeddings(
+        self.embeddings = StreamEmbeddings(
             config.vocab_size,
             config.hidden_size,
             query_stream=config.query_stream,
@@ -277,10 +230,11 @@ class Encoder(keras.Layer):
         Raises:
             UserError: a shape is wrong, or something is given that the config has not.
         """
-        self._check(token_ids, attention_mask, memory, permutation_mask, query_positions)
+        self._check(token_ids, attention_mask, permutation_mask, query_positions)
+        row_memory.check(memory, self.config)
         config = self.config
         batch, length = ops.shape(token_ids)
-        real = self._real(attention_mask, batch, length)
+        real = masks.attended(attention_mask, batch, length)
         remembered = 0 if memory is None else config.memory_length
         if memory is None:
             memory_mask = None
@@ -288,8 +242,15 @@ class Encoder(keras.Layer):
             memory_mask = ops.ones((batch, remembered), "bool")
         if not config.segment_types:
             segment_ids = None
-        streams = self._streams(
-            length, segment_ids, attention_mask, memory_mask, permutation_mask, query_positions
+        streams = two_streams.of(
+            length,
+            causal=config.attention == "uni",
+            segment_ids=segment_ids,
+            attention_mask=attention_mask,
+            memory_mask=memory_mask,
+            permutation_mask=permutation_mask,
+            query_positions=query_positions,
+            dtype=self.compute_dtype,
         )
         distances = distance_vectors(
             length,
@@ -300,158 +261,65 @@ class Encoder(keras.Layer):
             backward=backward is not None,
             dtype=self.compute_dtype,
         )
-        shared = {
-            "distances": dropout(distances, config.dropout, rng),
-            "backward": backward,
-            "key_segments": self._segments(segment_ids, remembered),
+        distances = dropout(distances, config.dropout, rng)
+        x = self._embedded(token_ids, query_positions, rng)  # [B, T + P, D]
+        inputs, parts, attentions = two_streams.run(
+            self.blocks,
+            x,
+            streams,
+            memory=memory,
+            distances=distances,
+            backward=backward,
+            key_segments=two_streams.one_hot_segments(
+                segment_ids, remembered, dtype=self.compute_dtype
+            ),
+            rng=rng,
+        )
+        outputs = {
+            name: dropout(part, config.dropout, rng)
+            for name, part in zip(("sequence_output", "query_output"), parts, strict=False)
         }
-
-        x = self.embeddings(token_ids)
-        if config.scale_embeddings:
-            x = x * config.hidden_size**0.5
-        if query_positions is not None:
-            x = ops.concatenate([x, self.embeddings.query(query_positions)], axis=1)
-        x = dropout(x, config.dropout, rng)  # [B, T + P, D]
-        states, attentions, new_memory = [x], [], []
-        for i, block in enumerate(self.blocks):
-            old = None if memory is None else memory[:, i]
-            content = x if len(streams) == 1 else x[:, :length]
-            if config.memory_length:
-                new_memory.append(self._remember(content, old))
-            options = {**shared, "memory": old, "rng": rng}
-            if len(streams) == 1:
-                x, weights = block(x, streams=streams, **options)
-            elif i + 1 < len(self.blocks):
-                x, weights = block(x, streams=streams, content=content, **options)
-            else:
-                # Apart, so that a graph that asks for one of them leaves the other out.
-                parts = [
-                    block(rows, streams=[stream], content=content, **options)
-                    for rows, stream in zip((content, x[:, length:]), streams, strict=True)
-                ]
-                x = ops.concatenate([part[0] for part in parts], axis=1)
-                weights = tuple(part[1][0] for part in parts)
-            states.append(x)
-            attentions.append(weights)
-        if len(streams) == 1:
-            outputs = {"sequence_output": dropout(x, config.dropout, rng)}
-        else:
-            outputs = {
-                name: dropout(part[0], config.dropout, rng)
-                for name, part in zip(("sequence_output", "query_output"), parts, strict=True)
-            }
         if self.pooler is not None:
-            outputs["pooled_output"] = self._pool(
-                outputs["sequence_output"], real, pooled_positions
+            pooled = pooling.states(
+                outputs["sequence_output"], config.pooled_position, real, pooled_positions
             )
+            outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
         if config.memory_length:
-            outputs["memory"] = ops.stack(new_memory, axis=1)
-            outputs["memory_mask"] = self._remember(
-                ops.ones((batch, length), "bool") if real is None else real, memory_mask
+            outputs |= row_memory.after(
+                [rows[:, :length] for rows in inputs],
+                ops.ones((batch, length), "bool") if real is None else real,
+                memory,
+                memory_mask,
+                size=config.memory_length,
+                reuse=config.reuse_length,
             )
         if output_all:
-            states[-1] = ops.concatenate(
-                [outputs[k] for k in ("sequence_output", "query_output") if k in outputs], axis=1
-            )
-            outputs["hidden_states"] = tuple(state[:, :length] for state in states)
+            content = [rows[:, :length] for rows in inputs]
+            outputs["hidden_states"] = (*content, outputs["sequence_output"])
             outputs["attentions"] = tuple(weights[0] for weights in attentions)
             if len(streams) > 1:
-                outputs["query_states"] = tuple(state[:, length:] for state in states)
+                queries = [rows[:, length:] for rows in inputs]
+                outputs["query_states"] = (*queries, outputs["query_output"])
                 outputs["query_attentions"] = tuple(weights[1] for weights in attentions)
         return outputs
 
-    def _streams(self, length, segment_ids, mask, memory_mask, permutation_mask, query_positions):
-        """The content stream, and the query stream where there are positions for it."""
-        remembered = 0 if memory_mask is None else self.config.memory_length
-
-        def keys(mask):
-            if memory_mask is None:
-                return mask
-            return masks.after_memory(mask, memory_mask, length)
-
-        causal = None
-        if self.config.attention == "uni":
-            causal = masks.causal(length, remembered + length)
-        seen = None if permutation_mask is None else masks.permutation(permutation_mask)
-        content = Stream(
-            length,
-            masks.combine(keys(masks.combine(mask, seen)), causal),
-            self._segments(segment_ids),
-        )
-        if query_positions is None:
-            return [content]
-        allowed = ops.cast(permutation_mask, "bool")[:, None]
-        query_mask = masks.combine(
-            keys(
-                masks.combine(
-                    masks.rows(mask, query_positions), masks.rows(allowed, query_positions)
-                )
-            ),
-            masks.rows(causal, query_positions),
-        )
-        query_positions = ops.cast(query_positions, "int32")
-        if segment_ids is not None:
-            segment_ids = ops.take_along_axis(segment_ids, query_positions, axis=1)
-        query = Stream(
-            ops.shape(query_positions)[1],
-            query_mask,
-            self._segments(segment_ids),
-            length - query_positions,
-        )
-        return [content, query]
-
-    def _segments(self, ids, memory=0):
-        """One-hot vectors of ids [B, T], with those of a memory before them; None stays None."""
-        if ids is None:
-            return None
-        ids = ops.pad(ids, [[0, 0], [memory, 0]]) if memory else ids
-        return ops.one_hot(ids, SEGMENTS, dtype=self.compute_dtype)
-
-    def _real(self, attention_mask, batch, length):
-        """Which positions somebody may attend to, and so are no padding: bool [B, T], or None."""
-        if attention_mask is None:
-            return None
-        return ops.broadcast_to(ops.any(attention_mask, axis=(1, 2)), (batch, length))
-
-    def _remember(self, row, old):
-        """The last M of what was remembered and of the row's part that is reused."""
-        size = self.config.memory_length
-        row = row[:, : self.config.reuse_length or None]
-        if old is None:
-            old = ops.zeros((ops.shape(row)[0], size, *row.shape[2:]), row.dtype)
-        joined = ops.concatenate([ops.cast(old, row.dtype), row], axis=1)
-        return ops.stop_gradient(joined[:, -size:])
-
-    def _pool(self, x, real, positions):
-        if positions is not None:
-            pooled = gather.each(x, positions)
-        elif self.config.pooled_position == "first":
-            pooled = x[:, 0]
-        elif real is None:
-            pooled = x[:, -1]
-        else:
-            places = ops.arange(ops.shape(x)[1])
-            last = ops.max(ops.where(real, places, 0), axis=1)  # [B]
-            pooled = gather.positions(x, last[:, None])
-        return ops.tanh(self.pooler(pooled))
-
-    def _check(self, token_ids, attention_mask, memory, permutation_mask, query_positions):
-        config = self.config
-        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
-        if memory is not None:
-            if not config.memory_length:
-                raise UserError("memory: given, and encoder.memory_length is 0: set it")
-            expected = (config.num_layers, config.memory_length, config.hidden_size)
-            if tuple(memory.shape[1:]) != expected:
-                raise UserError(
-                    f"memory: expected [B, {', '.join(map(str, expected))}], got shape "
-                    f"{tuple(memory.shape)}"
-                )
+    def _embedded(self, token_ids, query_positions, rng):
+        """What the rows of all streams start from: [B, T + P, D]."""
+        x = self.embeddings(token_ids)
+        if self.config.scale_embeddings:
+            x = x * self.config.hidden_size**0.5
         if query_positions is not None:
-            if not config.query_stream:
-                raise UserError("query_positions: given, and encoder.query_stream is false: set it")
-            if permutation_mask is None:
-                raise UserError(
-                    "query_positions: given without permutation_mask, so that each query would see "
-                    "its own token: give both"
-                )
+            x = ops.concatenate([x, self.embeddings.query(query_positions)], axis=1)
+        return dropout(x, self.config.dropout, rng)
+
+    def _check(self, token_ids, attention_mask, permutation_mask, query_positions):
+        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
+        if query_positions is None:
+            return
+        if not self.config.query_stream:
+            raise UserError("query_positions: given, and encoder.query_stream is false: set it")
+        if permutation_mask is None:
+            raise UserError(
+                "query_positions: given without permutation_mask, so that each query would see "
+                "its own token: give both"
+            )

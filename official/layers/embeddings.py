@@ -1,6 +1,6 @@
-"""From ids to vectors: a table, and the sum of tables that an encoder starts from.
+"""From ids to vectors: a table, and what encoders start from.
 
-Shapes: B batch, T length, V vocabulary, E embedding size, D hidden size.
+Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidden size.
 """
 
 import keras
@@ -147,3 +147,31 @@ class Embeddings(keras.Layer):
             x = self.norm(x)
         x = dropout(x, self.dropout, rng)
         return x if self.projection is None else self.projection(x)  # [B, T, D]
+
+
+class StreamEmbeddings(keras.Layer):
+    """The token table, and `query_start` [D], which every row of a query stream starts from."""
+
+    def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+        self.query_stream = query_stream
+        self.initializer = initializer
+        self.token = Table(
+            vocab_size, size, initializer=initializer, name="token_embedding", dtype=dtype
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.token.build()
+        if self.query_stream:
+            self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")
+
+    def call(self, token_ids):
+        """Looks up ids [B, T]: [B, T, D]."""
+        return self.token(token_ids)
+
+    def query(self, positions):
+        """The first states of query rows at positions [B, P]: [B, P, D]."""
+        start = ops.cast(self.query_start, self.compute_dtype)
+        return ops.broadcast_to(start, (*ops.shape(positions), self.size))
