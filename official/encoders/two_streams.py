@@ -112,13 +112,14 @@ def run(blocks, x, streams, *, memory=None, **how):
             x, weights = block(x, streams=streams, **options)
             parts = [x]
         elif i + 1 < len(blocks):
-            x, weights = block(x, streams=streams, content=x[:, :length], **options)
+            content, _ = ops.split(x, [length], axis=1)
+            x, weights = block(x, streams=streams, content=content, **options)
         else:
             # Apart, so that a graph that asks for one of them leaves the other out.
-            content = x[:, :length]
+            content, query = ops.split(x, [length], axis=1)
             pairs = [
                 block(rows, streams=[stream], content=content, **options)
-                for rows, stream in zip((content, x[:, length:]), streams, strict=True)
+                for rows, stream in zip((content, query), streams, strict=True)
             ]
             parts = [rows for rows, _ in pairs]
             weights = tuple(attended[0] for _, attended in pairs)
