@@ -46,6 +46,9 @@ _TOKENS = {
     "input_type_ids": "segment_ids",
 }
 
+# What is given of an encoder's outputs: texts do not go on, so nobody needs its memory.
+_VECTORS = ("sequence_output", "pooled_output")
+
 FLAGS = flags.FLAGS
 
 
@@ -246,7 +249,8 @@ def _answer(
     else:
 
         def answer(batch: dict) -> dict[str, tf.Tensor]:
-            return dict(model.encode(batch))
+            outputs = model.encode(batch)
+            return {name: outputs[name] for name in _VECTORS if name in outputs}
 
     return layers, answer
 

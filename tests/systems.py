@@ -1,5 +1,10 @@
 """The published systems at the size of tests: {name: changes of `small.config`}."""
 
+from pathlib import Path
+
+from official import config as config_lib
+from tests import small, streams
+
 ROBERTA = {
     "segments__format": "full_sentences",
     "segments__short_seq_prob": 0.0,
@@ -57,6 +62,23 @@ XLNET = {
     },
     "objectives": [{"type": "permutation_lm"}],
 }  # fmt: skip
+# As XLNet is trained: rows that go on, half of them backward, and what is remembered of them.
+XLNET_STREAM = {
+    **XLNET,
+    "segments": {
+        "format": "stream", "max_length": 32, "rows": 8, "reuse_length": 16, "backward": True,
+    },
+    "encoder": {**XLNET["encoder"], "memory_length": 24, "reuse_length": 16},
+}  # fmt: skip
+TRANSFORMER_XL = {
+    "segments": {"format": "stream", "max_length": 16, "rows": 8},
+    "corruption": None,
+    "encoder": {
+        **XLNET["encoder"], "segment_types": 0, "attention": "uni", "untie_biases": False,
+        "memory_length": 24, "query_stream": False,
+    },
+    "objectives": [{"type": "causal_lm"}],
+}  # fmt: skip
 GPT2 = {
     "segments__format": "full_sentences",
     "segments__packing": 2,
@@ -75,5 +97,14 @@ SYSTEMS = {
     "albert": ALBERT,
     "electra": ELECTRA,
     "xlnet": XLNET,
+    "xlnet_stream": XLNET_STREAM,
+    "transformer_xl": TRANSFORMER_XL,
     "gpt2": GPT2,
 }
+
+
+def shard_folder(folder: Path, made_of: config_lib.Config) -> Path:
+    """Shards of what `made_of.segments` says."""
+    if made_of.segments.format == "stream":
+        return streams.stream_folder(folder, made_of, small.documents(24))
+    return small.shard_folder(folder, made_of)

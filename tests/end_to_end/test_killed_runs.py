@@ -12,12 +12,12 @@ import pytest
 from official import config as config_lib
 from official.training import checkpoints
 from tests import small
-from tests.systems import SYSTEMS
+from tests.systems import SYSTEMS, shard_folder
 
 KILLS = int(os.environ.get("GARDEN_KILLS", "4"))
 # GARDEN_SYSTEMS=all kills a run of each system; what a kill may break, every one of them shares
-# but for ELECTRA's draws.
-NAMES = SYSTEMS if os.environ.get("GARDEN_SYSTEMS") == "all" else ("electra",)
+# but for ELECTRA's draws and the memory of rows that go on.
+NAMES = SYSTEMS if os.environ.get("GARDEN_SYSTEMS") == "all" else ("electra", "xlnet_stream")
 
 
 def command(folder, name):
@@ -38,7 +38,7 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
         accumulation=2,
     )
     config_lib.save(config, tmp_path / "run.yaml")
-    small.shard_folder(tmp_path / "shards", config)
+    shard_folder(tmp_path / "shards", config)
     whole = subprocess.Popen(command(tmp_path, "whole"), stdout=subprocess.DEVNULL)
 
     moments = random.Random(kills)
@@ -64,4 +64,5 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
     )
     for path, value in wanted.items():
         np.testing.assert_array_equal(found[path], value, err_msg=path)
+    assert ("memory/states" in found) == (config.segments.format == "stream")
     assert not list((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))

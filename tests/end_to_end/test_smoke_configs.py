@@ -22,6 +22,8 @@ SYSTEMS = {
     "albert": ("unigram", 100, []),
     "gpt2": ("byte_bpe", 350, []),
     "electra": ("wordpiece", 150, []),
+    "xlnet": ("unigram", 100, []),
+    "transformer_xl": ("wordpiece", 150, []),
 }
 
 
@@ -60,6 +62,8 @@ def test_from_text_to_a_saved_model(tmp_path, name):
         "official.main", "--mode=train", settings, f"--data={tmp_path}/shards",
         f"--model_dir={tmp_path}/model",
     )  # fmt: skip
+    run("official.main", "--mode=eval", f"--data={tmp_path}/shards", "--split=train",
+        f"--model_dir={tmp_path}/model")  # fmt: skip
     run("official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved")
     serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
     answers = serve(text=tf.constant(["tada kobu", "ba be bi"]))

@@ -12,7 +12,7 @@ import official
 from official import config as configs
 from official import export, inference, tokenizers
 from official.corruption import token_masks
-from official.encoders import transformer
+from official.encoders import transformer, transformer_xl
 from official.errors import UserError
 from official.objectives import (
     classification,
@@ -323,6 +323,28 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     assert export.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
     outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs
     assert set(outputs) == {"sequence_output", "pooled_output"}
+
+
+def test_a_memory_is_not_given(tmp_path):
+    encoder = transformer_xl.Config(
+        vocab_size=tokenizers.load(GOLDEN).vocab_size, hidden_size=12, num_layers=1, num_heads=3,
+        intermediate_size=20, memory_length=5, pooler=True,
+    )  # fmt: skip
+    make(tmp_path / "model", "bare", encoder=encoder)
+    export.export(tmp_path / "model", tmp_path / "saved")
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"]
+    assert set(serve.structured_outputs) == {"sequence_output", "pooled_output"}
+    rows = {
+        "input_word_ids": [[2, 7, 3, 0, 0], [2, 9, 8, 7, 3]],
+        "input_mask": [[1, 1, 1, 0, 0], [1] * 5],
+        "input_type_ids": [[0] * 5] * 2,
+    }
+    found = serve(**{name: tf.constant(value) for name, value in rows.items()})
+    model = inference.load(tmp_path / "model").model
+    batch = dict(zip(("token_ids", "padding_mask", "segment_ids"), rows.values(), strict=True))
+    expected = model.encode({name: np.array(value) for name, value in batch.items()})
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path):

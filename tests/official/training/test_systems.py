@@ -1,5 +1,6 @@
 """Systems in the loop: the same weights on one device and on two, stopped or not, with XLA."""
 
+import dataclasses
 import os
 import signal
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 from official.data import Source
 from official.training import checkpoints, loop, setup
 from tests import small
-from tests.systems import SYSTEMS
+from tests.systems import SYSTEMS, shard_folder
 
 # Variables that only this system has, or has in this number.
 OWN = {
@@ -20,6 +21,8 @@ OWN = {
     "albert": ("encoder/group_1_layer_1/", 12),
     "electra": ("replaced_tokens/", 4),
     "xlnet": ("permutation_lm/", 1),
+    "xlnet_stream": ("encoder/embeddings/query_start", 1),
+    "transformer_xl": ("encoder/biases/", 2),
     "gpt2": ("encoder/final_norm/", 2),
 }
 
@@ -39,11 +42,16 @@ def trainer(shards, model_dir, config, strategy=None):
 
 def trained(made):
     made.train()
-    return checkpoints.values(made.variables)
+    remembered = {} if made.memory is None else made.memory.arrays()
+    return checkpoints.values(made.variables) | remembered
 
 
 def assert_close(found, expected):
+    assert found.keys() == expected.keys()
     for path, value in expected.items():
+        if value.dtype == bool:
+            np.testing.assert_array_equal(found[path], value, err_msg=path)
+            continue
         scale = max(np.abs(value).max(), 1e-300)
         assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
 
@@ -54,12 +62,14 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored):
     still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     config = small.config(**still, **SYSTEMS[name], recipe__precision="float64")
     config = small.replace(config, steps=20, save_every=8)
-    shards = small.shard_folder(tmp_path / "shards", config)
+    shards = shard_folder(tmp_path / "shards", config)
     start = checkpoints.values(trainer(shards, tmp_path / "start", config).variables)
     whole = trained(trainer(shards, tmp_path / "one", config))
     own, count = OWN[name]
     paths = [path for path in whole if path.startswith(own)]
     assert len(paths) == count, sorted(whole)
+    if config.segments.format == "stream":  # into another epoch, where memory starts anew
+        assert 8 <= Source(shards, config).num_examples // 8 < 18 and whole["memory/mask"].all()
     for path in paths:
         assert np.abs(whole[path] - start[path]).max() > 1e-4, path
     assert_close(trained(trainer(shards, tmp_path / "two", config, mirrored(2))), whole)
@@ -74,6 +84,24 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored):
     again = trained(trainer(shards, tmp_path / "stopped", config))
     for path, value in whole.items():
         np.testing.assert_array_equal(again[path], value, err_msg=path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["xlnet_stream", "transformer_xl"])
+def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
+    losses = {}
+    for precision in ("float32", "mixed_bfloat16"):
+        setup.set_precision(precision)
+        config = small.config(**SYSTEMS[name], recipe__precision=precision)
+        slow = dataclasses.replace(config.recipe.optimizer, learning_rate=3e-3)
+        config = small.replace(config, steps=100, save_every=100, optimizer=slow)
+        if not losses:
+            shards = shard_folder(tmp_path / "shards", config)
+        made = trainer(shards, tmp_path / precision, config)
+        made.train()
+        losses[precision] = made._evaluator.run(Source(shards, config))["loss"]
+    assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learnt something
+    assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["albert", "electra", "xlnet"])
