@@ -9,6 +9,7 @@ are refused here, with the place, before anything runs.
 import dataclasses
 import difflib
 import importlib
+import math
 import os
 import re
 import types
@@ -701,6 +702,24 @@ def _check_memory(config: Config, source: str) -> None:
             f"{segments.reuse_length}: the memory keeps what the next row goes on after, so make "
             "them the same"
         )
+    if segments.reuse_length and _hides(config) and encoder.attention == "bi":
+        raise UserError(
+            f"{source}: corruption.block_size: missing: the next row asks for the text behind the "
+            f"first {segments.reuse_length} tokens (segments.reuse_length), which these see before "
+            f"the memory keeps them (encoder.attention: bi): set it to a divisor of them and of "
+            f"max_length {segments.max_length}, such as "
+            f"{math.gcd(segments.reuse_length, segments.max_length)}, or take encoder.attention: "
+            "uni, or encoder.memory_length: 0 and encoder.reuse_length: 0"
+        )
+
+
+def _hides(config: Config) -> bool:
+    """Whether tokens are hidden that every position of the row would help to find."""
+    corruption = config.corruption
+    if corruption is None or "permutation_mask" in module_of(corruption).gives(corruption):
+        return False
+    asked = {f for o in config.objectives for f in module_of(o).needs(o)}
+    return "masked_ids" in asked and getattr(corruption, "block_size", None) is None
 
 
 def _plain(value: Any) -> Any:

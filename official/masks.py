@@ -33,6 +33,18 @@ def parts(part_ids):
     return ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :])
 
 
+def blocks(block_ids):
+    """Lets every query attend to the keys of its own block of a row and of those before it.
+
+    Args:
+        block_ids: int [B, T], the number of each token's block, rising.
+
+    Returns:
+        bool [B, 1, T, T].
+    """
+    return block_ids[:, None, :, None] >= block_ids[:, None, None, :]
+
+
 def causal(query_length, key_length, first=None):
     """Lets each query attend to itself and to what stands before it.
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import contexts, predictions, units
+from official.corruption import blocks, contexts, predictions, units
 from official.corruption.vocabulary import Vocabulary
 from official.seeding import Stream
 
@@ -95,18 +95,7 @@ def check(config: Config, segments: "Segments") -> None:
     """
     length = segments.max_length
     size = config.perm_size or length
-    if reused := segments.reuse_length % size:
-        # The next row's targets would be seen by what it remembers of this one.
-        raise ValueError(
-            f"perm_size: blocks of {size} do not end where the next row goes on, after "
-            f"reuse_length {segments.reuse_length} = {segments.reuse_length // size} × {size} + "
-            f"{reused}: take a divisor of both reuse_length and max_length {length}"
-        )
-    if length % size:
-        raise ValueError(
-            f"perm_size: blocks of {size} do not fill max_length {length}: {length} = "
-            f"{length // size} × {size} + {length % size}; take a divisor"
-        )
+    blocks.check("perm_size", size, segments)
     if config.num_predict * config.k > length:
         raise ValueError(
             f"num_predict: {config.num_predict} targets with {config.k} tokens for each "
@@ -194,11 +183,11 @@ def _numbers(config: Config, text: tf.Tensor, padding_mask: tf.Tensor) -> tf.Ten
     """How many targets each block of a row has, int32 [B, N]: in proportion to its tokens."""
     length = tf.shape(text)[1]
     size = config.perm_size or length
-    blocks = -(-length // size)
+    count = -(-length // size)
 
     def in_blocks(flags):
-        padded = tf.pad(tf.cast(flags, tf.int32), [[0, 0], [0, blocks * size - length]])
-        return tf.reduce_sum(tf.reshape(padded, [-1, blocks, size]), axis=2)
+        padded = tf.pad(tf.cast(flags, tf.int32), [[0, 0], [0, count * size - length]])
+        return tf.reduce_sum(tf.reshape(padded, [-1, count, size]), axis=2)
 
     real = in_blocks(padding_mask)  # [B, N]
     total = tf.reduce_sum(real, axis=1, keepdims=True)

@@ -7,6 +7,9 @@ words (SpanBERT, section 3.1);
 are taken. Each hidden token then becomes [MASK] (80%), any token of the vocabulary (10%), or stays
 as it is (10%).
 
+With `block_size` a row is read in blocks: nobody sees a block behind his own, as in permutations.
+That is for rows of which only the first tokens are remembered (see `official.corruption.blocks`).
+
 A row's draws depend on its seed alone, neither on its neighbours nor on its padding. Special tokens
 are never hidden (RoBERTa's release hides them like others; nothing here does).
 
@@ -22,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import seeding
-from official.corruption import choice, predictions, spans, units
+from official.corruption import blocks, choice, predictions, spans, units
 from official.corruption.vocabulary import Vocabulary
 from official.seeding import Stream
 
@@ -69,6 +72,9 @@ class Config:
       max_ngram: the most words of an n-gram; n has the probability p(n) ~ 1/n.
       max_span: the most words of a span; its length is geometric, cut off there and renormalised.
       span_prob: of the geometric distribution: the share of spans of one word, were none too long.
+      block_size: tokens of a block; a position attends to its own block and to those before it.
+        Divides the length, and that of the part of a stream's row that is reused. None = every
+        position sees the whole row.
     """
 
     unit: str = "token"
@@ -82,6 +88,7 @@ class Config:
     max_ngram: int = 3
     max_span: int = 10
     span_prob: float = 0.2
+    block_size: int | None = None
 
     def __post_init__(self):
         for name, choices in (
@@ -100,6 +107,8 @@ class Config:
         for name in ("max_predictions", "max_ngram", "max_span"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
+        if self.block_size is not None and self.block_size < 1:
+            raise ValueError(f"block_size: {self.block_size} is less than 1")
         for name in ("mask_prob", "random_prob"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
@@ -116,11 +125,12 @@ def needs(config: Config) -> frozenset[str]:
 
 def gives(config: Config) -> frozenset[str]:
     """The fields that `corrupt` adds to a batch."""
-    return predictions.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
+    given = predictions.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
+    return given if config.block_size is None else given | {"block_ids"}
 
 
 def check(config: Config, segments: "Segments") -> None:
-    """Refuses n-grams and spans that the longest sequence has no room for.
+    """Refuses blocks that do not fill a row, and runs that the longest sequence has no room for.
 
     Args:
       config: how much is hidden.
@@ -129,6 +139,13 @@ def check(config: Config, segments: "Segments") -> None:
     Raises:
       ValueError: with the arithmetic.
     """
+    if config.block_size is not None:
+        blocks.check("block_size", config.block_size, segments)
+        if segments.packing > 1:
+            raise ValueError(
+                f"block_size: {config.block_size} tokens of a row are counted, and sequences that "
+                "share one begin anywhere: take segments.packing: 1"
+            )
     if config.unit not in RUNS:
         return
     field, longest = f"max_{config.unit}", _longest(config)
@@ -198,12 +215,16 @@ def corrupt(
 def follows(
     config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """The fields that follow from a batch's masks, which may be static ones.
+    """The fields that follow from a batch's tokens and masks, which may be static ones.
 
     Returns:
-      Those of `spans.boundaries` if the unit is a span, else none.
+      Those of `spans.boundaries` if the unit is a span, and block_ids int32 [B, T] where there is a
+      `block_size`.
     """
-    return spans.boundaries(vocabulary, batch) if config.unit == "span" else {}
+    fields = spans.boundaries(vocabulary, batch) if config.unit == "span" else {}
+    if config.block_size is not None:
+        fields["block_ids"] = blocks.numbers(batch["token_ids"], config.block_size)
+    return fields
 
 
 def run_lengths(config: Config, seeds: tf.Tensor) -> tf.Tensor:

@@ -18,7 +18,8 @@ def encode(encoder, batch, rng=None, output_all=False):
 
     The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions` are
     handed through. With `part_ids` [B, T] each part of a row is read as if it were alone, and with
-    `part_starts` [B, K], which come with it, each has its pooled output. An encoder with a memory
+    `part_starts` [B, K], which come with it, each has its pooled output. With `block_ids` [B, T]
+    no token sees a block behind its own. An encoder with a memory
     takes `memory` [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes
     `permutation_mask` [B, T, T] and with it `masked_positions` [B, P], for which it has a query
     stream, and `backward` [B] for rows whose text is reversed.
@@ -33,6 +34,8 @@ def encode(encoder, batch, rng=None, output_all=False):
     padding = None if padding_mask is None else masks.padding(padding_mask)
     part_ids = batch.get("part_ids")
     apart = None if part_ids is None else masks.parts(part_ids)
+    block_ids = batch.get("block_ids")
+    before = None if block_ids is None else masks.blocks(block_ids)
     given = {name: batch[name] for name in FIELDS if name in batch}
     for name in given:
         if name not in getattr(encoder, "batch_fields", ()):
@@ -45,7 +48,7 @@ def encode(encoder, batch, rng=None, output_all=False):
     return encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
-        masks.combine(padding, apart, batch.get("attention_mask")),
+        masks.combine(padding, apart, before, batch.get("attention_mask")),
         positions=batch.get("positions"),
         rng=rng,
         output_all=output_all,

@@ -50,6 +50,7 @@ def with_memory(folder):
         segments={
             "format": "stream", "max_length": 32, "rows": 4, "reuse_length": 12, "backward": True,
         },
+        corruption__block_size=4,
         encoder={
             "type": "transformer_xl", "vocab_size": small.config().encoder.vocab_size,
             "hidden_size": 16, "num_layers": 2, "num_heads": 2, "intermediate_size": 32,

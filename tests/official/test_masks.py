@@ -25,6 +25,16 @@ def test_parts():
     ]
 
 
+def test_blocks_see_themselves_and_those_before():
+    ids = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 2, 3, 3]])
+    mask = np.array(masks.combine(masks.blocks(ids), masks.padding(ids < 3)))
+    assert mask.shape == (2, 1, 6, 6)
+    for b in range(2):
+        for t in range(6):
+            for s in range(6):
+                assert mask[b, 0, t, s] == (ids[b, s] <= ids[b, t] and ids[b, s] < 3)
+
+
 def test_padding_lets_every_query_see_the_real_keys():
     mask = np.broadcast_to(masks.padding(PADDING), (2, 3, 4, 5))
     for b in range(2):

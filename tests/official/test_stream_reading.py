@@ -206,7 +206,9 @@ def test_settings_that_make_no_stream_are_refused(settings, message):
 
 def test_memory_wants_rows_that_go_on():
     raw = config_lib.to_dict(config(reuse_length=REUSE))
-    raw["encoder"] = {"type": "transformer_xl", "memory_length": 7, "reuse_length": REUSE}
+    raw["encoder"] = {
+        "type": "transformer_xl", "memory_length": 7, "reuse_length": REUSE, "attention": "uni",
+    }  # fmt: skip
     assert config_lib.from_dict(raw).encoder.memory_length == 7
     raw["encoder"]["reuse_length"] = 0
     with pytest.raises(UserError, match="encoder.reuse_length: 0, and segments.reuse_length: 5: t"):

@@ -15,7 +15,7 @@ from official.training import checkpoints, evaluation, loop, memory, setup
 from tests import small
 from tests.streams import LENGTHS, marked, stream_folder
 
-REUSE, LENGTH, KEPT, ROWS = 6, 16, 9, 4
+REUSE, LENGTH, KEPT, ROWS = 8, 16, 9, 4
 
 
 def config(segments=None, encoder=None, **recipe):
@@ -25,6 +25,7 @@ def config(segments=None, encoder=None, **recipe):
             "format": "stream", "max_length": LENGTH, "rows": ROWS, "reuse_length": REUSE,
             **(segments or {}),
         },
+        corruption={"type": "token_masks", "max_predictions": 5, "block_size": 8},
         encoder={
             "type": "transformer_xl", "vocab_size": 5 + 2 * len(words), "hidden_size": 8,
             "num_layers": 2, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0,
@@ -48,7 +49,7 @@ def float64():
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """Backward rows too; 28 steps an epoch."""
+    """Backward rows too; 21 steps an epoch."""
     documents, words = marked(LENGTHS)
     made_of = config({"backward": True})
     return stream_folder(tmp_path_factory.mktemp("stream") / "shards", made_of, documents, words)
@@ -121,7 +122,7 @@ def by_hand(made, source, steps):
             encoded = encoder(
                 batch["token_ids"][b : b + 1],
                 batch["segment_ids"][b : b + 1],
-                masks.padding(batch["padding_mask"][b : b + 1]),
+                masks.blocks(batch["block_ids"][b : b + 1]),
                 memory=tf.constant(states[0]),
                 memory_mask=tf.constant(states[1]),
                 backward=batch["backward"][b : b + 1],
@@ -151,6 +152,34 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
         assert mask.sum(axis=1).tolist() == [remembered] * ROWS
         real = mask[:, None, :, None]
         np.testing.assert_allclose(found["memory/states"] * real, states * real, atol=1e-12)
+
+
+def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
+    """What stands behind the reused tokens of a row is what the next one hides and asks for."""
+    made_of = config(BOTH_WAYS, {"initializer_range": 0.5})
+    model = setup.build_model(made_of, tf.distribute.get_strategy())
+    first, then = list(Source(shards, made_of).dataset(ROWS).take(2))
+    reused = then["token_ids"][:, :REUSE] == first["token_ids"][:, REUSE : 2 * REUSE]
+    assert np.any(reused)  # A, where it is long enough, but for masks
+    other = first["token_ids"].numpy()
+    other[:, REUSE:] = other[::-1, REUSE:] + 1
+
+    def remembered(batch, **changes):
+        return model.encode({**batch, **changes})["memory"].numpy()
+
+    np.testing.assert_array_equal(remembered(first), remembered(first, token_ids=other))
+    whole = {name: value for name, value in first.items() if name != "block_ids"}
+    seen = remembered(whole) - remembered(whole, token_ids=other)
+    assert not seen[:, 0].any()  # the inputs of the first layer are the embeddings
+    assert np.abs(seen[:, 1, -REUSE:]).max(axis=-1).min() > 1e-3
+    # So the answers that are asked for in the next row do not depend on it either.
+    memory = {
+        "memory": remembered(first),
+        "memory_mask": model.encode(first)["memory_mask"],
+    }
+    answers, _ = model.terms({**then, **memory})
+    memory["memory"] = remembered(first, token_ids=other)
+    assert model.terms({**then, **memory})[0]["masked_lm"] == answers["masked_lm"]
 
 
 def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
