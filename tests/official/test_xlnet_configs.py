@@ -32,6 +32,8 @@ def test_recipe(name):
     segments = config.segments
     assert (segments.format, segments.max_length, segments.backward) == ("stream", 512, True)
     assert segments.rows == recipe.batch_size == 8192
+    # Two segments, half of the time from different contexts, and nobody is asked which.
+    assert (segments.label, segments.random_next_prob) == ("next_sentence_label", 0.5)
     assert segments.reuse_length == encoder.reuse_length == encoder.memory_length == 256
     assert (recipe.steps, recipe.schedule.warmup_steps) == (500_000, 40_000)
     assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.001)
