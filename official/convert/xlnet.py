@@ -3,6 +3,9 @@
 There heads have an axis of their own: [D, N, H]. The release keeps the biases, and the vectors of
 segments, of all layers in one tensor each. Which way the halves of a batch are read (`bi_data`) is
 in ours a matter of the batch, and of how segments are numbered nothing is lost.
+
+Biases that all layers share (`untie_r: false`) are one in the release alone. transformers has those
+of each layer in its files whatever the config says, and so has what is read from them here.
 """
 
 import dataclasses
@@ -42,6 +45,7 @@ def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
         Row("encoder/embeddings/token_embedding/table", ("transformer.word_embedding.weight",)),
         Row("encoder/embeddings/query_start", ("transformer.mask_emb",), axes=(1, 1, size)),
     ]
+    biases = "encoder/layer_{}/attention/biases" if encoder.untie_biases else "encoder/biases"
     for i in range(encoder.num_layers):
         ours, theirs = f"encoder/layer_{i}", f"transformer.layer.{i}"
         attention = f"{theirs}.rel_attn"
@@ -52,7 +56,7 @@ def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
             Row(f"{ours}/attention/output/kernel", (f"{attention}.o",), transposed=True, axes=axes),
             Row(f"{ours}/attention/segment_embedding", (f"{attention}.seg_embed",)),
             *(
-                Row(f"{ours}/attention/biases/{path}", (f"{attention}.{name}",))
+                Row(f"{biases.format(i)}/{path}", (f"{attention}.{name}",))
                 for path, name in _BIASES.items()
             ),
             *norm(f"{ours}/attention_norm", f"{attention}.layer_norm"),
@@ -66,7 +70,8 @@ def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
 def tf1_row(row: Row) -> Row:
     """The row with the names of the release; TF keeps kernels as [in, out], as we do."""
     layer = None
-    if re.search(r"\.(r_._bias|seg_embed)$", row.names[0]):
+    shared = row.path.startswith("encoder/biases/")
+    if not shared and re.search(r"\.(r_._bias|seg_embed)$", row.names[0]):
         layer = int(re.search(r"layer\.(\d+)\.", row.names[0])[1])
     # With heads apart the output's kernel is [D, N, H] there as well.
     transposed = row.transposed and row.axes is not None
@@ -92,6 +97,7 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "clamp_length": max(config.get("clamp_len", -1), 0),
         "attention": config.get("attn_type", "bi"),
         "pooled_position": config.get("summary_type", "last"),
+        "untie_biases": not config.get("shared_biases", False),
     }
 
 
@@ -114,7 +120,7 @@ def more_keys(encoder: transformer_xl.Config) -> dict[str, Any]:
         "summary_activation": "tanh",
         "bi_data": False,
         "same_length": False,
-        "untie_r": True,
+        "untie_r": encoder.untie_biases,
     }
 
 
@@ -131,6 +137,7 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
             f"{config.get('d_model')} over the n_head {heads}"
         )
     settings = {"dropout": 0.1, "initializer_range": 0.02, **config}
+    settings["shared_biases"] = not config.get("untie_r", True)
     if "n_token" in config:
         settings["vocab_size"] = config["n_token"]
     return settings
@@ -155,7 +162,6 @@ SYSTEM = System(
     encoder_type=transformer_xl.Config,
     form={
         "segment_types": 2,
-        "untie_biases": True,
         "scale_embeddings": False,
         "query_stream": True,
     },
@@ -173,7 +179,6 @@ SYSTEM = System(
     activation="ff_activation",
     dropout="summary_last_dropout",
     only={
-        "untie_r": True,
         "same_length": False,
         "summary_use_proj": True,
         "summary_activation": "tanh",

@@ -1,5 +1,6 @@
 """XLNet and Transformer-XL, against stored answers of transformers."""
 
+import dataclasses
 import json
 import re
 
@@ -71,8 +72,9 @@ def test_out_again_gives_the_same_files(tmp_path, name):
         assert written[key].shape == array.shape
     after = json.loads((tmp_path / "out" / "config.json").read_text())
     changed = ["problem_type", "bi_data", "pad_token_id"]
-    if name == "xlnet_regression":  # Its one label has a name with us.
-        changed += ["id2label", "label2id"]
+    if name == "xlnet_regression":
+        # Its one label has a name with us, and its layers have biases of their own.
+        changed += ["id2label", "label2id", "untie_r"]
     for key in changed:
         after.pop(key, None)
     known = {key: value for key, value in config.items() if key in after}
@@ -97,7 +99,7 @@ def test_configs_become_ours(tmp_path):
     assert (made.encoder.memory_length, made.encoder.norm_epsilon) == (0, 1e-6)
     made = converted(tmp_path / "c", "xlnet_regression")[0].config
     assert made.objectives == (regression.Config(dropout=0.1),)
-    assert made.encoder.pooled_position == "first"
+    assert (made.encoder.pooled_position, made.encoder.untie_biases) == ("first", True)
     encoder = converted(tmp_path / "d", "transfo_xl_adaptive")[0].config.encoder
     assert encoder == transformer_xl.Config(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, head_size=5,
@@ -120,10 +122,11 @@ def test_the_adaptive_softmax_is_left_out(tmp_path):
         np.testing.assert_allclose(table[row], projection @ narrow, rtol=1e-5, atol=1e-6)
 
 
-def release(tmp_path, **changes):
+def release(tmp_path, shared=False, **changes):
     """The folder of a release, with the weights of a golden case, and those by our paths."""
     config, weights, _ = xlnets.load("xlnet_lm")
     encoder = xlnet.SYSTEM.encoder_config(config, "config.json", pooler=False)
+    encoder = dataclasses.replace(encoder, untie_biases=not shared)
     rows = xlnet.encoder_rows(encoder)
     shapes = model_folder.shapes(configs.Config("x", encoder=encoder))
     ours, _ = mapping.bring_in(rows, weights, shapes, "golden")
@@ -133,6 +136,9 @@ def release(tmp_path, **changes):
         layer = re.search(r"layer_(\d+)/", row.path)
         scope = "model/transformer"
         inside = f"{scope}/layer_{layer[1]}" if layer else scope
+        if path[1] == "biases":
+            stored[f"{scope}/{xlnet._BIASES[path[-1]]}"] = ours[row.path]
+            continue
         if path[-1] in (*xlnet._BIASES, "segment_embedding"):
             name = xlnet._BIASES.get(path[-1], "seg_embed")
             stored.setdefault(f"{scope}/{name}", [None] * 3)[int(layer[1])] = ours[row.path]
@@ -169,16 +175,18 @@ def release(tmp_path, **changes):
         tensors=[tf.constant(np.asarray(array)) for array in stored.values()],
     )
     described = {"d_head": 6, "d_inner": 23, "d_model": 18, "ff_activation": "gelu",
-                 "n_head": 3, "n_layer": 3, "n_token": 61, "untie_r": True}  # fmt: skip
+                 "n_head": 3, "n_layer": 3, "n_token": 61, "untie_r": not shared}  # fmt: skip
     (folder / "xlnet_config.json").write_text(json.dumps(described | changes))
     (folder / "spiece.model").write_bytes(systems.sentencepiece_model())
     return folder, ours
 
 
-def test_the_release_is_read(tmp_path):
-    folder, ours = release(tmp_path)
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_release_is_read(tmp_path, shared):
+    folder, ours = release(tmp_path, shared)
     made = tf1.read(folder)
-    assert made.leftover == []
+    assert made.leftover == [] and made.config.encoder.untie_biases is not shared
+    assert ("encoder/biases/segment_bias" in ours) == shared
     assert made.variables.keys() == ours.keys()
     for path, array in ours.items():
         np.testing.assert_array_equal(made.variables[path], array, err_msg=path)
@@ -191,7 +199,7 @@ def test_the_release_is_read(tmp_path):
     ("changes", "message"),
     [
         ({"d_head": 7}, r"xlnet_config.json: d_head: 7 is not supported, only the d_model 18 over"),
-        ({"untie_r": False}, "xlnet_config.json: untie_r: False is not supported, only True"),
+        ({"untie_r": False}, r"r_w_bias has the shape \[3, 3, 6\], the config asks for \[3, 6\]"),
         ({"n_layer": 4}, "lacks the tensors model/transformer/layer_3"),
     ],
 )
@@ -230,7 +238,6 @@ def small(**changes):
     ("encoder", "message"),
     [
         (small(head_size=2), "encoder.head_size: an XLNet has 3 here, not 2"),
-        (small(untie_biases=False), "encoder.untie_biases: an XLNet has True, not False"),
         (small(query_stream=False), "encoder.query_stream: an XLNet has True, not False"),
         (small(segment_types=0), "encoder.segment_types: an XLNet has 2, not 0"),
         (small(scale_embeddings=True), "encoder.scale_embeddings: an XLNet has False, not True"),
@@ -242,6 +249,30 @@ def test_what_an_xlnet_cannot_be_is_not_written(encoder, message):
     assert huggingface.system_of(config) is xlnet.SYSTEM
     with pytest.raises(UserError, match=message):
         xlnet.SYSTEM.huggingface_config(config, [])
+
+
+def test_biases_that_layers_share_are_written_into_each(tmp_path):
+    """transformers has them there, and reads `untie_r: false` like `true`."""
+    folder, _ = release(tmp_path, shared=True)
+    model_folder.write(tf1.read(folder), tmp_path / "model")
+    shared = inference.restore(tmp_path / "model")[2]
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    ours = shared.variables_by_path()
+    for path, name in xlnet._BIASES.items():
+        for i in range(3):
+            found = written[f"transformer.layer.{i}.rel_attn.{name}"]
+            np.testing.assert_array_equal(found, ours[f"encoder/biases/{path}"].numpy())
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["untie_r"] is False
+    again = huggingface.read(tmp_path / "out")
+    assert again.leftover == [] and again.config.encoder.untie_biases
+    model_folder.write(again, tmp_path / "again")
+    batch = xlnets.load("xlnet_lm")[2][0]["batch"]
+    expected, found = (
+        model.encode(batch) for model in (shared, inference.restore(tmp_path / "again")[2])
+    )
+    for name in ("sequence_output", "query_output"):
+        np.testing.assert_array_equal(found[name], expected[name])
 
 
 def test_a_size_of_heads_that_is_the_usual_one_may_be_written():
