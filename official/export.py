@@ -110,7 +110,7 @@ def export(
         signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
         signatures["serving_default"] = signatures[inputs]
         if reason is None:
-            signatures |= _writers(tokenizer, model, max_length - count, count)
+            signatures |= _writers(config, tokenizer, model, max_length - count, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length
 
@@ -181,10 +181,14 @@ def make_server(
 
 
 def _writers(
-    tokenizer: tokenizers.Tokenizer, model: Model, length: int, count: int
+    config: configs.Config,
+    tokenizer: tokenizers.Tokenizer,
+    model: Model,
+    length: int,
+    count: int,
 ) -> dict[str, tf.types.experimental.PolymorphicFunction]:
     """The signatures `generate` and `sample`: `length` slots for a text and `count` new tokens."""
-    generator = generation.Generator(tokenizer, model)
+    generator = generation.Generator(config, tokenizer, model)
 
     def go_on(text: tf.Tensor, **how: tf.Tensor) -> dict[str, tf.Tensor]:
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")

@@ -4,6 +4,10 @@ A model that reads from right to left writes what stands before a text. Prompts 
 left, so that all rows of a batch write into the same slot of the key-value cache; all shapes are
 known when the graph is made, and the whole loop is one graph.
 
+The cache holds the prompt and all that is written to it. That is so for a Transformer-XL too: it
+needs no memory of a fixed length here, and what a token sees is what it would see in one long row,
+however short `encoder.memory_length` was in training.
+
 Shapes: B prompts, P slots for them, N new tokens at most, V vocabulary.
 """
 
@@ -30,10 +34,20 @@ def why_not(model: Model) -> str | None:
     """Why a model cannot write; None = it can."""
     if not any(objective.name == "causal_lm" for objective in model.objectives):
         return "this model cannot write: it has no causal_lm objective"
-    if not hasattr(model.encoder, "empty_cache"):
-        kind = configs.type_of(model.encoder.config)
-        return f"this model cannot write: encoder.type: {kind} has no key-value cache"
     return None
+
+
+def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
+    """The tokens that a text begins and ends with, in the order of reading.
+
+    They are [CLS] and [SEP]. A stream's rows have no [CLS] before a text: there documents follow
+    one another with a [SEP] between them, which so both opens and ends one.
+    """
+    if config.segments is not None and config.segments.format == "stream":
+        return tokenizer.sep_id, tokenizer.sep_id
+    objective = next(o for o in config.objectives if configs.type_of(o) == "causal_lm")
+    both = tokenizer.cls_id, tokenizer.sep_id
+    return both[::-1] if objective.direction == "backward" else both
 
 
 class Generator:
@@ -45,11 +59,11 @@ class Generator:
       end_id: what it ends with.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, model: Model):
-        """Takes a model as it is.
+    def __init__(self, config: configs.Config, tokenizer: tokenizers.Tokenizer, model: Model):
+        """Takes a model as it is, with the config of the run that made it.
 
         Raises:
-          UserError: it is no causal LM, or its encoder has no cache.
+          UserError: it is no causal LM.
         """
         if reason := why_not(model):
             raise UserError(reason)
@@ -57,8 +71,7 @@ class Generator:
         self._head = next(o for o in model.objectives if o.name == "causal_lm")
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
-        ends = tokenizer.cls_id, tokenizer.sep_id
-        self.start_id, self.end_id = ends[::-1] if self.backward else ends
+        self.start_id, self.end_id = ends(config, tokenizer)
         self._graph = tf.function(self.write, autograph=False)
 
     def texts(

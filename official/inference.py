@@ -109,7 +109,7 @@ class Loaded:
             for the new tokens.
         """
         if self._generator is None:
-            self._generator = Generator(self.tokenizer, self.model)
+            self._generator = Generator(self.config, self.tokenizer, self.model)
         return self._generator.texts(prompts, Settings(**settings), batch_size)
 
     def _vectors(self, sequences: list[np.ndarray], pooling: str) -> np.ndarray:

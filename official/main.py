@@ -15,6 +15,11 @@ Evaluation and prediction need no config, the model folder has it:
   python -m official.main --mode=predict --data=TASK_SHARDS --split=test \
       --model_dir=TUNED --output=predictions.tsv
 
+A model that read a stream may be evaluated with a longer memory than it was trained with:
+
+  python -m official.main --mode=eval --data=HELD_OUT_SHARDS --model_dir=MODEL \
+      --override=encoder.memory_length=512
+
 A model with the objective causal_lm writes:
 
   python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
@@ -61,7 +66,10 @@ def define_flags() -> None:
         "Which checkpoint --init, eval, predict and generate read: best, last, a step, or a path.",
     )
     flags.DEFINE_multi_string(
-        "override", [], "key.subkey=value, read as YAML; may be given many times."
+        "override",
+        [],
+        "key.subkey=value, read as YAML; may be given many times. For eval: "
+        "encoder.memory_length=N takes another memory than in training.",
     )
     flags.DEFINE_string(
         "split", None, "train, validation or test. Default: validation (eval), test (predict)."
@@ -181,6 +189,7 @@ def _train() -> None:
 def _apply() -> None:
     """Evaluates or predicts with a trained model."""
     from official import config as config_lib
+    from official import streams
     from official.data import Source
     from official.training import evaluation, predict, setup, strategies
 
@@ -197,6 +206,10 @@ def _apply() -> None:
     )
     source = Source(FLAGS.data, config, split)
     source.check(config, strategy.num_replicas_in_sync, predicting)
+    trained = config_lib.load(model_dir).encoder
+    if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
+        # Held-out text may be shorter than the memory of training, but asking for more is in vain.
+        streams.check_memory(source.folder, config, source.manifest)
     source.check_tokenizer(model_dir / "tokenizer")
     model = setup.build_model(config, strategy)
     setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
@@ -223,8 +236,8 @@ def _generate() -> None:
     if FLAGS.output:
         generation.check_output(FLAGS.output)
     prompts = FLAGS.prompt or generation.read_prompts(FLAGS.prompts)
-    _, tokenizer, model = inference.restore(FLAGS.model_dir, FLAGS.checkpoint)
-    texts = generation.Generator(tokenizer, model).texts(prompts, settings)
+    generator = generation.Generator(*inference.restore(FLAGS.model_dir, FLAGS.checkpoint))
+    texts = generator.texts(prompts, settings)
     if FLAGS.output:
         generation.save(FLAGS.output, prompts, texts)
     else:

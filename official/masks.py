@@ -45,19 +45,24 @@ def blocks(block_ids):
     return block_ids[:, None, :, None] >= block_ids[:, None, None, :]
 
 
-def causal(query_length, key_length, first=None):
+def causal(query_length, key_length, first=None, reach=0):
     """Lets each query attend to itself and to what stands before it.
 
     Queries are the last `query_length` of the keys, so with a memory in front of the sequence
     all of the memory is visible; or those from key number `first` on (an integer or a scalar
-    tensor), so what a cache has room for and does not hold yet is not.
+    tensor), so what a cache has room for and does not hold yet is not. With a `reach`, a query
+    attends to so many keys at most, itself counted.
 
     Returns:
         bool [1, 1, T, S].
     """
     first = key_length - query_length if first is None else first
     rows = ops.arange(query_length)[:, None] + first
-    return (ops.arange(key_length)[None, :] <= rows)[None, None, :, :]
+    keys = ops.arange(key_length)[None, :]
+    seen = keys <= rows
+    if reach:
+        seen = ops.logical_and(seen, keys > rows - reach)
+    return seen[None, None, :, :]
 
 
 def permutation(permutation_mask):

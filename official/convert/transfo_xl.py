@@ -52,6 +52,7 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "activation": "relu",
         "inner_dropout": config["dropout"],
         "clamp_length": max(config.get("clamp_len", -1), 0),
+        "same_length": config.get("same_length", True),
     }
 
 
@@ -123,7 +124,7 @@ SYSTEM = System(
     more_fields=more_fields,
     activation=None,
     epsilon="layer_norm_epsilon",
-    only={"attn_type": 0, "untie_r": True, "pre_lnorm": False, "same_length": False},
+    only={"attn_type": 0, "untie_r": True, "pre_lnorm": False},
     bare=("word_emb.", "layers.", "pos_emb."),
     tensors=OneTable,
     buffers=("transformer.pos_emb.inv_freq",),

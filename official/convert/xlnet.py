@@ -164,6 +164,7 @@ SYSTEM = System(
         "segment_types": 2,
         "scale_embeddings": False,
         "query_stream": True,
+        "same_length": False,
     },
     sizes={
         "vocab_size": "vocab_size",

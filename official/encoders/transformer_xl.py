@@ -17,11 +17,12 @@ from official import masks
 from official.encoders import checks, pooling, row_memory, two_streams
 from official.encoders.inputs import check_ranks
 from official.errors import UserError
+from official.layers.distances import distance_vectors
 from official.layers.dropout import dropout
 from official.layers.embeddings import StreamEmbeddings
 from official.layers.linear import Linear
 from official.layers.random import Draws, truncated_normal
-from official.layers.relative_attention import RelativeBiases, distance_vectors
+from official.layers.relative_attention import RelativeBiases, Stream
 from official.layers.relative_block import RelativeBlock
 
 
@@ -47,6 +48,9 @@ class Config:
         untie_biases: whether each layer has biases of its own in place of the query.
         attention: 'bi' = both ways, or 'uni' = a position sees itself, what stands before it and
             the memory.
+        same_length: where attention is 'uni', whether every position sees as many, itself and the
+            `memory_length` - 1 before it (Transformer-XL's release, in evaluation); otherwise it
+            sees the whole memory, and all of the row before it.
         memory_length: M, positions of earlier rows that are kept for the next; 0 = none.
         reuse_length: how many of a row's positions, the first ones, may become memory; 0 = all.
         clamp_length: distances beyond it are taken as it; 0 = they are not.
@@ -71,6 +75,7 @@ class Config:
     norm_epsilon: float = 1e-12
     untie_biases: bool = True
     attention: str = "bi"
+    same_length: bool = False
     memory_length: int = 0
     reuse_length: int = 0
     clamp_length: int = 0
@@ -103,8 +108,17 @@ class Config:
         checks.choice(self, "attention", ["bi", "uni"])
         checks.choice(self, "pooled_position", ["last", "first"])
         checks.choice(self, "segment_types", [0, 2])
+        if self.same_length and (self.attention != "uni" or not self.memory_length):
+            raise ValueError(
+                "same_length: has a meaning only where attention is uni and memory_length is set"
+            )
         if self.reuse_length and not self.memory_length:
             raise ValueError("reuse_length: has a meaning only where memory_length is set")
+
+    @property
+    def reach(self):
+        """How many positions one sees at most where attention is 'uni'; 0 = all before it."""
+        return self.memory_length if self.same_length else 0
 
 
 class Encoder(keras.Layer):
@@ -199,13 +213,16 @@ class Encoder(keras.Layer):
         permutation_mask=None,
         query_positions=None,
         backward=None,
+        cache=None,
+        slot=0,
     ):
-        """Encodes a batch.
+        """Encodes a batch, or goes on with one.
 
         Args:
             token_ids: int [B, T].
             segment_ids: int [B, T], from 0 to 7; memory counts as segment 0. None = all 0.
-            attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
+            attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all. With
+                a cache it is [B, N, T, S].
             positions: is not used: only distances count, within a part of a row too.
             rng: `Draws`, or None for inference (no dropout).
             output_all: whether to return the states and attention weights of all layers.
@@ -217,6 +234,11 @@ class Encoder(keras.Layer):
             query_positions: int [B, P], what the query stream is computed for.
             backward: bool [B], rows whose text runs backwards, so that distances count the other
                 way; None = no row.
+            cache: what `empty_cache` gave or an earlier call returned; then the positions attended
+                to are the S slots of the cache, and only `token_ids`, `attention_mask` and `slot`
+                count beside it.
+            slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
+                filled by earlier calls.
 
         Returns:
             dict with `sequence_output` [B, T, D]; with `query_positions` also `query_output`
@@ -225,13 +247,17 @@ class Encoder(keras.Layer):
             last M inputs of each layer without a gradient, and `memory_mask` [B, M]. With
             `output_all` also `hidden_states`, L + 1 tensors [B, T, D] (embeddings first, the last
             one is `sequence_output`), `attentions`, L tensors [B, N, T, S], and for the query
-            stream `query_states` and `query_attentions`.
+            stream `query_states` and `query_attentions`. With `cache`: `sequence_output` and
+            `cache`, with these tokens.
 
         Raises:
             UserError: a shape is wrong, or something is given that the config has not.
         """
-        self._check(token_ids, attention_mask, permutation_mask, query_positions)
+        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
+        two_streams.check(self.config, permutation_mask, query_positions)
         row_memory.check(memory, self.config)
+        if cache is not None:
+            return self._go_on(token_ids, attention_mask, cache, slot)
         config = self.config
         batch, length = ops.shape(token_ids)
         real = masks.attended(attention_mask, batch, length)
@@ -245,6 +271,7 @@ class Encoder(keras.Layer):
         streams = two_streams.of(
             length,
             causal=config.attention == "uni",
+            reach=config.reach,
             segment_ids=segment_ids,
             attention_mask=attention_mask,
             memory_mask=memory_mask,
@@ -294,13 +321,7 @@ class Encoder(keras.Layer):
                 reuse=config.reuse_length,
             )
         if output_all:
-            content = [rows[:, :length] for rows in inputs]
-            outputs["hidden_states"] = (*content, outputs["sequence_output"])
-            outputs["attentions"] = tuple(weights[0] for weights in attentions)
-            if len(streams) > 1:
-                queries = [rows[:, length:] for rows in inputs]
-                outputs["query_states"] = (*queries, outputs["query_output"])
-                outputs["query_attentions"] = tuple(weights[1] for weights in attentions)
+            outputs |= two_streams.states(inputs, outputs, attentions, length)
         return outputs
 
     def _embedded(self, token_ids, query_positions, rng):
@@ -312,14 +333,40 @@ class Encoder(keras.Layer):
             x = ops.concatenate([x, self.embeddings.query(query_positions)], axis=1)
         return dropout(x, self.config.dropout, rng)
 
-    def _check(self, token_ids, attention_mask, permutation_mask, query_positions):
-        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
-        if query_positions is None:
-            return
-        if not self.config.query_stream:
-            raise UserError("query_positions: given, and encoder.query_stream is false: set it")
-        if permutation_mask is None:
+    def empty_cache(self, batch, slots):
+        """What every layer keeps of `slots` tokens yet to come.
+
+        It holds all of them, whatever `memory_length` is: what a token attends to is what it would
+        attend to in one long row (as much as `same_length` lets it see).
+
+        Returns:
+            L times keys and values [batch, N, slots, H] and the keys of distances
+            [1, N, H, 2 * slots].
+
+        Raises:
+            UserError: positions see what comes after them.
+        """
+        config = self.config
+        if config.attention != "uni":
             raise UserError(
-                "query_positions: given without permutation_mask, so that each query would see "
-                "its own token: give both"
+                "a cache holds what later tokens do not change: encoder.attention must be uni"
             )
+        distances = distance_vectors(
+            slots,
+            slots,
+            config.hidden_size,
+            bidirectional=True,
+            clamp=config.clamp_length,
+            dtype=self.compute_dtype,
+        )
+        return tuple(block.attention.empty_cache(batch, distances) for block in self.blocks)
+
+    def _go_on(self, token_ids, attention_mask, cache, slot):
+        length = ops.shape(token_ids)[1]
+        before = masks.causal(length, cache[0][0].shape[2], slot, self.config.reach)
+        streams = [Stream(length, masks.combine(attention_mask, before))]
+        x, kept = self._embedded(token_ids, None, None), []
+        for block, past in zip(self.blocks, cache, strict=True):
+            x, _, past = block(x, streams=streams, cache=past, slot=slot)
+            kept.append(past)
+        return {"sequence_output": x, "cache": tuple(kept)}

@@ -11,6 +11,7 @@ D hidden, L layers.
 from keras import ops
 
 from official import masks
+from official.errors import UserError
 from official.layers.relative_attention import Stream
 
 # Segments have numbers below this.
@@ -21,6 +22,7 @@ def of(
     length,
     *,
     causal=False,
+    reach=0,
     segment_ids=None,
     attention_mask=None,
     memory_mask=None,
@@ -33,6 +35,7 @@ def of(
     Args:
         length: T.
         causal: whether a position sees itself, what stands before it and the memory only.
+        reach: how many keys it then sees at most, itself counted; 0 = all.
         segment_ids: int [B, T]; None = all are of one segment.
         attention_mask: bool, broadcastable to [B, N, T, T]; None = all may be seen.
         memory_mask: bool [B, M]; None = there is no memory.
@@ -50,7 +53,7 @@ def of(
             return mask
         return masks.after_memory(mask, memory_mask, length)
 
-    before = masks.causal(length, remembered + length) if causal else None
+    before = masks.causal(length, remembered + length, reach=reach) if causal else None
     seen = None if permutation_mask is None else masks.permutation(permutation_mask)
     content = Stream(
         length,
@@ -78,6 +81,19 @@ def of(
         length - query_positions,
     )
     return [content, query]
+
+
+def check(config, permutation_mask, query_positions):
+    """Raises UserError where there are query rows and the encoder has none, or no order."""
+    if query_positions is None:
+        return
+    if not config.query_stream:
+        raise UserError("query_positions: given, and encoder.query_stream is false: set it")
+    if permutation_mask is None:
+        raise UserError(
+            "query_positions: given without permutation_mask, so that each query would see its "
+            "own token: give both"
+        )
 
 
 def one_hot_segments(ids, memory=0, *, dtype):
@@ -109,19 +125,44 @@ def run(blocks, x, streams, *, memory=None, **how):
         inputs.append(x)
         options = {**how, "memory": None if memory is None else memory[:, i]}
         if not queries:
-            x, weights = block(x, streams=streams, **options)
+            x, weights, _ = block(x, streams=streams, **options)
             parts = [x]
         elif i + 1 < len(blocks):
             content, _ = ops.split(x, [length], axis=1)
-            x, weights = block(x, streams=streams, content=content, **options)
+            x, weights, _ = block(x, streams=streams, content=content, **options)
         else:
             # Apart, so that a graph that asks for one of them leaves the other out.
             content, query = ops.split(x, [length], axis=1)
-            pairs = [
+            done = [
                 block(rows, streams=[stream], content=content, **options)
                 for rows, stream in zip((content, query), streams, strict=True)
             ]
-            parts = [rows for rows, _ in pairs]
-            weights = tuple(attended[0] for _, attended in pairs)
+            parts = [rows for rows, _, _ in done]
+            weights = tuple(attended[0] for _, attended, _ in done)
         attentions.append(weights)
     return inputs, parts, attentions
+
+
+def states(inputs, outputs, attentions, length):
+    """The states and attention weights of all layers, by the names of the encoder's outputs.
+
+    Args:
+        inputs: what each block reads, L tensors [B, T + P, D].
+        outputs: dict with `sequence_output` and, where there is a query stream, `query_output`.
+        attentions: the weights of each block, as from `run`.
+        length: T.
+
+    Returns:
+        dict with `hidden_states` and `attentions`, and with `query_states` and `query_attentions`
+        where there is a query stream.
+    """
+    content = [rows[:, :length] for rows in inputs]
+    found = {
+        "hidden_states": (*content, outputs["sequence_output"]),
+        "attentions": tuple(weights[0] for weights in attentions),
+    }
+    if "query_output" in outputs:
+        queries = [rows[:, length:] for rows in inputs]
+        found["query_states"] = (*queries, outputs["query_output"])
+        found["query_attentions"] = tuple(weights[1] for weights in attentions)
+    return found

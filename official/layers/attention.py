@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from official import masks
+from official.layers import cache as slots
 from official.layers.dropout import dropout
 from official.layers.linear import Linear
 from official.layers.precision import accurate
@@ -59,7 +60,9 @@ class Attention(keras.Layer):
         )
         query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
         if cache is not None:
-            key, value = (_write(*pair, slot) for pair in zip(cache, (key, value), strict=True))
+            key, value = (
+                slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)
+            )
         scores = ops.matmul(
             query * self.head_size**-0.5, ops.transpose(key, (0, 1, 3, 2))
         )  # [B, N, T, S]
@@ -71,11 +74,3 @@ class Attention(keras.Layer):
         context = ops.matmul(kept, value)  # [B, N, T, H]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, size))
         return self.output_projection(context), weights, (key, value)
-
-
-def _write(slots, new, first):
-    """Puts new [B, N, T, H] into slots [B, N, S, H] from number `first` on."""
-    length = new.shape[2]
-    places = ops.arange(slots.shape[2]) - first  # [S]: which of the new ones goes there
-    spread = ops.take(new, ops.clip(places, 0, length - 1), axis=2)
-    return ops.where(((places >= 0) & (places < length))[:, None], spread, slots)

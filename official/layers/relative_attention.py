@@ -15,12 +15,12 @@ import dataclasses
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from official import masks
+from official.layers import cache as slots
+from official.layers.distances import from_slot, shift, shift_to
 from official.layers.dropout import dropout
-from official.layers.gradient import with_gradient
 from official.layers.linear import Linear, linear
 from official.layers.precision import accurate
 
@@ -41,88 +41,6 @@ class Stream:
     mask: Any = None
     segments: Any = None
     first: Any = None
-
-
-def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):
-    """The sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
-
-    Column c stands for the distance S - c, "the key is so far before the query". Distance S has no
-    key and is there for `shift`.
-
-    Args:
-        length: T.
-        keys: S.
-        size: D, even.
-        bidirectional: whether there are keys after a query; then R is S + T, otherwise S + 1.
-        clamp: distances beyond it are taken as it; 0 = they are not.
-        backward: whether the vectors of the reversed distances are wanted too.
-        dtype: of the result.
-
-    Returns:
-        [1, R, D], or [2, R, D] with the reversed ones second.
-    """
-    steps = ops.arange(keys + (length if bidirectional else 1))
-    exact = accurate(dtype)
-    distances = ops.cast(keys - steps, exact)
-    if clamp:
-        distances = ops.clip(distances, -clamp, clamp)
-    frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
-    angles = distances[:, None] * ops.convert_to_tensor(frequencies, exact)
-    sine, cosine = ops.sin(angles), ops.cos(angles)
-    vectors = [ops.concatenate([sine, cosine], axis=-1)]
-    if backward:
-        vectors.append(ops.concatenate([-sine, cosine], axis=-1))
-    return ops.cast(ops.stack(vectors), dtype)
-
-
-def shift(scores, keys):
-    """Scores by distance to scores by key, for the rows of the content in order.
-
-    Row i has its key j at column T - i + j. Read as one line, row i begins at i * R, so that key j
-    is at i * (R - 1) + T + j: without the first T numbers these are rows of R - 1.
-
-    Args:
-        scores: [B, N, T, R] of the distances of `distance_vectors`.
-        keys: S.
-
-    Returns:
-        [B, N, T, S]; with one-sided distances, keys after the query have whatever number is there.
-    """
-    batch, heads, length, distances = ops.shape(scores)
-    line = ops.reshape(scores, (batch, heads, length * distances))
-    line = ops.slice(line, (0, 0, length), (batch, heads, length * (distances - 1)))
-    rows = ops.reshape(line, (batch, heads, length, distances - 1))
-    return ops.slice(rows, (0, 0, 0, 0), (batch, heads, length, keys))
-
-
-@with_gradient
-def shift_to(scores, first, *, keys):
-    """The same for rows that stand anywhere in the content.
-
-    Args:
-        scores: [B, N, P, R].
-        first: int [B, P], the column of key 0: see `Stream`.
-        keys: S.
-
-    Returns:
-        [B, N, P, S].
-    """
-    distances = ops.shape(scores)[3]
-
-    def backward(upstream):
-        # Each column was read at most once: so this is no sum, but the same look-up reversed.
-        columns = ops.arange(distances, dtype="int32") - first[:, :, None]
-        there = ops.logical_and(columns >= 0, columns < keys)
-        return ops.where(there[:, None], _columns(upstream, columns, keys), 0), None
-
-    wanted = first[:, :, None] + ops.arange(keys, dtype="int32")
-    return _columns(scores, wanted, distances), backward
-
-
-def _columns(x, columns, most):
-    """Takes columns [B, P, C], those outside cut to what is there, of x [B, N, P, `most`]."""
-    columns = ops.clip(columns, 0, most - 1)
-    return ops.take_along_axis(x, columns[:, None], axis=3)
 
 
 class RelativeBiases(keras.Layer):
@@ -212,11 +130,13 @@ class RelativeAttention(keras.Layer):
         x,
         *,
         streams,
-        distances,
+        distances=None,
         backward=None,
         content=None,
         memory=None,
         key_segments=None,
+        cache=None,
+        slot=0,
         rng=None,
     ):
         """Attends.
@@ -224,18 +144,28 @@ class RelativeAttention(keras.Layer):
         Args:
             x: [B, rows, D], the rows of all streams one after the other.
             streams: `Stream`s.
-            distances: [1, R, D], or [2, R, D] where there is `backward`.
+            distances: [1, R, D], or [2, R, D] where there is `backward`. A cache has them.
             backward: bool [B], rows whose distances count the other way; None = no such row.
             content: [B, T, D], what is attended to; None = `x`.
             memory: [B, M, D], what stands before it; None = nothing does.
             key_segments: [B, S, G], as the `segments` of streams; None where these are.
+            cache: what `empty_cache` gave or an earlier call returned: then the keys are its S
+                slots; None = there is no cache.
+            slot: int, where the first row of x goes in the cache.
             rng: `Draws`, or None for inference.
 
         Returns:
-            The output [B, rows, D], and the attention weights of each stream [B, N, Q, S] before
-            dropout.
+            The output [B, rows, D]; the attention weights of each stream [B, N, Q, S] before
+            dropout; the cache with these rows, or None.
         """
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
+        if cache is None:
+            distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
+        else:
+            old_key, old_value, near = cache
+            key, value = slots.write(old_key, key, slot), slots.write(old_value, value, slot)
+            distance_key = from_slot(near, slot, ops.shape(x)[1])
+            cache = (key, value, near)
         if self.segments and key_segments is not None:
             # Whether query and key are of one segment is a product of their vectors of 0 and 1.
             there = ops.broadcast_to(
@@ -243,7 +173,6 @@ class RelativeAttention(keras.Layer):
             )
             key = ops.concatenate([key, there], axis=-1)  # [B, N, S, H + G]
         key = ops.transpose(key, (0, 1, 3, 2))
-        distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         queries = [query]
         if len(streams) == 2:
             queries = ops.split(query, [streams[0].length], axis=2)
@@ -260,7 +189,24 @@ class RelativeAttention(keras.Layer):
         context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
         context = ops.transpose(context, (0, 2, 1, 3))
         context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
-        return self.output_projection(context), tuple(weights)
+        return self.output_projection(context), tuple(weights), cache
+
+    def empty_cache(self, batch, distances):
+        """Slots for S positions yet to come.
+
+        Args:
+            batch: B.
+            distances: [1, 2 S, D], from distance S down to 1 - S.
+
+        Returns:
+            Keys and values [B, N, S, H], and the keys of the distances [1, N, H, 2 S], which are
+            the same for every position.
+        """
+        keys = self._distance_keys(distances, None)
+        empty = slots.empty(
+            batch, self.num_heads, keys.shape[3] // 2, self.head_size, self.compute_dtype
+        )
+        return empty, empty, keys
 
     def _project(self, x, content, memory):
         """Queries, divided by sqrt(H), keys and values: [B, N, rows or S, H]."""

@@ -71,19 +71,21 @@ class RelativeBlock(keras.Layer):
         x,
         *,
         streams,
-        distances,
+        distances=None,
         backward=None,
         content=None,
         memory=None,
         key_segments=None,
+        cache=None,
+        slot=0,
         rng=None,
     ):
         """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
 
         The arguments are those of `RelativeAttention`, and so are the weights, one tensor
-        [B, N, Q, S] for each stream, that are returned with it.
+        [B, N, Q, S] for each stream, and the cache that are returned with it.
         """
-        attended, weights = self.attention(
+        attended, weights, cache = self.attention(
             x,
             streams=streams,
             distances=distances,
@@ -91,8 +93,10 @@ class RelativeBlock(keras.Layer):
             content=content,
             memory=memory,
             key_segments=key_segments,
+            cache=cache,
+            slot=slot,
             rng=rng,
         )
         x = self.attention_norm(x + dropout(attended, self.dropout, rng))
         fed = self.feed_forward(x, rng=rng)
-        return self.feed_forward_norm(x + dropout(fed, self.dropout, rng)), weights
+        return self.feed_forward_norm(x + dropout(fed, self.dropout, rng)), weights, cache

@@ -68,9 +68,10 @@ def check(config, whole):
 
 
 def _check_encoder(encoder):
-    causal = getattr(encoder, "causal", False) or getattr(encoder, "attention", "bi") == "uni"
-    if not causal:
-        raise ValueError("the encoder sees the tokens that are asked for: set encoder.causal: true")
+    relative = hasattr(encoder, "attention")
+    if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
+        wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
+        raise ValueError(f"the encoder sees the tokens that are asked for: set {wanted}")
     size = getattr(encoder, "embedding_size", None)
     if size not in (None, encoder.hidden_size):
         raise ValueError(

@@ -72,6 +72,12 @@ CASES = {
         False,
         ROWS,
     ),
+    "transfo_xl_same_length": (
+        "TransfoXLModel",
+        {**TRANSFO_XL, "cutoffs": [], "div_val": 1, "clamp_len": 4, "same_length": True},
+        False,
+        ROWS,
+    ),
     "transfo_xl_adaptive": (
         "TransfoXLLMHeadModel",
         {**TRANSFO_XL, "cutoffs": [20, 35], "div_val": 2, "clamp_len": -1},

@@ -1,5 +1,6 @@
 """Text generation: against transformers, against a loop without a cache, and at its doors."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -26,9 +27,22 @@ ROOT = Path(__file__).resolve().parents[2]
 GREEDY = Settings(max_new_tokens=9, temperature=0.0)
 DRAWN = Settings(max_new_tokens=9, temperature=1.5, top_k=40, top_p=0.9, seed=3)
 PROMPTS = ["the other", "", "a", "the cat; the dog"]
+# Its memory is shorter than the prompts, and clamped distances are passed.
+XL = transformer_xl.Config(
+    hidden_size=12, num_layers=2, num_heads=3, intermediate_size=20, segment_types=0,
+    attention="uni", memory_length=4, clamp_length=11, query_stream=False, initializer_range=0.6,
+)  # fmt: skip
+STREAM = configs.Segments(format="stream", max_length=16, rows=2)
+KINDS = {
+    "forward": {},
+    "backward": {"direction": "backward"},
+    "transformer_xl": {"encoder": XL},
+    "transformer_xl, backward": {"encoder": XL, "direction": "backward"},
+    "stream": {"encoder": dataclasses.replace(XL, untie_biases=False), "segments": STREAM},
+}
 
 
-def make(folder, direction="forward", **changes):
+def make(folder, direction="forward", encoder=None, segments=None, **changes):
     """A model folder with random weights and a byte-level vocabulary."""
     folder.mkdir(parents=True)
     (folder / "tokenizer").mkdir()
@@ -36,37 +50,42 @@ def make(folder, direction="forward", **changes):
         folder / "tokenizer", ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"]
     )
     tokenizer = tokenizers.load(folder / "tokenizer")
-    encoder = transformer.Config(
-        **{
-            "vocab_size": tokenizer.vocab_size + 3,
-            "hidden_size": 12,
-            "num_layers": 2,
-            "num_heads": 3,
-            "intermediate_size": 20,
-            "max_positions": 28,
-            "segment_types": 0,
-            "norm": "pre",
-            "causal": True,
-            "pooler": False,
-            "initializer_range": 0.6,
-            **changes,
-        }
+    size = tokenizer.vocab_size + 3
+    encoder = (
+        dataclasses.replace(encoder, vocab_size=size)
+        if encoder
+        else transformer.Config(
+            **{
+                "vocab_size": size,
+                "hidden_size": 12,
+                "num_layers": 2,
+                "num_heads": 3,
+                "intermediate_size": 20,
+                "max_positions": 28,
+                "segment_types": 0,
+                "norm": "pre",
+                "causal": True,
+                "pooler": False,
+                "initializer_range": 0.6,
+                **changes,
+            }
+        )
     )
     objectives = (causal_lm.Config(direction=direction),)
-    config = configs.Config(name="writer", encoder=encoder, objectives=objectives)
+    config = configs.Config("writer", segments=segments, encoder=encoder, objectives=objectives)
     configs.save(config, folder / "config.yaml")
     checkpoints.save(folder, 1, checkpoints.values(inference.build(config).variables_by_path()), {})
     return folder
 
 
-@pytest.fixture(scope="module", params=causal_lm.DIRECTIONS)
+@pytest.fixture(scope="module", params=KINDS)
 def folder(request, tmp_path_factory):
-    return make(tmp_path_factory.mktemp(request.param) / "model", request.param)
+    return make(tmp_path_factory.mktemp("writer") / "model", **KINDS[request.param])
 
 
 @pytest.fixture(scope="module")
 def generator(folder):
-    return Generator(*inference.restore(folder)[1:])
+    return Generator(*inference.restore(folder))
 
 
 def by_hand(generator, row, settings, number):
@@ -109,6 +128,17 @@ def test_the_cache_changes_nothing(generator, settings):
     assert max(len(set(new)) for new in expected) > 2
 
 
+def test_what_opens_a_text_and_ends_it(folder, generator):
+    config, tokenizer = configs.load(folder), generator.tokenizer
+    expected = [tokenizer.cls_id, tokenizer.sep_id]
+    if generator.backward:
+        expected = expected[::-1]
+    if config.segments is not None:  # Its rows have nothing but [SEP] between documents.
+        expected = [tokenizer.sep_id] * 2
+    assert [generator.start_id, generator.end_id] == expected
+    assert tokenizer.cls_id != tokenizer.sep_id
+
+
 def test_the_whole_is_one_graph_of_static_shapes(generator):
     rows = [[generator.start_id, 40, 41, 42], [generator.start_id, 43]]
     ids, mask = (tf.constant(values) for values in left_padded(rows, 5, 1))
@@ -126,7 +156,7 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
     config, parts, _ = systems.load("gpt2_causal_lm")
     folder = systems.write(tmp_path / "hf", config, parts["weight"])
     model_folder.write(huggingface.read(folder), tmp_path / "model")
-    generator = Generator(*inference.restore(tmp_path / "model")[1:])
+    generator = Generator(*inference.restore(tmp_path / "model"))
     assert (generator.start_id, generator.end_id) == (258, 258)
     golden = parts["generation"]
     settings = Settings(max_new_tokens=7, temperature=0.0)
@@ -182,7 +212,10 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     end = str.endswith if generator.backward else str.startswith
     assert end(cut["text"][0].decode(), long)
 
-    sample = tf.saved_model.load(tmp_path / "saved").signatures["sample"]
+    signatures = tf.saved_model.load(tmp_path / "saved").signatures
+    served = signatures["serving_default"].structured_outputs
+    assert served.keys() == {"sequence_output", "input_mask"}
+    sample = signatures["sample"]
 
     def sampled(temperature, top_k, top_p, seed):
         return sample(
@@ -236,7 +269,7 @@ def test_the_command_line(tmp_path):
 def test_what_cannot_write_is_refused(tmp_path):
     folder = make(tmp_path / "model")
     config, tokenizer, model = inference.restore(folder)
-    generator = Generator(tokenizer, model)
+    generator = Generator(config, tokenizer, model)
     message = (
         "prompt 2 has 25 tokens with the one that opens a sequence, and with 4 new ones at most 24 "
         "fit the 28 positions of this encoder: shorten it, or take a smaller max_new_tokens"
@@ -253,14 +286,15 @@ def test_what_cannot_write_is_refused(tmp_path):
         generator.texts(["a"], batch_size=0)
     masked = configs.Config("x", encoder=config.encoder, objectives=(masked_lm.Config(),))
     with pytest.raises(UserError, match="this model cannot write: it has no causal_lm objective"):
-        Generator(tokenizer, inference.build(masked))
-    other = transformer_xl.Config(
-        vocab_size=300, hidden_size=12, num_layers=1, num_heads=3, intermediate_size=8,
-        attention="uni",
-    )  # fmt: skip
-    other = configs.Config("x", encoder=other, objectives=config.objectives)
-    with pytest.raises(UserError, match="encoder.type: transformer_xl has no key-value cache"):
-        Generator(tokenizer, inference.build(other))
+        Generator(masked, tokenizer, inference.build(masked))
+    # An encoder that sees what comes after a position is no causal LM's.
+    for encoder, wanted in (
+        (dataclasses.replace(config.encoder, causal=False), "encoder.causal: true"),
+        (dataclasses.replace(XL, vocab_size=300, attention="bi"), "encoder.attention: uni"),
+    ):
+        other = configs.Config("x", encoder=encoder, objectives=config.objectives)
+        with pytest.raises(UserError, match=f"tokens that are asked for: set {wanted}"):
+            Generator(other, tokenizer, inference.build(other))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,16 @@ def test_causal_from_a_slot_on_sees_what_is_before_and_not_what_is_to_come():
     np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
 
 
+def test_causal_reaches_no_further_than_it_is_told():
+    mask = np.array(masks.causal(3, 7, reach=4))
+    expected = [[0, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]]
+    np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
+    mask = np.array(masks.causal(2, 7, 2, reach=2))
+    expected = [[0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0]]
+    np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
+    np.testing.assert_array_equal(masks.causal(3, 7, reach=9), masks.causal(3, 7))
+
+
 def test_combine_allows_what_all_allow():
     combined = np.array(masks.combine(masks.padding(PADDING), None, masks.causal(5, 5)))
     assert combined.shape == (2, 1, 5, 5)

@@ -33,6 +33,7 @@ def test_there_are_all_cases():
     assert CASES == [
         "transfo_xl_adaptive",
         "transfo_xl_plain",
+        "transfo_xl_same_length",
         "xlnet_backward",
         "xlnet_classification",
         "xlnet_lm",
@@ -241,6 +242,10 @@ def small(**changes):
         (small(query_stream=False), "encoder.query_stream: an XLNet has True, not False"),
         (small(segment_types=0), "encoder.segment_types: an XLNet has 2, not 0"),
         (small(scale_embeddings=True), "encoder.scale_embeddings: an XLNet has False, not True"),
+        (
+            small(same_length=True, attention="uni", memory_length=4),
+            "encoder.same_length: an XLNet has False, not True",
+        ),
         (small(pooler=True), "encoder.pooler: an XLNet of transformers has none without the head"),
     ],
 )

@@ -69,6 +69,7 @@ def run(encoder, **options):
         {"untie_biases": False, "segment_types": 0, "activation": "relu"},
         {"memory_length": 0, "head_size": 5, "scale_embeddings": True, "activation": "gelu"},
         {"query_stream": False, "attention": "uni", "num_layers": 3},
+        {"attention": "uni", "same_length": True},
         {"query_stream": False, "memory_length": 0, "num_layers": 1},
     ],
     ids=str,
@@ -84,7 +85,10 @@ def test_equals_a_forward_pass_by_hand(changes):
         keys = np.concatenate([SLOTS[b][:slots], PADDING[b]])
         allowed = np.broadcast_to(keys, (7, slots + 7)).copy()
         if config.attention == "uni":
-            allowed &= np.arange(slots + 7) <= slots + np.arange(7)[:, None]
+            distance = slots + np.arange(7)[:, None] - np.arange(slots + 7)
+            allowed &= distance >= 0
+            if config.same_length:  # a token, and the four before it
+                allowed &= distance < 5
         queries = {}
         if config.query_stream:
             order = np.concatenate([np.ones((7, slots), bool), ORDERS[b]], axis=1)
@@ -195,6 +199,43 @@ def test_three_rows_with_memory_are_one_long_row():
         np.testing.assert_allclose(
             outputs["sequence_output"], whole[:, 7 * i : 7 * i + 7], rtol=1e-9
         )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clamp_length": 3},
+        {"memory_length": 0, "untie_biases": False, "scale_embeddings": True},
+        {"memory_length": 20, "segment_types": 0, "query_stream": False, "head_size": 5},
+        {"memory_length": 4, "same_length": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("dtype", "exact"), [("float64", 1e-12), ("float32", 1e-5)])
+def test_tokens_read_with_a_cache_see_one_long_row(changes, dtype, exact):
+    encoder = make(dtype, attention="uni", **changes)
+    tokens = RNG.integers(0, 23, (2, 11)).astype("int32")
+    real = np.arange(11) >= np.array([[0], [3]])  # on the left, of different lengths
+    whole = encoder(tokens, attention_mask=masks.padding(real))["sequence_output"].numpy()
+    seen = masks.padding(np.pad(real, [(0, 0), (0, 2)], constant_values=True))
+    noise = [
+        tuple(tf.random.stateless_normal(x.shape, (1, 2), dtype=x.dtype) for x in layer[:2])
+        for layer in encoder.empty_cache(2, 13)
+    ]
+    for filled in (False, True):
+        cache = encoder.empty_cache(2, 13)  # two slots more than there are tokens
+        if filled:  # What stands in slots yet to be filled does not matter.
+            cache = tuple((*pair, layer[2]) for pair, layer in zip(noise, cache, strict=True))
+        found, slot = [], 0
+        for count in (5, 1, 1, 3, 1):
+            read = tokens[:, slot : slot + count]
+            outputs = encoder(read, attention_mask=seen, cache=cache, slot=tf.constant(slot))
+            assert outputs.keys() == {"sequence_output", "cache"}
+            found.append(outputs["sequence_output"].numpy())
+            cache, slot = outputs["cache"], slot + count
+        found = np.concatenate(found, axis=1)
+        np.testing.assert_allclose(found[real], whole[real], rtol=0, atol=exact)
+    assert np.abs(whole[:, 1:] - whole[:, :-1]).max() > 0.1
 
 
 def test_backward_rows_read_a_reversed_text_as_it_was():
@@ -471,6 +512,14 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"clamp_length": -1}, "clamp_length: -1 is negative"),
         ({"reuse_length": -1}, "reuse_length: -1 is negative"),
         (
+            {"same_length": True},
+            "same_length: has a meaning only where attention is uni and memory_length is set",
+        ),
+        (
+            {"same_length": True, "attention": "uni", "memory_length": 0},
+            "same_length: has a meaning only where attention is uni and memory_length is set",
+        ),
+        (
             {"memory_length": 0, "reuse_length": 3},
             "reuse_length: has a meaning only where memory_length is set",
         ),
@@ -493,6 +542,8 @@ def test_use_errors():
         encoder(TOKENS, memory=np.zeros((2, 2, 4, 12), "float32"))
     with pytest.raises(UserError, match="memory: given, and encoder.memory_length is 0: set it"):
         make(memory_length=0)(TOKENS, memory=np.zeros((2, 2, 4, 12), "float32"))
+    with pytest.raises(UserError, match="later tokens do not change: encoder.attention must be u"):
+        encoder.empty_cache(2, 9)
     with pytest.raises(UserError, match="query_positions: given without permutation_mask, so"):
         encoder(TOKENS, query_positions=PLACES)
     with pytest.raises(UserError, match="query_positions: given, and encoder.query_stream is fal"):

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.layers import relative_attention
-from official.layers.relative_attention import RelativeAttention, Stream, distance_vectors
+from official.layers import distances
+from official.layers.distances import distance_vectors
+from official.layers.relative_attention import RelativeAttention, Stream
 
 
 def by_distance(rng, rows, keys, length, bidirectional):
@@ -19,7 +20,7 @@ def test_shift_equals_a_matrix_made_by_hand(bidirectional):
         for memory in (0, 1, 4):
             keys = memory + length
             scores, column = by_distance(rng, length, keys, length, bidirectional)
-            found = np.asarray(relative_attention.shift(tf.constant(scores), keys))
+            found = np.asarray(distances.shift(tf.constant(scores), keys))
             assert found.shape == (2, 3, length, keys)
             for i in range(length):
                 for j in range(keys):
@@ -41,7 +42,7 @@ def test_rows_from_anywhere_and_their_gradient(bidirectional):
             scores = tf.constant(scores)
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                found = relative_attention.shift_to(scores, tf.constant(length - places), keys=keys)
+                found = distances.shift_to(scores, tf.constant(length - places), keys=keys)
                 # What lies after a query has no score of its own where distances are one-sided.
                 after = np.arange(keys) > memory + places[:, None, :, None]
                 counted = np.where(after & (not bidirectional), 0, factors)
@@ -82,14 +83,14 @@ def test_one_product_or_two_make_the_same():
     x = tf.constant(rng.standard_normal((2, 5, 8)), tf.float32)
     distances = distance_vectors(5, 5, 8, bidirectional=True, dtype="float32")
     options = {"streams": [Stream(5)], "distances": distances}
-    fused, weights = layer(x, **options)
-    apart, again = layer(x, content=x, **options)
+    fused, weights, _ = layer(x, **options)
+    apart, again, _ = layer(x, content=x, **options)
     np.testing.assert_allclose(fused, apart, atol=1e-6)
     np.testing.assert_allclose(weights[0], again[0], atol=1e-6)
     # A memory nobody may look into changes nothing, and the first key keeps its distance.
     longer = distance_vectors(5, 7, 8, bidirectional=True, dtype="float32")
     mask = np.arange(7)[None, None, None] >= 2
-    masked, weights = layer(
+    masked, weights, _ = layer(
         x, streams=[Stream(5, mask)], distances=longer, memory=tf.ones((2, 2, 8))
     )
     np.testing.assert_allclose(masked, fused, atol=1e-6)

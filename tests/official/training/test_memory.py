@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from official.training import checkpoints, evaluation, loop, memory, setup
 from tests import small
 from tests.streams import LENGTHS, marked, stream_folder
 
+ROOT = Path(__file__).resolve().parents[3]
 REUSE, LENGTH, KEPT, ROWS = 8, 16, 9, 4
 
 
@@ -249,6 +253,59 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     forgetful = evaluation.Evaluator(made_of, model, strategy)
     forgetful._memory = None
     assert forgetful.run(source)["causal_lm"] != pytest.approx(found["causal_lm"], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
+    """Loss with memory N = over the whole text, each row of 16 with N tokens before it in sight."""
+    documents, words = marked(LENGTHS)
+    raw = config_lib.to_dict(config({"reuse_length": 0, "rows": 2}, {"reuse_length": 0}))
+    raw["corruption"], raw["objectives"] = None, [{"type": "causal_lm"}]
+    raw["recipe"]["batch_size"] = 2
+    raw["encoder"] |= {"attention": "uni", "memory_length": 6, "initializer_range": 0.5}
+    made_of, strategy = config_lib.from_dict(raw), tf.distribute.get_strategy()
+    folder, model_dir = tmp_path / "shards", tmp_path / "model"
+    source = Source(stream_folder(folder, made_of, documents, words), made_of)
+    model = setup.build_model(made_of, strategy)
+    model_dir.mkdir()
+    config_lib.save(made_of, model_dir / setup.CONFIG)
+    source.tokenizer.save(model_dir / "tokenizer")
+    checkpoints.save(model_dir, 1, checkpoints.values(model.variables_by_path()), {})
+
+    batches = list(source.dataset(2))
+    whole = {
+        name: tf.concat([batch[name] for batch in batches], axis=1)
+        for name in ("token_ids", "segment_ids", "padding_mask")
+    }
+    whole |= {"next_id": batches[-1]["next_id"], "example_weights": tf.ones(2)}
+    places, found = np.arange(whole["token_ids"].shape[1]), {}
+    for kept in (6, 40):
+        longer = config_lib.load(model_dir, [f"encoder.memory_length={kept}"])
+        other = setup.build_model(longer, strategy)
+        setup.start_from(other, str(model_dir), "last", "all")
+        found[kept] = evaluation.Evaluator(longer, other, strategy).run(source)["causal_lm"]
+        near = places >= places[:, None] // LENGTH * LENGTH - kept
+        losses, _ = model.terms(model.prepare({**whole, "attention_mask": near[None, None]}))
+        expected = float(losses["causal_lm"]) / (2 * len(places))
+        assert found[kept] == pytest.approx(expected, rel=1e-12)
+    assert found[6] != pytest.approx(found[40], rel=1e-4)
+
+    def evaluated(kept):
+        return subprocess.run(
+            [sys.executable, "-m", "official.main", "--mode=eval", f"--data={folder}",
+             f"--model_dir={model_dir}", f"--override=encoder.memory_length={kept}"],
+            cwd=ROOT, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+
+    done = evaluated(40)
+    assert done.returncode == 0, done.stderr
+    printed = dict(line.split() for line in done.stdout.splitlines())
+    assert float(printed["causal_lm"]) == pytest.approx(found[40], abs=1e-6)
+    done = evaluated(161)
+    assert done.returncode
+    assert (
+        "memory_length: 161, and the longest text that a row goes on after has 160" in done.stderr
+    )
 
 
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
