@@ -12,7 +12,7 @@ import pytest
 from official import config as config_lib
 from official.training import checkpoints
 from tests import small
-from tests.streams import stream_folder
+from tests.systems import SYSTEMS, shard_folder
 
 
 def free_ports(count):
@@ -44,27 +44,15 @@ def bert(folder):
     return config
 
 
-def with_memory(folder):
-    """Rows that go on, half of them backward."""
-    config = small.config(
-        segments={
-            "format": "stream", "max_length": 32, "rows": 4, "reuse_length": 12, "backward": True,
-        },
-        corruption__block_size=4,
-        encoder={
-            "type": "transformer_xl", "vocab_size": small.config().encoder.vocab_size,
-            "hidden_size": 16, "num_layers": 2, "num_heads": 2, "intermediate_size": 32,
-            "dropout": 0.0, "attention_dropout": 0.0, "memory_length": 20, "reuse_length": 12,
-        },
-        objectives=[{"type": "masked_lm"}],
-        recipe={"steps": 20, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}},
-    )  # fmt: skip
-    stream_folder(folder, config, small.documents(60))
+def xlnet(folder):
+    """Permutations of rows that go on, half of them backward, into a second epoch."""
+    config = small.config(**SYSTEMS["xlnet_stream"], recipe__steps=20)
+    shard_folder(folder, config)
     return config
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [bert, with_memory])
+@pytest.mark.parametrize("made", [bert, xlnet])
 def test_two_workers_equal_one_device(tmp_path, made):
     config = made(tmp_path / "shards")
     half = config.recipe.steps // 2
@@ -93,7 +81,7 @@ def test_two_workers_equal_one_device(tmp_path, made):
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     found = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
     assert wanted.keys() == found.keys()
-    assert ("memory/states" in wanted) == (made is with_memory)
+    assert ("memory/states" in wanted) == (made is xlnet)
     for path, value in wanted.items():
         if value.dtype == bool:
             np.testing.assert_array_equal(found[path], value, err_msg=path)

@@ -68,8 +68,9 @@ class Optimizer(keras.optimizers.Optimizer):
         return self._decayed[self._get_variable_index(variable)]
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Converting sums the slices of an embedding row that occurs more than once.
-        grads = [tf.convert_to_tensor(grad) for grad in grads]
+        # Converting sums the slices of an embedding row that occurs more than once. A sum of
+        # gradients (`AddN`) stands on no device, and workers can only reduce what stands on one.
+        grads = [tf.identity(tf.convert_to_tensor(grad)) for grad in grads]
         context = tf.distribute.get_replica_context()
         grads = context.all_reduce(tf.distribute.ReduceOp.SUM, grads)
         squares = tf.stack([tf.cast(2 * tf.nn.l2_loss(g), keras.config.floatx()) for g in grads])
