@@ -16,6 +16,7 @@ from official import config as config_lib
 from official import features, manifest, packed, records, seeding, streams, tokenizers
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
+from official.tokenizers import packing
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
 _INNER = frozenset(features.LEXICONS)
@@ -56,7 +57,8 @@ class Source:
 
         Args:
           folders: one folder or several, whose examples are then counted through.
-          config: of which seed, segments, corruption and recipe are used here.
+          config: of which seed, segments, corruption and recipe are used here, and of the encoder
+            how it wants the texts of a task laid out.
           split: of the examples.
           training: endless and shuffled (a stream's rows are not), or once and in order.
 
@@ -102,6 +104,9 @@ class Source:
         self._vocabulary = Vocabulary.of(
             self.tokenizer, None if any(c is None for c in counts) else sum(counts)
         )
+        # Shards of a task are for every encoder, and laid out when they are read.
+        layout = getattr(config.encoder, "layout", "cls_first")
+        self._layout = layout if self.manifest.kind == "task" else "cls_first"
         self._draws = any(
             "row_seeds" in config_lib.module_of(objective).needs(objective)
             for objective in config.objectives
@@ -332,14 +337,18 @@ class Source:
             tf.cast(columns >= ends[:, :, None], tf.int32), axis=1
         )  # [B, T]: how many segments have ended
         weights = tf.cast(index >= 0, tf.float32)  # [B]
-        batch = {
-            "token_ids": parsed["token_ids"].to_tensor(
-                self.tokenizer.pad_id, shape=tf.stack([size, places])
-            ),
-            "segment_ids": tf.where(padding_mask, segment_ids, 0),
-            "padding_mask": padding_mask,
-            "example_weights": weights,
-        }
+        batch = packing.arrange(
+            {
+                "token_ids": parsed["token_ids"].to_tensor(
+                    self.tokenizer.pad_id, shape=tf.stack([size, places])
+                ),
+                "segment_ids": tf.where(padding_mask, segment_ids, 0),
+                "padding_mask": padding_mask,
+            },
+            self.tokenizer,
+            self._layout,
+        )
+        batch["example_weights"] = weights
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
         if "backward" in batch:
             batch["backward"] = batch["backward"] > 0

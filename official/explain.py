@@ -247,16 +247,18 @@ def attention(
     Raises:
       UserError: the text has no token.
     """
-    from official.tokenizers.packing import pack_arrays
+    import tensorflow as tf
+
+    from official.tokenizers.packing import pack
 
     ids = tokenizer.encode([text])[0]
     if not len(ids):
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
-    ids = pack_arrays([ids], tokenizer, max_length or len(ids) + 2)[0]
-    batch = {"token_ids": np.asarray(ids, np.int32)[None]}
+    rows = tf.RaggedTensor.from_row_lengths(ids, [len(ids)])
+    batch = pack([rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.layout)
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(weights[0], np.float32) for weights in encoded["attentions"]]
-    return [tokenizer.pieces[i] for i in ids], layers
+    return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers
 
 
 def run() -> None:

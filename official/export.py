@@ -10,7 +10,8 @@ A server needs tensorflow and the ops of tensorflow_text, nothing of this projec
 These give the same outputs: a classifier `probabilities` [B, C] and `label` string [B]; a
 regression `score` [B]; any other model `sequence_output` [B, T, D], where there is a pooler
 `pooled_output` [B, D], and for text `input_mask` [B, T], which tells tokens from padding. Text of
-any length is taken: longer than the model's, it is cut as in training.
+any length is taken: longer than the model's, it is cut as in training. It is laid out as the
+encoder reads it (see `official.tokenizers.packing`); `tokens` takes what is laid out so already.
 
 A causal LM has two more, which write (see `official.generation`):
 
@@ -132,7 +133,8 @@ def make_server(
     def of_texts(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         # Bytes that are not UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
         texts = [tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts]
-        batch = pack([tokenizer.tokenize(t) for t in texts], tokenizer, max_length)
+        ids = [tokenizer.tokenize(t) for t in texts]
+        batch = pack(ids, tokenizer, max_length, config.encoder.layout)
         # Where there is no text at all, rows still have the first position that a pooler reads.
         none = tf.cast(tf.equal(tf.size(texts[0]), 0), tf.int32)
         batch = {name: tf.pad(rows, [[0, 0], [0, none]]) for name, rows in batch.items()}

@@ -18,10 +18,10 @@ from official.errors import UserError
 from official.generation import Generator
 from official.model import Model
 from official.sampling import Settings
-from official.tokenizers.packing import pack_arrays
+from official.tokenizers.packing import pack
 from official.training import checkpoints
 
-POOLINGS = ("mean", "first", "pooled")
+POOLINGS = ("mean", "first", "last", "pooled")
 
 
 class Loaded:
@@ -46,15 +46,8 @@ class Loaded:
         self.model = model
         self.max_length = max_length
         self._generator: Generator | None = None
-        ids = tf.TensorSpec([None, None], tf.int32)
-        mask = tf.TensorSpec([None, None], tf.bool)
-        self._encode = tf.function(
-            lambda token_ids, padding_mask: model.encode(
-                {"token_ids": token_ids, "padding_mask": padding_mask}
-            ),
-            input_signature=[ids, mask],
-            autograph=False,
-        )
+        ids = tf.RaggedTensorSpec([None, None], tf.int32)
+        self._encode = tf.function(self._outputs, input_signature=[ids], autograph=False)
 
     def encode(
         self, texts: Sequence[str], batch_size: int = 32, pooling: str = "mean"
@@ -64,8 +57,8 @@ class Loaded:
         Args:
           texts: any number of texts; those longer than `max_length` are cut.
           batch_size: how many are computed at a time; texts of like length go together.
-          pooling: `mean` of the last layer over the tokens, the `first` position of it, or the
-            `pooled` output.
+          pooling: of the last layer the `mean` over the tokens, special ones counted, the `first`
+            or the `last` of them; or the `pooled` output.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
@@ -81,15 +74,12 @@ class Loaded:
             raise UserError("encode: this encoder has no pooler: use pooling='mean'")
         if batch_size < 1:
             raise UserError(f"encode: batch_size: {batch_size} is less than 1")
-        packed = [
-            pack_arrays([ids], self.tokenizer, self.max_length)[0]
-            for ids in self.tokenizer.encode(list(texts))
-        ]
-        vectors = np.zeros((len(packed), self.config.encoder.hidden_size), np.float32)
-        order = np.argsort([len(ids) for ids in packed], kind="stable")
-        for start in range(0, len(packed), batch_size):
+        sequences = self.tokenizer.encode(list(texts))
+        vectors = np.zeros((len(sequences), self.config.encoder.hidden_size), np.float32)
+        order = np.argsort([len(ids) for ids in sequences], kind="stable")
+        for start in range(0, len(sequences), batch_size):
             rows = order[start : start + batch_size]
-            vectors[rows] = self._vectors([packed[row] for row in rows], pooling)
+            vectors[rows] = self._vectors([sequences[row] for row in rows], pooling)
         return vectors
 
     def generate(self, prompts: Sequence[str], batch_size: int = 8, **settings: Any) -> list[str]:
@@ -112,18 +102,28 @@ class Loaded:
             self._generator = Generator(self.config, self.tokenizer, self.model)
         return self._generator.texts(prompts, Settings(**settings), batch_size)
 
+    def _outputs(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        batch = pack([ids], self.tokenizer, self.max_length, self.config.encoder.layout)
+        outputs = self.model.encode(batch)
+        kept = ("sequence_output", "pooled_output")
+        return {
+            **{name: outputs[name] for name in kept if name in outputs},
+            "padding_mask": batch["padding_mask"],
+        }
+
     def _vectors(self, sequences: list[np.ndarray], pooling: str) -> np.ndarray:
-        lengths = np.array([len(ids) for ids in sequences])
-        padding_mask = np.arange(lengths.max()) < lengths[:, None]  # [B, T]
-        token_ids = np.full(padding_mask.shape, self.tokenizer.pad_id, np.int32)
-        token_ids[padding_mask] = np.concatenate(sequences)
-        outputs = self._encode(token_ids, padding_mask)
+        ids = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(sequences), [len(ids) for ids in sequences]
+        )
+        outputs = {name: value.numpy() for name, value in self._encode(ids).items()}
         if pooling == "pooled":
-            return outputs["pooled_output"].numpy()
-        states = outputs["sequence_output"].numpy()  # [B, T, D]
-        if pooling == "first":
-            return states[:, 0]
-        return np.einsum("btd,bt->bd", states, padding_mask / lengths[:, None])
+            return outputs["pooled_output"]
+        states, real = outputs["sequence_output"], outputs["padding_mask"]  # [B, T, D], [B, T]
+        if pooling == "mean":
+            return np.einsum("btd,bt->bd", states, real / real.sum(axis=1, keepdims=True))
+        columns = np.where(real, np.arange(real.shape[1]), -1 if pooling == "last" else np.inf)
+        columns = columns.max(axis=1) if pooling == "last" else columns.min(axis=1)
+        return states[np.arange(len(states)), columns.astype(int)]
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:

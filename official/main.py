@@ -131,12 +131,12 @@ def _train() -> None:
     config = config_lib.load(FLAGS.config, FLAGS.override)
     if not config.objectives:
         raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
-    initial = config_lib.load(FLAGS.init) if FLAGS.init else None
+    config = setup.inherit(config, config_lib.load(FLAGS.init) if FLAGS.init else None)
     setup.set_precision(config.recipe.precision)
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     train = Source(FLAGS.data, config, "train", training=True)
     labels = tuple((train.manifest.task or {}).get("labels", ()))
-    config = setup.resolve(config, train.tokenizer.vocab_size, labels, initial)
+    config = setup.resolve(config, train.tokenizer.vocab_size, labels)
     train.check(config, strategy.num_replicas_in_sync)
     if FLAGS.init:
         train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
@@ -166,8 +166,10 @@ def _train() -> None:
 
     model = setup.build_model(config, strategy)
     if FLAGS.init and checkpoints.last_step(model_dir) is None:
-        count = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, config.recipe.init_weights)
-        say(f"{count} variables set from {FLAGS.init} ({config.recipe.init_weights})")
+        weights = config.recipe.init_weights
+        count, fresh = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
+        rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
+        say(f"{count} variables set from {FLAGS.init} ({weights}){rest}")
     if strategies.is_chief(strategy):
         model_dir.mkdir(parents=True, exist_ok=True)
         config_lib.save(config, model_dir / setup.CONFIG)

@@ -88,7 +88,7 @@ SYSTEM = System(
         frozenset({"classification"}): "AlbertForSequenceClassification",
         frozenset({"regression"}): "AlbertForSequenceClassification",
     },
-    form={name: FORM[name] for name in ("norm", "causal", "position_offset")},
+    form={name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")},
     sizes={
         **SIZES,
         "embedding_size": "embedding_size",

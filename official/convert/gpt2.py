@@ -62,7 +62,13 @@ SYSTEM = System(
         frozenset(): "GPT2Model",
         frozenset({"causal_lm"}): "GPT2LMHeadModel",
     },
-    form={**FORM, "norm": "pre", "causal": True, "segment_types": 0},
+    form={
+        **FORM,
+        "norm": "pre",
+        "causal": True,
+        "pooled_position": "last",
+        "segment_types": 0,
+    },
     sizes={
         "vocab_size": "vocab_size",
         "hidden_size": "n_embd",

@@ -61,6 +61,7 @@ BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "poole
 FORM = {
     "norm": "post",
     "causal": False,
+    "pooled_position": "first",
     "position_offset": 0,
     "layer_groups": None,
     "inner_layers": 1,

@@ -46,7 +46,9 @@ class Config:
         position_offset: row of the position table that the first token takes.
         layer_groups: None = no layer shares parameters; otherwise the number of groups that do.
         inner_layers: blocks in a group.
-        pooler: whether there is a pooled output: tanh of an affine map of the first position.
+        pooler: whether there is a pooled output: tanh of an affine map of one position.
+        pooled_position: which: 'first', or 'last' = the last real one. None = 'first', or 'last'
+            where causal is true, for the first one sees no other there.
         initializer_range: standard deviation of the initial weights.
         scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
             of which 2 L add up (GPT-2, section 2.3).
@@ -70,10 +72,17 @@ class Config:
     layer_groups: int | None = None
     inner_layers: int = 1
     pooler: bool = True
+    pooled_position: str | None = None
     initializer_range: float = 0.02
     scale_residual_init: bool = False
 
+    # How the texts of a task are laid out: see `official.tokenizers.packing`. Positions are counted
+    # from the first token, so that padding is on the right.
+    layout = "cls_first"
+
     def __post_init__(self):
+        if self.pooled_position is None:
+            object.__setattr__(self, "pooled_position", "last" if self.causal else "first")
         checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
         checks.at_least(self, 1, "max_positions", "inner_layers")
         checks.at_least(self, 1, "vocab_size", "embedding_size", "layer_groups")
@@ -86,6 +95,11 @@ class Config:
         checks.activation(self)
         if self.norm not in ("post", "pre"):
             raise ValueError(f"norm: {self.norm!r} is neither 'post' nor 'pre'")
+        checks.choice(self, "pooled_position", ["first", "last"])
+        if self.causal and self.pooled_position == "first":
+            raise ValueError(
+                "pooled_position: first sees no other position where causal is true: take last"
+            )
         if self.layer_groups is None and self.inner_layers != 1:
             raise ValueError("inner_layers: has a meaning only where layer_groups is set")
         if self.layer_groups is not None and self.num_layers % self.layer_groups:
@@ -199,7 +213,7 @@ class Encoder(keras.Layer):
             positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
             rng: `Draws`, or None for inference (no dropout).
             output_all: whether to return the states and attention weights of all layers.
-            pooled_positions: int [B, K], positions to pool; None = the first one.
+            pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
             cache: what `empty_cache` gave or an earlier call returned; then the positions attended
                 to are the S slots of the cache.
             slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
@@ -216,7 +230,10 @@ class Encoder(keras.Layer):
                 a cache and positions see what comes after them.
         """
         self._check(token_ids, attention_mask, positions)
-        length = ops.shape(token_ids)[1]
+        batch, length = ops.shape(token_ids)
+        real = None
+        if self.config.pooled_position == "last" and cache is None:
+            real = masks.attended(attention_mask, batch, length)
         if cache is not None:
             if not self.config.causal:
                 raise UserError(
@@ -238,7 +255,7 @@ class Encoder(keras.Layer):
             x = hidden_states[-1] = self.final_norm(x)
         outputs = {"sequence_output": x}
         if self.pooler is not None:
-            pooled = pooling.states(x, "first", places=pooled_positions)
+            pooled = pooling.states(x, self.config.pooled_position, real, pooled_positions)
             outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)

@@ -114,6 +114,15 @@ class Config:
             )
         if self.reuse_length and not self.memory_length:
             raise ValueError("reuse_length: has a meaning only where memory_length is set")
+        if self.attention == "uni" and self.pooled_position == "first":
+            raise ValueError(
+                "pooled_position: first sees no other position where attention is uni: take last"
+            )
+
+    @property
+    def layout(self):
+        """How the texts of a task are laid out: see `official.tokenizers.packing`."""
+        return f"cls_{self.pooled_position}"
 
     @property
     def reach(self):

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.errors import UserError
 from official.layers.precision import accurate
 from official.layers.random import Draws, truncated_normal
 
@@ -105,7 +106,8 @@ class Objective(keras.Layer):
     def pool(self, encoded):
         """One vector for each example, as `config.pooling` says: [B, D].
 
-        'pooled' is the pooler's output (BERT), 'first' the last layer's first position (ELECTRA).
+        'pooled' is the pooler's output (BERT, and of its last position XLNet), 'first' the last
+        layer's first position (ELECTRA).
         """
         if self.config.pooling == "first":
             return encoded["sequence_output"][:, 0]
@@ -130,6 +132,19 @@ def check_pooling(pooling):
     """Raises ValueError where `pooling` is none of `POOLINGS`."""
     if pooling not in POOLINGS:
         raise ValueError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
+
+
+def check_pooled(name, pooling, encoder):
+    """Raises UserError where the encoder with the `Config` given has nothing to pool like that."""
+    if pooling == "pooled" and not encoder.pooler:
+        raise UserError(
+            f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
+        )
+    if pooling == "first" and encoder.pooled_position != "first":
+        raise UserError(
+            f"{name}.pooling: first, and this encoder has encoder.pooled_position: "
+            f"{encoder.pooled_position}: take pooled"
+        )
 
 
 def class_terms(name, logits, labels, weights):

@@ -55,10 +55,7 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="classification", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        if config.pooling == "pooled" and not encoder_config.pooler:
-            raise UserError(
-                f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
-            )
+        base.check_pooled(name, config.pooling, encoder_config)
         num_labels = config.num_labels or len(config.labels)
         if not num_labels:
             raise UserError(f"{name}: neither labels nor num_labels is set")

@@ -7,7 +7,6 @@ import dataclasses
 
 from keras import ops
 
-from official.errors import UserError
 from official.layers.dropout import dropout
 from official.layers.linear import Linear
 from official.objectives import base
@@ -45,10 +44,7 @@ class Objective(base.Objective):
 
     def __init__(self, config, encoder_config, *, name="regression", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        if config.pooling == "pooled" and not encoder_config.pooler:
-            raise UserError(
-                f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
-            )
+        base.check_pooled(name, config.pooling, encoder_config)
         self.output_projection = Linear(
             encoder_config.hidden_size,
             1,

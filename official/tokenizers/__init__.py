@@ -13,7 +13,7 @@ from official.errors import UserError
 from official.tokenizers import base
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
-from official.tokenizers.packing import pack, pack_arrays
+from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
 
@@ -23,6 +23,7 @@ __all__ = [
     "SentencePiece",
     "Tokenizer",
     "WordPiece",
+    "arrange",
     "load",
     "pack",
     "pack_arrays",

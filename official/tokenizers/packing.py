@@ -3,6 +3,17 @@
 Between the texts of a pair stand as many [SEP] as the tokenizer has it: RoBERTa's pairs are
 <s> A </s></s> B </s>.
 
+That is the layout `cls_first`, in which the shards of tasks are written. XLNet's has the same
+tokens in another order, and `arrange` brings them into it when they are read:
+
+  cls_first  [CLS] A [SEP] B [SEP] [PAD] [PAD]    segments  0 0 0 1 1 0 0
+  cls_last   [PAD] [PAD] A [SEP] B [SEP] [CLS]    segments  4 4 0 0 1 1 2
+
+There [CLS] is at one place in all rows, the last, next to the text and never next to padding, and a
+row goes on as those of pretraining do (Yang et al., 2019, section 2.5; the release's
+classifier_utils.py). Such an encoder knows distances only, and padding is attended to by nobody, so
+nothing depends on how much of it stands on the left.
+
 What is too long is cut at the end, token by token from whichever text is longer at the time (from B
 where they are equal), as BERT does for pairs in fine-tuning.
 
@@ -17,6 +28,10 @@ import tensorflow as tf
 
 from official.errors import UserError
 
+LAYOUTS = ("cls_first", "cls_last")
+# Segment numbers of `cls_last`, beside those of the texts, 0 and 1.
+CLS_SEGMENT, PAD_SEGMENT = 2, 4
+
 
 class SpecialIds(Protocol):
     """What packing wants of a tokenizer."""
@@ -28,7 +43,10 @@ class SpecialIds(Protocol):
 
 
 def pack(
-    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, max_length: int
+    segments: Sequence[tf.RaggedTensor],
+    tokenizer: SpecialIds,
+    max_length: int,
+    layout: str = "cls_first",
 ) -> dict[str, tf.Tensor]:
     """Packs a batch with graph operations.
 
@@ -36,10 +54,11 @@ def pack(
       segments: one or two batches of ids, int32 [B, None] each.
       tokenizer: has the special ids.
       max_length: the most tokens of an example, special ones counted.
+      layout: one of `LAYOUTS`; an encoder's config has it as `layout`.
 
     Returns:
-      token_ids int32 [B, T], segment_ids int32 [B, T] (0 for padding as well), padding_mask bool
-      [B, T].
+      token_ids int32 [B, T], segment_ids int32 [B, T] (`cls_first`: 0 for padding as well),
+      padding_mask bool [B, T].
 
     Raises:
       UserError: `max_length` has no room for a token of each text.
@@ -60,10 +79,47 @@ def pack(
     place = tf.range(tf.shape(token_ids)[1])[None, :]
     padding_mask = place < totals[:, None]
     in_second = (place >= kept[0][:, None] + 1 + tokenizer.pair_separators) & padding_mask
-    return {
+    batch = {
         "token_ids": token_ids,
         "segment_ids": tf.cast(in_second, tf.int32),
         "padding_mask": padding_mask,
+    }
+    return arrange(batch, tokenizer, layout)
+
+
+def arrange(
+    batch: dict[str, tf.Tensor], tokenizer: SpecialIds, layout: str
+) -> dict[str, tf.Tensor]:
+    """Brings rows that are laid out as `cls_first` into a layout.
+
+    Args:
+      batch: token_ids int32 [B, T], segment_ids int32 [B, T], padding_mask bool [B, T].
+      tokenizer: has the special ids.
+      layout: one of `LAYOUTS`.
+
+    Returns:
+      The same fields.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout: {layout!r} is not one of {', '.join(LAYOUTS)}")
+    if layout == "cls_first":
+        return batch
+    mask = batch["padding_mask"]
+    width = tf.shape(mask)[1]
+    columns = tf.range(width)[None, :]
+    start = width - tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)  # [B, 1]
+    real = tf.ensure_shape(columns >= start, mask.shape)
+    last = columns == width - 1
+    origin = tf.where(last, 0, tf.maximum(columns - start + 1, 0))  # [B, T]
+
+    def moved(name: str, padding: int) -> tf.Tensor:
+        return tf.where(real, tf.gather(batch[name], origin, batch_dims=1), padding)
+
+    segment_ids = moved("segment_ids", PAD_SEGMENT)
+    return {
+        "token_ids": moved("token_ids", tokenizer.pad_id),
+        "segment_ids": tf.where(last & real, CLS_SEGMENT, segment_ids),
+        "padding_mask": real,
     }
 
 

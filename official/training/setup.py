@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import keras
@@ -17,6 +18,7 @@ from official.training import checkpoints
 _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_checkpoints",
              "recipe.eval_batch_size", "recipe.max_bad_steps")  # fmt: skip
 CONFIG = "config.yaml"
+_POOLER = "encoder/pooler/"
 
 
 def set_precision(precision: str) -> None:
@@ -25,44 +27,61 @@ def set_precision(precision: str) -> None:
     keras.config.set_dtype_policy(precision)
 
 
-def resolve(
-    config: config_lib.Config,
-    vocab_size: int,
-    labels: tuple[str, ...] = (),
-    initial: config_lib.Config | None = None,
+def inherit(
+    config: config_lib.Config, initial: config_lib.Config | None = None
 ) -> config_lib.Config:
-    """Fills in what a config leaves to its data and to the model that it starts from.
+    """Fills in what a config leaves to the model that it starts from, the encoder.
+
+    To learn a task the encoder gets a pooler where that model had none and the task reads it, and
+    it has no memory, for nothing comes before an example.
 
     Args:
       config: as read.
-      vocab_size: of the data's tokenizer.
-      labels: class names of the data's task.
-      initial: the config of the model given with `--init`.
+      initial: the config of the model given with `--init`; None = there is none.
 
     Raises:
-      UserError: nothing says which encoder, or what is said does not fit the data.
+      UserError: nothing says which encoder, or the config and the model say different things.
     """
-    encoder = config.encoder
-    if initial is None and config.recipe.init_weights == "generator":
-        raise UserError(
-            "--init is missing: a frozen generator is one that was trained before; name the model "
-            "folder of the first stage"
-        )
-    if initial is not None:
-        if encoder is not None and dataclasses.replace(
-            encoder, vocab_size=initial.encoder.vocab_size
-        ) != _like(initial.encoder, encoder):
+    if initial is None:
+        if config.recipe.init_weights == "generator":
+            raise UserError(
+                "--init is missing: a frozen generator is one that was trained before; name the "
+                "model folder of the first stage"
+            )
+        if config.encoder is None:
+            raise UserError("encoder: the config has none: give one, or a model folder with --init")
+        return config
+    given = _for_task(config, initial.encoder)
+    if config.encoder is not None:
+        ours = _for_task(config, config.encoder)
+        if dataclasses.replace(ours, vocab_size=given.vocab_size) != _like(given, ours):
             changed = config_lib.differences(
-                config, dataclasses.replace(config, encoder=initial.encoder)
+                dataclasses.replace(config, encoder=ours),
+                dataclasses.replace(config, encoder=given),
             )
             key, ours, theirs = next(c for c in changed if c[0] != "encoder.vocab_size")
             raise UserError(
                 f"{key}: {ours} in the config and {theirs} in the model of --init: leave out "
                 "`encoder`, which then comes from --init"
             )
-        encoder = _like(initial.encoder, encoder or initial.encoder)
-    if encoder is None:
-        raise UserError("encoder: the config has none: give one, or a model folder with --init")
+        given = _like(given, ours)
+    return dataclasses.replace(config, encoder=given)
+
+
+def resolve(
+    config: config_lib.Config, vocab_size: int, labels: tuple[str, ...] = ()
+) -> config_lib.Config:
+    """Fills in what a config leaves to its data.
+
+    Args:
+      config: from `inherit`.
+      vocab_size: of the data's tokenizer.
+      labels: class names of the data's task.
+
+    Raises:
+      UserError: what it says does not fit the data.
+    """
+    encoder = config.encoder
     if encoder.vocab_size is None:
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
     if encoder.vocab_size < vocab_size:
@@ -72,6 +91,18 @@ def resolve(
         )
     objectives = tuple(_labelled(objective, labels) for objective in config.objectives)
     return dataclasses.replace(config, encoder=encoder, objectives=objectives)
+
+
+def _for_task(config: config_lib.Config, encoder):
+    """The encoder as the objectives of a task want it; itself in pretraining."""
+    if config.segments is not None:
+        return encoder
+    changes = {}
+    if any(getattr(objective, "pooling", None) == "pooled" for objective in config.objectives):
+        changes["pooler"] = True
+    if getattr(encoder, "memory_length", 0):
+        changes |= {"memory_length": 0, "reuse_length": 0}
+    return dataclasses.replace(encoder, **changes)
 
 
 def _like(initial, encoder):
@@ -126,8 +157,10 @@ def save_task(found: manifest.Manifest, model_dir: Path) -> None:
             json.dump({**found.task, "max_length": found.max_length}, stream, indent=1)
 
 
-def start_from(model: Model, init: str, which: str, weights: str) -> int:
+def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, list[str]]:
     """Copies weights of another model folder into a new model.
+
+    A pooler that the other's encoder lacks keeps its first weights, where `weights` is `encoder`.
 
     Args:
       model: the new one.
@@ -136,7 +169,7 @@ def start_from(model: Model, init: str, which: str, weights: str) -> int:
       weights: `encoder`, `all`, `none` or `generator`, as in `config.Recipe`.
 
     Returns:
-      How many variables were set.
+      How many variables were set, and the parts of the model of which none was.
     """
     parts = {
         "all": ("",), "encoder": ("encoder/",), "generator": ("encoder/", "generator/"), "none": (),
@@ -150,5 +183,18 @@ def start_from(model: Model, init: str, which: str, weights: str) -> int:
         arrays = checkpoints.load_variables(init, which)
         if weights == "generator":
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
+        if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):
+            variables = {path: v for path, v in variables.items() if not path.startswith(_POOLER)}
         checkpoints.assign(variables, arrays, f"--init={init}")
-    return len(variables)
+    return len(variables), _other_parts(model.variables_by_path(), variables)
+
+
+def _other_parts(paths: Iterable[str], known: Collection[str]) -> list[str]:
+    """The shortest beginnings of paths that none of those in `known` has, each once."""
+    parts = []
+    for path in paths:
+        names = path.split("/")
+        heads = ["/".join(names[: i + 1]) for i in range(len(names))]
+        unlike = (h for h in heads if not any(f"{other}/".startswith(f"{h}/") for other in known))
+        parts += [next(unlike)] if path not in known else []
+    return list(dict.fromkeys(parts))

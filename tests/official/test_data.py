@@ -11,7 +11,7 @@ from official import data, features, manifest, seeding, tokenizers
 from official.config import Config, Recipe, Segments
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.encoders import transformer
+from official.encoders import transformer, transformer_xl
 from official.errors import UserError
 from official.objectives import classification, masked_lm, sentence_pair
 
@@ -407,6 +407,47 @@ def test_splits(tmp_path):
     with pytest.raises(UserError, match="has no examples of a train split; it has test"):
         data.Source(tmp_path, make_config())
     assert data.Source(tmp_path, make_config(), "test").num_examples == 4
+
+
+@pytest.mark.parametrize("lengths", [(), (8, 12)])
+def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
+    examples = make_examples(11)
+    encoder = transformer_xl.Config(vocab_size=V)
+    config = dataclasses.replace(make_config(bucket_lengths=lengths), encoder=encoder)
+    source = data.Source(write(tmp_path / "task", examples, kind="task"), config)
+    batches = arrays(source.dataset(4))
+    found = []
+    for batch in batches:
+        width = batch["token_ids"].shape[1]
+        assert width in (*lengths, T)
+        for row in np.flatnonzero(batch["example_weights"]):
+            number = batch["row"][row]
+            found.append(number)
+            ids = examples[number]["token_ids"]
+            a, b = examples[number]["segment_lengths"]
+            fill = width - len(ids)
+            assert batch["token_ids"][row].tolist() == [PAD] * fill + ids[1:] + [CLS]
+            segments = [4] * fill + [0] * (a - 1) + [1] * b + [2]
+            assert batch["segment_ids"][row].tolist() == segments
+            assert batch["padding_mask"][row].tolist() == [False] * fill + [True] * len(ids)
+    assert sorted(found) == list(range(11))
+    assert len({batch["token_ids"].shape[1] for batch in batches}) == len(lengths) + 1
+    # Others read the same shards as they are, and so does this one what is no task.
+    first = dataclasses.replace(
+        config, encoder=dataclasses.replace(encoder, pooled_position="first")
+    )
+    plain = arrays(data.Source(tmp_path / "task", make_config(bucket_lengths=lengths)).dataset(4))
+    assert_same(arrays(data.Source(tmp_path / "task", first).dataset(4)), plain)
+    write(tmp_path / "pretraining", examples)
+    assert_same(arrays(data.Source(tmp_path / "pretraining", config).dataset(4)), plain)
+
+
+def test_a_laid_out_batch_of_training_has_static_shapes(tmp_path):
+    config = dataclasses.replace(make_config(), encoder=transformer_xl.Config(vocab_size=V))
+    folder = write(tmp_path, make_examples(9), kind="task")
+    dataset = data.Source(folder, config, training=True).dataset(4)
+    for name in ("token_ids", "segment_ids", "padding_mask"):
+        assert dataset.element_spec[name].shape == (4, T)
 
 
 def test_an_unlabelled_split_has_no_label(tmp_path):

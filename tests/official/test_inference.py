@@ -47,6 +47,7 @@ def test_encode_does_not_depend_on_what_else_is_in_the_batch(original, batch_siz
     for pooling, expected in {
         "mean": [one["sequence_output"].mean(axis=0) for one in alone],
         "first": [one["sequence_output"][0] for one in alone],
+        "last": [one["sequence_output"][-1] for one in alone],
         "pooled": [one["pooled_output"] for one in alone],
     }.items():
         vectors = loaded.encode(TEXTS, batch_size=batch_size, pooling=pooling)
@@ -72,7 +73,7 @@ def test_what_encode_cannot_do_is_refused(original):
     loaded = official.load(original)
     with pytest.raises(UserError, match=r"give a list of texts, such as \[text\]"):
         loaded.encode("a text")
-    with pytest.raises(UserError, match="pooling 'max' is not one of mean, first, pooled"):
+    with pytest.raises(UserError, match="pooling 'max' is not one of mean, first, last, pooled"):
         loaded.encode(["a text"], pooling="max")
     with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
         loaded.encode(["a text"], batch_size=0)

@@ -7,7 +7,8 @@ import pytest
 
 from official import config as config_lib
 
-PRETRAIN = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+PRETRAIN = CONFIGS / "pretrain"
 # Hidden size, layers, heads, feed-forward size.
 SIZES = {"base": (768, 12, 12, 3072), "large": (1024, 24, 16, 4096)}
 
@@ -51,3 +52,34 @@ def test_recipe(name):
     for path in ("layer_0/feed_forward/inner/bias", "layer_0/attention_norm/scale"):
         assert not decays(f"encoder/{path}")
     assert not decays("permutation_lm/output_bias")
+
+
+def test_fine_tuning():
+    """What the authors trained GLUE's tasks with, by the lines of overrides in the file."""
+    path = CONFIGS / "finetune" / "xlnet.yaml"
+    lines = [re.findall(r"--override=(\S+)", line) for line in path.read_text().splitlines()]
+    found = []
+    for overrides in ([], *filter(None, lines)):
+        config = config_lib.load(path, overrides)
+        recipe, optimizer = config.recipe, config.recipe.optimizer
+        (objective,) = config.objectives
+        assert (config.encoder, config.segments, config.corruption) == (None, None, None)
+        assert (objective.pooling, objective.dropout) == ("pooled", 0.1)
+        assert (recipe.init_weights, optimizer.layer_decay) == ("encoder", 1.0)
+        assert (optimizer.epsilon, optimizer.weight_decay) == (1e-8, 0.0)
+        assert (optimizer.clip_norm, optimizer.bias_correction) == (1.0, True)
+        assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.0)
+        found.append(
+            (
+                config_lib.type_of(objective), recipe.batch_size, optimizer.learning_rate,
+                recipe.steps, recipe.schedule.warmup_steps,
+            )
+        )  # fmt: skip
+    assert found == [
+        ("classification", 32, 2e-5, 10_000, 1000),
+        ("classification", 128, 3e-5, 14_000, 1000),
+        ("classification", 128, 3e-5, 3000, 500),
+        ("classification", 32, 5e-5, 800, 200),
+        ("classification", 32, 3e-5, 800, 200),
+        ("regression", 32, 5e-5, 1200, 120),
+    ]

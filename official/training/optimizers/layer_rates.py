@@ -4,6 +4,9 @@ ELECTRA (Clark et al., 2020, appendix B) and XLNet (Yang et al., 2019, table 8) 
 them: what lies lower is more general and is to move less. It is the rate that is scaled here;
 scaled gradients change nothing where an optimizer divides them by their own size.
 
+Depths are counted as by ELECTRA, from the head. XLNet counts from its last layer, which has the
+whole rate l, the one below l·decay, and so on: a `learning_rate` of l / decay² gives layers these.
+
 L counts the blocks that an encoder runs.
 """
 

@@ -28,6 +28,8 @@ SEGMENTS = np.random.default_rng(1).integers(0, 2, PADDING.shape).astype("int32"
 
 def make(dtype=None, **changes):
     """An encoder with random values everywhere, norms and biases too."""
+    if changes.get("causal"):
+        changes = {"pooled_position": "last", **changes}
     encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
     encoder.build()
     rng = np.random.default_rng(2)
@@ -75,7 +77,9 @@ def test_equals_a_forward_pass_by_hand(changes):
             np.testing.assert_allclose(ours[b][seen], theirs[seen], rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(outputs["sequence_output"], outputs["hidden_states"][-1])
     kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
-    pooled = np.tanh(outputs["sequence_output"][:, 0].numpy() @ kernel + bias)
+    # The first position, or the last real one where no other is seen from the first.
+    places = [4, 6] if changes.get("causal") else [0, 0]
+    pooled = np.tanh(outputs["sequence_output"].numpy()[[0, 1], places] @ kernel + bias)
     np.testing.assert_allclose(outputs["pooled_output"], pooled, rtol=1e-9)
 
 
@@ -87,6 +91,41 @@ def test_attention_weights():
         np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones((2, 3, 7)), rtol=1e-5)
         hidden = np.broadcast_to(~PADDING[:, None, None, :], weights.shape)
         assert (weights.numpy()[hidden] == 0).all()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_last_real_position_may_be_pooled(causal):
+    encoder = make("float64", causal=causal, pooled_position="last")
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    outputs = run(encoder)
+    states = outputs["sequence_output"].numpy()
+    expected = np.tanh(states[[0, 1], [4, 6]] @ kernel + bias)
+    np.testing.assert_allclose(outputs["pooled_output"], expected, rtol=1e-12)
+    plain = run(encoder, attention_mask=None)
+    expected = np.tanh(plain["sequence_output"][:, -1] @ kernel + bias)
+    np.testing.assert_allclose(plain["pooled_output"], expected, rtol=1e-12)
+    places = np.array([[2, 0], [5, 6]], "int32")
+    some = run(encoder, pooled_positions=places)["pooled_output"]
+    expected = np.stack([states[b][places[b]] for b in range(2)])
+    np.testing.assert_allclose(some, np.tanh(expected @ kernel + bias), rtol=1e-12)
+
+
+def test_which_position_is_pooled_where_nothing_says_so():
+    assert (SMALL.pooled_position, SMALL.layout) == ("first", "cls_first")
+    causal = transformer.Config(causal=True)
+    assert (causal.pooled_position, causal.layout) == ("last", "cls_first")
+    with pytest.raises(ValueError, match="pooled_position: first sees no other position where"):
+        transformer.Config(causal=True, pooled_position="first")
+    with pytest.raises(ValueError, match="pooled_position: 'mean' is not one of first, last"):
+        transformer.Config(pooled_position="mean")
+
+
+def test_a_cache_that_is_gone_on_with_pools_the_newest_position():
+    encoder = make("float64", causal=True)
+    first = encoder(TOKENS[:, :4], cache=encoder.empty_cache(2, 7))
+    second = encoder(TOKENS[:, 4:], positions=np.arange(4, 7)[None], cache=first["cache"], slot=4)
+    whole = encoder(TOKENS)["pooled_output"]
+    np.testing.assert_allclose(second["pooled_output"], whole, rtol=1e-9)
 
 
 def test_only_what_is_asked_for_is_returned():

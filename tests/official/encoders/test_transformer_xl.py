@@ -1,4 +1,5 @@
 import dataclasses
+import types
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ from official.encoders import transformer_xl
 from official.encoders.inputs import encode as encode_batch
 from official.errors import UserError
 from official.layers.random import Draws
+from official.tokenizers import packing
 from tests.official.encoders.numpy_transformer_xl import encode
 
 SMALL = transformer_xl.Config(
@@ -289,6 +291,36 @@ def test_pooled_output():
     np.testing.assert_allclose(some, np.tanh(expected @ kernel + bias), rtol=1e-12)
 
 
+@pytest.mark.parametrize("attention", ["bi", "uni"])
+def test_the_amount_of_padding_on_the_left_changes_nothing(attention):
+    encoder = make(pooler=True, attention=attention, memory_length=0)
+    lengths = (5, 3)
+    rows = tf.ragged.constant([TOKENS[0, :5].tolist(), TOKENS[1, :3].tolist()], tf.int32)
+
+    def packed(ids, more=0):
+        special = types.SimpleNamespace(pad_id=1, cls_id=2, sep_id=3, pair_separators=1)
+        batch = packing.pack([ids], special, 20)
+        batch = {name: tf.pad(value, [[0, 0], [0, more]]) for name, value in batch.items()}
+        return packing.arrange(batch, special, encoder.config.layout)
+
+    alone = [encode_batch(encoder, packed(rows[b : b + 1])) for b in range(2)]
+    for more in (0, 1, 13):
+        both = encode_batch(encoder, packed(rows, more))
+        for b, one in enumerate(alone):
+            assert one["sequence_output"].shape[1] == lengths[b] + 2
+            states = both["sequence_output"][b : b + 1, -lengths[b] - 2 :]
+            np.testing.assert_allclose(states, one["sequence_output"], rtol=0, atol=1e-5)
+            np.testing.assert_allclose(
+                both["pooled_output"][b], one["pooled_output"][0], rtol=0, atol=1e-5
+            )
+    assert np.abs(alone[0]["pooled_output"] - alone[1]["pooled_output"]).max() > 1e-2
+
+
+def test_the_layout_of_texts_is_that_of_the_pooled_position():
+    assert SMALL.layout == "cls_last"
+    assert dataclasses.replace(SMALL, pooled_position="first").layout == "cls_first"
+
+
 def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read():
     encoder = make()
     batch = {
@@ -502,6 +534,10 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
         ({"activation": "swish"}, "activation: 'swish' is not one of gelu, gelu_tanh, relu"),
         ({"attention": "both"}, "attention: 'both' is not one of bi, uni"),
         ({"pooled_position": "mean"}, "pooled_position: 'mean' is not one of last, first"),
+        (
+            {"attention": "uni", "pooled_position": "first"},
+            "pooled_position: first sees no other position where attention is uni: take last",
+        ),
         ({"segment_types": 1}, "segment_types: 1 is not one of 0, 2"),
         ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),
         ({"attention_dropout": -0.1}, r"attention_dropout: -0.1 is not in \[0, 1\)"),

@@ -308,9 +308,12 @@ def test_errors():
     ]:
         with pytest.raises(UserError, match="reads the pooled output: set encoder.pooler to true"):
             make(module, encoder_config=no_pooler, **options)
-    for module in (classification, regression):
+    last = dataclasses.replace(ENCODER, pooled_position="last")
+    for module, options in [(classification, {"num_labels": 2}), (regression, {})]:
         with pytest.raises(ValueError, match="pooling: 'mean' is not one of pooled, first"):
             module.Config(pooling="mean")
+        with pytest.raises(UserError, match=r"pooling: first, and this encoder has .*: last: take"):
+            make(module, encoder_config=last, pooling="first", **options)
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
         make(classification)
     with pytest.raises(ValueError, match="num_labels: 3, but there are 2 labels"):

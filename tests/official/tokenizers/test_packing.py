@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.errors import UserError
-from official.tokenizers import pack, pack_arrays
+from official.tokenizers import arrange, pack, pack_arrays
 
 IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)
 TWICE = types.SimpleNamespace(**{**vars(IDS), "pair_separators": 2})
@@ -76,6 +76,54 @@ def test_single_texts_in_a_graph():
     assert ids.tolist() == [2, 7, 8, 9, 3] and lengths.tolist() == [5]
 
 
+@pytest.mark.parametrize("max_length", [6, 9, 40])
+def test_the_layout_of_xlnet(max_length):
+    sizes = [(a, b) for a in (0, 1, 2, 7) for b in (0, 1, 5, 11)]
+    first = texts([a for a, _ in sizes], 10)
+    second = texts([b for _, b in sizes], 50)
+    ragged = [tf.ragged.constant(part, tf.int32) for part in (first, second)]
+    # As in XLNet's release: text by text with its separator, then [CLS], padding in front.
+    for parts, (batch, plain) in {
+        1: [pack(ragged[:1], IDS, max_length, *layout) for layout in (["cls_last"], [])],
+        2: [pack(ragged, IDS, max_length, *layout) for layout in (["cls_last"], [])],
+    }.items():
+        assert {name: value.shape for name, value in batch.items()} == {
+            name: value.shape for name, value in plain.items()
+        }
+        assert {name: value.dtype for name, value in batch.items()} == {
+            name: value.dtype for name, value in plain.items()
+        }
+        width = batch["token_ids"].shape[1]
+        for row, (a, b) in enumerate(zip(first, second, strict=True)):
+            if parts == 2:
+                a, b = cut_one_by_one(a, b, max_length - 3)
+                ids, segments = [*a, 3, *b, 3, 2], [0] * (len(a) + 1) + [1] * (len(b) + 1) + [2]
+            else:
+                a = a[: max_length - 2]
+                ids, segments = [*a, 3, 2], [0] * (len(a) + 1) + [2]
+            fill = width - len(ids)
+            assert batch["token_ids"][row].numpy().tolist() == [0] * fill + ids
+            assert batch["segment_ids"][row].numpy().tolist() == [4] * fill + segments
+            assert batch["padding_mask"][row].numpy().tolist() == [False] * fill + [True] * len(ids)
+
+
+def test_a_row_of_nothing_but_padding_stays_one():
+    """The reader fills batches up with such rows."""
+    batch = {
+        "token_ids": tf.constant([[2, 7, 3, 9], [9, 9, 9, 9]]),
+        "segment_ids": tf.zeros([2, 4], tf.int32),
+        "padding_mask": tf.constant([[True, True, True, False], [False] * 4]),
+    }
+    ids = types.SimpleNamespace(**{**vars(IDS), "pad_id": 9})
+    found = arrange(batch, ids, "cls_last")
+    assert found["token_ids"].numpy().tolist() == [[9, 7, 3, 2], [9, 9, 9, 9]]
+    assert found["segment_ids"].numpy().tolist() == [[4, 0, 0, 2], [4, 4, 4, 4]]
+    assert found["padding_mask"].numpy().tolist() == [[False, True, True, True], [False] * 4]
+    assert arrange(batch, ids, "cls_first") is batch
+    with pytest.raises(ValueError, match="layout: 'last' is not one of cls_first, cls_last"):
+        arrange(batch, ids, "last")
+
+
 def test_pairs_as_roberta_has_them():
     ids, lengths = pack_arrays([np.array([7, 8]), np.array([9])], TWICE, 9)
     assert ids.tolist() == [2, 7, 8, 3, 3, 9, 3] and lengths.tolist() == [5, 2]
@@ -84,6 +132,9 @@ def test_pairs_as_roberta_has_them():
 
 def test_empty_batch():
     batch = pack([tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])], IDS, 8)
+    assert batch["token_ids"].shape == batch["padding_mask"].shape == (0, 0)
+    nothing = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])
+    batch = pack([nothing], IDS, 8, "cls_last")
     assert batch["token_ids"].shape == batch["padding_mask"].shape == (0, 0)
 
 

@@ -113,9 +113,10 @@ def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
             "recipe": {"epochs": 1},
         }
     )
-    tuned = setup.resolve(tuned, config.encoder.vocab_size, (), config)
+    tuned = setup.inherit(tuned, config)
     model = setup.build_model(tuned, made.strategy)
-    count = setup.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    count, fresh = setup.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    assert fresh == ["classification"]
     assert count == len(model.encoder.variables) == len(made.model.encoder.variables)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
     saved = checkpoints.load_variables(tmp_path, "last")
@@ -174,9 +175,9 @@ def test_two_stages(shards, tmp_path):
         objectives=[frozen, {"type": "replaced_tokens"}], recipe__init_weights="generator"
     )
     with pytest.raises(UserError, match="--init is missing: a frozen generator is one that was tr"):
-        setup.resolve(second, second.encoder.vocab_size)
+        setup.inherit(second)
     made = trainer(second, shards, tmp_path / "second")
-    count = setup.start_from(made.model, str(tmp_path / "first"), "last", "generator")
+    count, _ = setup.start_from(made.model, str(tmp_path / "first"), "last", "generator")
     encoder = {path for path in stage if path.startswith("encoder/")}
     assert count == len(stage) + len(encoder)
     start = weights(made)

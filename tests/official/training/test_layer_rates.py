@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as config_lib
-from official.encoders import transformer
+from official.encoders import transformer, transformer_xl
 from official.model import Model
 from official.objectives import classification, masked_lm
 from official.training import optimizers
@@ -81,6 +81,34 @@ def test_a_shared_layer_has_the_rate_of_its_last_run():
 def test_a_final_norm_stands_above_the_layers():
     found = by_part(make(masked_lm.Config(), norm="pre", pooler=False), 0.5)
     assert found["encoder/final_norm"] == 0.5
+
+
+XL = transformer_xl.Config(
+    vocab_size=11, hidden_size=4, num_layers=3, num_heads=2, intermediate_size=6, pooler=True
+)
+
+
+@pytest.mark.parametrize("untied", [True, False])
+def test_the_rates_of_an_xlnet(untied):
+    config = types.SimpleNamespace(
+        seed=0,
+        encoder=dataclasses.replace(XL, untie_biases=untied),
+        objectives=(classification.Config(num_labels=2),),
+    )
+    expected = {
+        "encoder/embeddings": 0.75**5,
+        "encoder/layer_0": 0.75**4,
+        "encoder/layer_1": 0.75**3,
+        "encoder/layer_2": 0.75**2,
+        "encoder/pooler": 0.75,
+        "classification": 1.0,
+    }
+    if not untied:  # Every layer has them, the last one too.
+        expected["encoder/biases"] = 0.75**2
+    assert by_part(Model(config), 0.75) == expected
+    # From the layer below the head on they are those of the paper: l, l a, l a², ...
+    rates = [expected[f"encoder/layer_{i}"] for i in (2, 1, 0)]
+    np.testing.assert_allclose(np.array(rates) / 0.75**2, [1, 0.75, 0.75**2])
 
 
 def steps(type_, layer_decay, model):

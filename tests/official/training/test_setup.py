@@ -14,6 +14,12 @@ from tests import small
 ONE = tf.distribute.get_strategy()
 
 
+TRANSFORMER = {
+    "type": "transformer", "memory_length": None, "reuse_length": None, "max_positions": 9,
+    "pooler": False,
+}  # fmt: skip
+
+
 def tuned(**changes):
     return config_lib.from_dict(
         {
@@ -27,14 +33,15 @@ def tuned(**changes):
 
 def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
     initial = small.config()
-    found = setup.resolve(tuned(), initial.encoder.vocab_size, ("bad", "good"), initial)
+    found = setup.inherit(tuned(), initial)
+    found = setup.resolve(found, initial.encoder.vocab_size, ("bad", "good"))
     assert found.encoder == initial.encoder and found.objectives[0].labels == ("bad", "good")
 
 
 def test_the_config_may_change_the_dropout_of_init():
     initial = small.config()
     encoder = {**config_lib.to_dict(initial)["encoder"], "dropout": 0.5}
-    found = setup.resolve(tuned(encoder=encoder), initial.encoder.vocab_size, (), initial)
+    found = setup.inherit(tuned(encoder=encoder), initial)
     assert found.encoder == dataclasses.replace(initial.encoder, dropout=0.5)
 
 
@@ -42,7 +49,7 @@ def test_sizes_other_than_those_of_init_are_refused():
     initial = small.config()
     encoder = {**config_lib.to_dict(initial)["encoder"], "num_layers": 3}
     with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 2 in the model"):
-        setup.resolve(tuned(encoder=encoder), initial.encoder.vocab_size, (), initial)
+        setup.inherit(tuned(encoder=encoder), initial)
 
 
 def test_the_vocabulary_size_comes_from_the_tokenizer():
@@ -54,13 +61,14 @@ def test_the_vocabulary_size_comes_from_the_tokenizer():
 
 def test_no_encoder_anywhere():
     with pytest.raises(UserError, match="encoder: the config has none: give one, or .* --init"):
-        setup.resolve(tuned(), 10)
+        setup.inherit(tuned())
 
 
 def test_labels_of_another_task():
     config = tuned(objectives=[{"type": "classification", "labels": ["a", "b"]}])
+    config = setup.inherit(config, small.config())
     with pytest.raises(UserError, match="labels a, b in the config, b, a in the data"):
-        setup.resolve(config, 10, ("b", "a"), small.config())
+        setup.resolve(config, 10, ("b", "a"))
 
 
 def test_a_model_folder_of_another_config_is_refused(tmp_path):
@@ -80,13 +88,89 @@ def test_weights_from_another_model(tmp_path):
     variables = model.variables_by_path()
     arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in variables.items()}
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
-    count = setup.start_from(model, str(tmp_path), "last", "encoder")
+    count, fresh = setup.start_from(model, str(tmp_path), "last", "encoder")
     for path, variable in variables.items():
         assert (variable.numpy() == 0.5).all() == path.startswith("encoder/"), path
     assert count == sum(path.startswith("encoder/") for path in variables)
-    assert setup.start_from(model, str(tmp_path), "last", "all") == len(variables)
+    assert fresh == ["masked_lm", "next_sentence"]
+    assert setup.start_from(model, str(tmp_path), "last", "all") == (len(variables), [])
     assert all((variable.numpy() == 0.5).all() for variable in variables.values())
-    assert setup.start_from(model, "nowhere", "last", "none") == 0
+    assert setup.start_from(model, "nowhere", "last", "none") == (
+        0,
+        ["encoder", "masked_lm", "next_sentence"],
+    )
+
+
+XL = {
+    "type": "transformer_xl", "vocab_size": 30, "hidden_size": 8, "num_layers": 2, "num_heads": 2,
+    "intermediate_size": 12, "memory_length": 6, "reuse_length": 4,
+}  # fmt: skip
+
+
+def pretrained(**encoder):
+    encoder = {key: value for key, value in {**XL, **encoder}.items() if value is not None}
+    return config_lib.from_dict({"name": "pretrained", "encoder": encoder})
+
+
+def test_a_task_adds_the_pooler_that_it_reads_and_leaves_memory_out():
+    initial = pretrained()
+    expected = dataclasses.replace(
+        initial.encoder, pooler=True, memory_length=0, reuse_length=0, dropout=0.3
+    )
+    given = dataclasses.replace(initial.encoder, dropout=0.3)
+    for kind in ("classification", "regression"):
+        for encoder in (given, expected):  # The config's, which may say it or not.
+            config = tuned(objectives=[{"type": kind}], encoder=plain(encoder))
+            assert setup.inherit(config, initial).encoder == expected
+    kept = setup.inherit(tuned(), pretrained(dropout=0.3)).encoder
+    assert kept == expected
+    config = tuned(objectives=[{"type": "classification", "pooling": "first"}])
+    assert not setup.inherit(config, initial).encoder.pooler
+    with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 2 in the model"):
+        setup.inherit(tuned(encoder={**XL, "num_layers": 3}), initial)
+
+
+def plain(encoder):
+    return config_lib.to_dict(config_lib.Config("x", encoder=encoder))["encoder"]
+
+
+def test_pretraining_that_goes_on_changes_nothing_of_the_encoder():
+    initial = small.config(encoder__pooler=False, objectives=[{"type": "masked_lm"}])
+    assert setup.inherit(initial, initial).encoder == initial.encoder
+
+
+@pytest.mark.parametrize("kind", ["transformer_xl", "roberta", "gpt2"])
+def test_a_pooler_that_was_not_there_is_fresh_and_named(tmp_path, kind):
+    initial = {
+        "transformer_xl": pretrained(),
+        "roberta": pretrained(**TRANSFORMER),
+        "gpt2": pretrained(**TRANSFORMER, causal=True, norm="pre"),
+    }[kind]
+    objectives = [{"type": "classification", "num_labels": 2}]
+    made = setup.build_model(initial, ONE).variables_by_path()
+    arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in made.items()}
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    model = setup.build_model(setup.inherit(tuned(objectives=objectives), initial), ONE)
+    before = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    count, fresh = setup.start_from(model, str(tmp_path), "last", "encoder")
+    assert (count, fresh) == (len(made), ["encoder/pooler", "classification"])
+    for path, variable in model.variables_by_path().items():
+        expected = arrays[path] if path in arrays else before[path]
+        np.testing.assert_array_equal(variable, expected, err_msg=path)
+    assert np.std(before["encoder/pooler/kernel"]) > 0.01
+    assert model.encoder.config.pooled_position == ("first" if kind == "roberta" else "last")
+
+
+def test_half_a_pooler_is_an_error(tmp_path):
+    config = setup.inherit(tuned(objectives=[{"type": "regression"}]), pretrained())
+    model = setup.build_model(config, ONE)
+    arrays = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    del arrays["encoder/pooler/bias"]
+    checkpoints.save(tmp_path, 2, arrays, {"figures": {}})
+    assert setup.start_from(model, str(tmp_path), "1", "encoder")[1] == ["regression"]
+    with pytest.raises(UserError, match="has no encoder/pooler/bias: it belongs to another config"):
+        setup.start_from(model, str(tmp_path), "2", "encoder")
 
 
 def test_the_same_seed_gives_the_same_weights():
