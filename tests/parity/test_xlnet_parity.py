@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import inference
 from official.convert import huggingface, model_folder
+from official.tokenizers import packing
 from tests.official.convert import systems, xlnets
 from tests.official.convert.test_convert_xlnet import CASES, WRITTEN
 
@@ -28,6 +30,35 @@ def test_states_and_memory_are_those_of_transformers(made):
         config, _, rows = xlnets.load(name, made / "golden")
         model = inference.restore(made / f"{name}-model")[2]
         xlnets.compare(model.encoder, config, rows)
+
+
+def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, made):
+    """Two texts and two pairs of different lengths, with padding on the left."""
+    parent = made / "laid_out"
+    parent.mkdir()
+    tokenizer, model = inference.restore(made / "xlnet_classification-model")[1:]
+    texts = tf.ragged.constant([[7, 9, 8, 11, 6, 7], [12, 5]], tf.int32)
+    expected = []
+    for count in (1, 2):
+        layout = model.encoder.config.layout
+        batch = packing.pack([texts, texts[::-1]][:count], tokenizer, 20, layout)
+        folder = parent / str(count)
+        huggingface.write(made / "xlnet_classification-model", folder, "last")
+        np.savez(
+            folder / "inputs.npz",
+            input_ids=batch["token_ids"].numpy().astype(np.int64),
+            token_type_ids=batch["segment_ids"].numpy().astype(np.int64),
+            attention_mask=batch["padding_mask"].numpy().astype(np.float32),
+            use_mems=np.array(False),
+        )
+        assert batch["token_ids"][0, -1] == tokenizer.cls_id
+        assert batch["padding_mask"].numpy().all() == (count == 2)
+        expected.append(model.objectives[0].logits(model.encode(batch)).numpy())
+    hf.run(PARITY / "hf_systems.py", parent)
+    for count, logits in enumerate(expected, start=1):
+        theirs = np.load(parent / str(count) / "outputs.npz")["logits"]
+        np.testing.assert_allclose(theirs, logits, **xlnets.CLOSE)
+    assert np.ptp(expected[0], axis=0).max() > 0.01
 
 
 def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
