@@ -12,8 +12,8 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 def test_our_sides_run_and_are_tabled():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.train_step", "--sides", "encoder garden",
-         "encoder garden, ALBERT", "encoder garden, ELECTRA", "encoder garden, XLNet", *SMALL.split(),
-         "--vocab", "100", "--steps", "2", "--rounds", "2"],
+         "encoder garden, ALBERT", "encoder garden, ELECTRA", "encoder garden, XLNet",
+         *SMALL.split(), "--vocab", "100", "--steps", "2", "--rounds", "2"],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
