@@ -16,6 +16,8 @@ from official import config as config_lib
 from official import features, manifest, packed, records, seeding, streams, tokenizers
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
+from official.parts import objective_fields
+from official.sections import PART_FIELDS
 from official.tokenizers import packing
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
@@ -130,7 +132,7 @@ class Source:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = self.fields | (_TARGETS if predicting else frozenset())
-        fields |= config_lib.objective_fields(config.objectives)
+        fields |= objective_fields(config.objectives)
         for objective in config.objectives:
             if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):
                 raise UserError(
@@ -164,7 +166,7 @@ class Source:
         fields = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
         fields |= self._features - _LISTS
         if "part_lengths" in self._features:
-            fields |= config_lib.PART_FIELDS
+            fields |= PART_FIELDS
         if _STATIC_MASKS <= self._features:
             fields |= _STATIC_MASKS | {"masked_weights"}
         if (corruption := self.config.corruption) is not None:

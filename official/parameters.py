@@ -19,7 +19,7 @@ import keras
 from absl import app, flags
 
 from official import config as config_lib
-from official import errors
+from official import errors, parts
 from official.errors import UserError
 from official.model import Model
 
@@ -50,7 +50,7 @@ def count(config: config_lib.Config) -> Counts:
     # Variables made in here have a shape and no value.
     with keras.StatelessScope(initialize_variables=False):
         model = Model(config)
-    kinds = tuple(importlib.import_module(path).Encoder for path in config_lib.ENCODERS.values())
+    kinds = tuple(importlib.import_module(path).Encoder for path in parts.ENCODERS.values())
     encoders = {"encoder": model.encoder}
     heads = {}
     for objective in model.objectives:

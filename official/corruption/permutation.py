@@ -88,7 +88,7 @@ def check(config: Config, segments: "Segments") -> None:
 
     Args:
       config: what is predicted.
-      segments: `official.config.Segments`.
+      segments: `official.sections.Segments`.
 
     Raises:
       ValueError: with the arithmetic.

@@ -134,7 +134,7 @@ def check(config: Config, segments: "Segments") -> None:
 
     Args:
       config: how much is hidden.
-      segments: `official.config.Segments`.
+      segments: `official.sections.Segments`.
 
     Raises:
       ValueError: with the arithmetic.

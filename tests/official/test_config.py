@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from official import config
+from official import config, sections
 from official.errors import UserError
 
 SMALL = {
@@ -49,7 +49,7 @@ def test_reads_values_and_defaults(tmp_path):
 
 def test_relation_that_a_format_has_if_none_is_given():
     rows = {"stream": {"rows": 4}}
-    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in config.FORMATS}
+    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in sections.FORMATS}
     assert {format: s.relation for format, s in found.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence",
         "full_sentences": "none", "doc_sentences": "none", "stream": "none",

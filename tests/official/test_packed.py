@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
-from official import data, packed, seeding
+from official import data, packed, sections, seeding
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.errors import UserError
@@ -347,7 +346,7 @@ def test_shards_and_config_have_to_agree(folder, tmp_path):
     more = dataclasses.replace(make_config().segments, packing=9)
     source = data.Source(folder, dataclasses.replace(make_config(), segments=more))
     assert source.dataset(4).element_spec["part_starts"].shape == (4, K)
-    assert config_lib.PART_FIELDS <= source.fields
+    assert sections.PART_FIELDS <= source.fields
 
 
 def test_the_encoder_needs_positions_for_a_part(folder):
