@@ -146,15 +146,24 @@ def best_causal_loss(rows):
     return -chances.sum() / (len(rows) * (LENGTH + 1))
 
 
+TRANSFORMER = {"encoder__causal": True, "encoder__norm": "pre"}
+TRANSFORMER_XL = {
+    "encoder": {"type": "transformer_xl", "num_layers": 2, "attention": "uni", "segment_types": 0}
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_causal_lm_comes_within_three_percent_of_the_best_loss(direction):
+@pytest.mark.parametrize(
+    ("encoder", "direction"),
+    [(TRANSFORMER, "forward"), (TRANSFORMER, "backward"), (TRANSFORMER_XL, "forward")],
+    ids=["forward", "backward", "transformer_xl"],
+)
+def test_causal_lm_comes_within_three_percent_of_the_best_loss(encoder, direction):
     config = config_of(
         segments__format="full_sentences",
         corruption=None,
         objectives=[{"type": "causal_lm", "direction": direction}],
-        encoder__causal=True,
-        encoder__norm="pre",
+        **encoder,
     )
     rows = sample(2_000, seed=3)
     held_out = list(rows_of(rows, 200, 1, whole))
