@@ -15,6 +15,10 @@ Evaluation and prediction need no config, the model folder has it:
   python -m official.main --mode=predict --data=TASK_SHARDS --split=test \
       --model_dir=TUNED --output=predictions.tsv
 
+Shards with several validation splits (MNLI's) are evaluated on all of them. With --submission=DIR
+in place of --output, predict writes the files that the GLUE benchmark takes, which
+official.submission puts into a zip.
+
 A model that read a stream may be evaluated with a longer memory than it was trained with:
 
   python -m official.main --mode=eval --data=HELD_OUT_SHARDS --model_dir=MODEL \
@@ -24,6 +28,9 @@ A model with the objective causal_lm writes:
 
   python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
       --temperature=0.8 --top_k=40
+
+With --sweep=key=value,value,... (once or more) train_and_eval runs every combination of the values
+in a folder below --model_dir, and compares them: see official.sweep.
 
 The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
 save and stop.
@@ -71,12 +78,22 @@ def define_flags() -> None:
         "key.subkey=value, read as YAML; may be given many times. For eval: "
         "encoder.memory_length=N takes another memory than in training.",
     )
+    flags.DEFINE_multi_string(
+        "sweep",
+        [],
+        "train_and_eval: key.subkey=value,value,...; may be given many times. Trains each "
+        "combination in a folder of its own below --model_dir and says how the figures spread.",
+    )
     flags.DEFINE_string(
-        "split", None, "train, validation or test. Default: validation (eval), test (predict)."
+        "split",
+        None,
+        "train, validation, test, or a further one of the shards. Default: every validation split "
+        "(eval), test (predict), every test split (predict with --submission).",
     )
     flags.DEFINE_string(
         "output", None, "File that predict (.tsv or .jsonl) or generate (.jsonl) writes."
     )
+    flags.DEFINE_string("submission", None, "predict: folder for the files that GLUE takes.")
     flags.DEFINE_multi_string("prompt", [], "generate: a text to go on with; may be given again.")
     flags.DEFINE_string("prompts", None, "generate: a file with a prompt on each line.")
     flags.DEFINE_integer("max_new_tokens", 64, "generate: the most tokens to write.")
@@ -110,9 +127,11 @@ def main(argv: list[str]) -> None:
         _generate()
         return
     _require("data", "model_dir")
+    if FLAGS.sweep and FLAGS.mode != "train_and_eval":
+        raise errors.UserError("--sweep compares evaluations: it wants --mode=train_and_eval")
     if FLAGS.mode.startswith("train"):
         _require("config")
-        _train()
+        _sweep() if FLAGS.sweep else _train()
     else:
         _apply()
 
@@ -188,6 +207,53 @@ def _train() -> None:
         sys.exit(128 + stopped.number if stopped.number != signal.SIGTERM else 143)
 
 
+def _sweep() -> None:
+    """Trains every combination of some values, and compares them."""
+    from official import config as config_lib
+    from official import sweep as sweep_lib
+
+    if FLAGS.distribution_strategy == "multi_worker":
+        raise errors.UserError("--sweep: give the runs of several workers one by one")
+    sweep = sweep_lib.Sweep.parse(FLAGS.sweep)
+    for settings in sweep.runs():
+        config_lib.load(FLAGS.config, [*FLAGS.override, *sweep_lib.overrides(settings)])
+    shared = ("data", "validation_data", "init", "checkpoint")
+    about = {name: FLAGS[name].value for name in shared}
+    about["config"] = config_lib.to_dict(config_lib.load(FLAGS.config, FLAGS.override))
+
+    def command(folder, overrides):
+        names = ("config", *shared, "distribution_strategy", "tpu", "num_replicas")
+        options = {name: FLAGS[name].value for name in names if FLAGS[name].value}
+        return [
+            *(sys.executable, "-m", "official.main", "--mode=train_and_eval"),
+            f"--model_dir={folder}",
+            *(f"--{name}={value}" for name, value in options.items()),
+            *(f"--override={override}" for override in [*FLAGS.override, *overrides]),
+        ]
+
+    say = lambda text: print(text, flush=True)  # noqa: E731
+    sweep_lib.run(sweep, Path(FLAGS.model_dir), about, command, _figures, say)
+
+
+def _figures(model_dir: Path) -> dict:
+    """The figures of a finished run's best checkpoint, and which of them decides."""
+    from official import config as config_lib
+    from official import inference
+    from official.training import checkpoints, loop
+
+    task = inference.task(model_dir)
+    metric, higher = loop.best_metric(config_lib.load(model_dir).recipe, task or None)
+    path = checkpoints.find(model_dir, "best")
+    found = checkpoints.load_state(path)
+    return {
+        "metric": metric,
+        "higher": higher,
+        "metrics": list(dict.fromkeys([metric, *task.get("metrics", ())])),
+        "step": found["step"],
+        "figures": found["figures"],
+    }
+
+
 def _apply() -> None:
     """Evaluates or predicts with a trained model."""
     from official import config as config_lib
@@ -201,29 +267,53 @@ def _apply() -> None:
     setup.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
-    if predicting:
-        _require("output")
-    split = FLAGS.split or (
-        "test" if predicting else "validation" if not config.segments else "train"
-    )
-    source = Source(FLAGS.data, config, split)
-    source.check(config, strategy.num_replicas_in_sync, predicting)
-    trained = config_lib.load(model_dir).encoder
-    if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
-        # Held-out text may be shorter than the memory of training, but asking for more is in vain.
-        streams.check_memory(source.folder, config, source.manifest)
-    source.check_tokenizer(model_dir / "tokenizer")
-    model = setup.build_model(config, strategy)
-    setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
-    if predicting:
-        predict.predict(model, config, source, strategy, FLAGS.output)
-    else:
-        evaluator = evaluation.Evaluator(config, model, strategy)
-        figures = evaluator.run(source)
-        if entropy := evaluation.target_entropy(source, evaluator.batch_size):
-            figures["target_entropy"] = entropy
-        for name, value in figures.items():
-            print(f"{name:24} {value:.6f}")
+    if predicting and bool(FLAGS.output) == bool(FLAGS.submission):
+        raise errors.UserError(
+            "give either --output=FILE or --submission=FOLDER (--mode=predict); see --help"
+        )
+    splits = _splits(config)
+    model = None
+    for split in splits:
+        source = Source(FLAGS.data, config, split)
+        source.check(config, strategy.num_replicas_in_sync, predicting)
+        setup.check_labels(
+            config, tuple((source.manifest.task or {}).get("labels", ())), FLAGS.data
+        )
+        trained = config_lib.load(model_dir).encoder
+        if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
+            # Held-out text may be shorter than the memory of training, but asking for more is in
+            # vain.
+            streams.check_memory(source.folder, config, source.manifest)
+        source.check_tokenizer(model_dir / "tokenizer")
+        if model is None:
+            model = setup.build_model(config, strategy)
+            setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
+        if FLAGS.submission:
+            predict.submit(model, config, source, strategy, FLAGS.submission)
+        elif predicting:
+            predict.predict(model, config, source, strategy, FLAGS.output)
+        else:
+            evaluator = evaluation.Evaluator(config, model, strategy)
+            figures = evaluator.run(source)
+            if entropy := evaluation.target_entropy(source, evaluator.batch_size):
+                figures["target_entropy"] = entropy
+            if len(splits) > 1:
+                print(f"{split}:")
+            for name, value in figures.items():
+                print(f"{name:24} {value:.6f}")
+
+
+def _splits(config) -> list[str]:
+    """What to evaluate or predict: the split named, or those that the shards have."""
+    from official import manifest, tasks
+
+    if FLAGS.split:
+        return [FLAGS.split]
+    kind = "validation" if FLAGS.mode == "eval" else "test"
+    if config.segments or FLAGS.output:
+        return ["train" if config.segments and kind == "validation" else kind]
+    there = {shard.split for shard in manifest.read(FLAGS.data).shards}
+    return [s for s in tasks.SPLITS if s.startswith(kind) and s in there] or [kind]
 
 
 def _generate() -> None:

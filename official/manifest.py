@@ -21,13 +21,13 @@ import numpy as np
 from official import atomic
 from official.errors import UserError
 from official.features import FEATURES
+from official.tasks import SPLITS
 
 FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"
 TOKEN_COUNTS_FILE = "token_counts.npy"
 FORMAT_VERSION = 1
 KINDS = ("pretraining", "task", "tf_models")
-SPLITS = ("train", "validation", "test")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Shard:
       records: how many examples it holds.
       bytes: its size.
       sha256: its checksum, in hexadecimal.
-      split: 'train', 'validation' or 'test'.
+      split: one of `official.tasks.SPLITS`.
     """
 
     name: str

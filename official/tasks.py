@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from official.errors import UserError
 
-SPLITS = ("train", "validation", "test")
+# What a file can be for: beside the usual three, MNLI's texts of genres that training has not seen.
+SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 
 # What official.training.task_metrics can compute for each kind of task; the first is the default.
 METRICS = {
@@ -37,6 +38,19 @@ class Columns:
 
 
 @dataclasses.dataclass(frozen=True)
+class Submission:
+    """The file in which GLUE takes the predictions of a test split.
+
+    Attributes:
+      file: its name.
+      rows: how many there are to predict.
+    """
+
+    file: str
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """One fine-tuning task.
 
@@ -46,10 +60,14 @@ class Task:
       columns: the columns of every split but those in `split_columns`.
       labels: the names of the classes; the index is the id that the model learns. Empty for
         regression.
-      values: what stands in the files for each of `labels`, where that is something else.
+      values: what stands in the files for each of `labels`, where that is something else; a
+        file may have the labels' names all the same.
       metrics: what is reported, the deciding one first.
       files: the file of each split.
       split_columns: the columns of splits that are laid out otherwise.
+      skipped: why rows of the files as distributed are left out and counted, in the words of
+        `tfrecords_tools.tables`; not of a test file, each row of which is to be predicted.
+      submissions: for GLUE's test splits, what the benchmark takes.
     """
 
     name: str
@@ -60,6 +78,8 @@ class Task:
     metrics: tuple[str, ...] = ()
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     split_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks what the user of `generic` can get wrong."""
@@ -163,8 +183,20 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(repr(n) for n in names)
 
 
-def _glue(name: str, columns: Columns, labels: dict[str, str], metrics: str, **other) -> Task:
-    """A task of GLUE; `labels` are the values in the files and the names they get here."""
+def _glue(
+    name: str, columns: Columns, labels: Mapping[str, str], metrics: str, *tests, **other
+) -> Task:
+    """A task of GLUE.
+
+    Args:
+      name: of the task.
+      columns: of its files.
+      labels: the values in the files and the names they get here; none for a regression.
+      metrics: with blanks between them.
+      *tests: file name and rows of what is submitted for each of the test splits.
+      **other: attributes of `Task`.
+    """
+    files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     return Task(
         name=name,
         kind="classification" if labels else "regression",
@@ -172,14 +204,21 @@ def _glue(name: str, columns: Columns, labels: dict[str, str], metrics: str, **o
         labels=tuple(labels.values()),
         values=tuple(labels),
         metrics=tuple(metrics.split()),
-        files={"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"},
-        **other,
+        submissions={
+            split: Submission(*test)
+            for split, test in zip(("test", "test_mismatched"), tests, strict=False)
+        },
+        **{"files": files, **other},
     )
 
 
-_ENTAILMENT = {"entailment": "entailment", "not_entailment": "not_entailment"}
+_DUPLICATES = {"0": "not_duplicate", "1": "duplicate"}
+_TWO_WAYS = {label: label for label in ("entailment", "not_entailment")}
+_THREE_WAYS = {label: label for label in ("entailment", "neutral", "contradiction")}
 
 # GLUE (Wang et al., 2018), from the files as distributed; metrics as the benchmark reports them.
+# AX, its diagnostic set, is predicted with a model of MNLI. QQP's train file has questions with
+# line breaks in them, which part the row, and empty ones.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -188,6 +227,7 @@ TASKS: dict[str, Task] = {
             Columns("3", None, "1", header=False),
             {"0": "unacceptable", "1": "acceptable"},
             "matthews_correlation accuracy",
+            ("CoLA.tsv", 1063),
             split_columns={"test": Columns("sentence")},
         ),
         _glue(
@@ -195,21 +235,73 @@ TASKS: dict[str, Task] = {
             Columns("sentence", None, "label"),
             {"0": "negative", "1": "positive"},
             "accuracy",
+            ("SST-2.tsv", 1821),
         ),
         _glue(
             "mrpc",
             Columns("#1 String", "#2 String", "Quality"),
             {"0": "not_equivalent", "1": "equivalent"},
             "accuracy f1",
+            ("MRPC.tsv", 1725),
         ),
-        _glue("stsb", Columns("sentence1", "sentence2", "score"), {}, "pearson spearman"),
-        _glue("qnli", Columns("question", "sentence", "label"), _ENTAILMENT, "accuracy"),
-        _glue("rte", Columns("sentence1", "sentence2", "label"), _ENTAILMENT, "accuracy"),
+        _glue(
+            "stsb",
+            Columns("sentence1", "sentence2", "score"),
+            {},
+            "pearson spearman",
+            ("STS-B.tsv", 1379),
+        ),
+        _glue(
+            "qqp",
+            Columns("question1", "question2", "is_duplicate"),
+            _DUPLICATES,
+            "accuracy f1",
+            ("QQP.tsv", 390_965),
+            skipped=("wrong number of columns", "empty text"),
+        ),
+        _glue(
+            "mnli",
+            Columns("sentence1", "sentence2", "gold_label"),
+            _THREE_WAYS,
+            "accuracy",
+            ("MNLI-m.tsv", 9796),
+            ("MNLI-mm.tsv", 9847),
+            files={
+                "train": "train.tsv",
+                "validation": "dev_matched.tsv",
+                "validation_mismatched": "dev_mismatched.tsv",
+                "test": "test_matched.tsv",
+                "test_mismatched": "test_mismatched.tsv",
+            },
+        ),
+        _glue(
+            "qnli",
+            Columns("question", "sentence", "label"),
+            _TWO_WAYS,
+            "accuracy",
+            ("QNLI.tsv", 5463),
+        ),
+        _glue(
+            "rte",
+            Columns("sentence1", "sentence2", "label"),
+            _TWO_WAYS,
+            "accuracy",
+            ("RTE.tsv", 3000),
+        ),
         _glue(
             "wnli",
             Columns("sentence1", "sentence2", "label"),
             {"0": "not_entailment", "1": "entailment"},
             "accuracy",
+            ("WNLI.tsv", 146),
+        ),
+        _glue(
+            "ax",
+            Columns("sentence1", "sentence2"),
+            _THREE_WAYS,
+            "matthews_correlation",
+            ("AX.tsv", 1104),
+            files={"test": "diagnostic.tsv"},
         ),
     )
 }

@@ -53,9 +53,11 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
                 f"--task={task.name} wants --input=DIR, the folder with "
                 f"{', '.join(task.files.values())}"
             )
-        path = Path(options.input, names.get("test", ""))
-        if given["test"] is None and not path.is_file():
-            names.pop("test", None)
+        for test in [split for split in names if split.startswith("test")]:
+            if given[test] is None and not Path(options.input, names[test]).is_file():
+                names.pop(test)
+        if not names:
+            raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
     files = {split: Path(options.input, name) for split, name in names.items()}
     for split, path in files.items():
         if not path.is_file():
@@ -96,7 +98,9 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("max_length", 128, "longest example in tokens", 1, flag_values=values)
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
+    text("validation_mismatched_file", None, "a second one: texts unlike those of training (MNLI)")
     text("test_file", None, "file of the test split, which may be without labels")
+    text("test_mismatched_file", None, "the same for texts unlike those of training")
     text("text_column", None, "name or index (from 0) of the column with the text")
     text("text_pair_column", None, "the same for the second text of a pair")
     text("label_column", None, "the same for the label or score")

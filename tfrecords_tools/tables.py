@@ -12,7 +12,7 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +43,10 @@ class BadRows:
       counts: rows left out, by reason.
     """
 
-    def __init__(self, skip: bool = False):
-        """Stops at the first bad row, or skips them all if `skip`."""
+    def __init__(self, skip: bool = False, known: Collection[str] = ()):
+        """Stops at the first bad row, or skips them all if `skip`, or those `known` to be there."""
         self.skip = skip
+        self.known = known
         self.counts: collections.Counter[str] = collections.Counter()
 
     def __call__(self, reason: str, message: str) -> None:
@@ -54,7 +55,7 @@ class BadRows:
         Raises:
           UserError: with `message`, unless bad rows are skipped.
         """
-        if not self.skip:
+        if not self.skip and reason not in self.known:
             raise UserError(f"{message}; --skip_bad_rows leaves such rows out")
         self.counts[reason] += 1
 

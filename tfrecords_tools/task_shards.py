@@ -68,7 +68,7 @@ def build(
 
     Args:
       task: what the files hold; labels that it leaves open are found in the train file.
-      files: the file of each split; only "test" may lack its labels.
+      files: the file of each split; only those of tests may lack their labels.
       tokenizer: an `official.tokenizers.Tokenizer`.
       output: the folder to make.
       max_length: longest example in tokens, special ones counted; what is longer is cut.
@@ -96,11 +96,11 @@ def build(
     tallies: dict[str, Tally] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in files):
-            tally = Tally(tables.BadRows(skip_bad_rows), collections.Counter(task.labels))
+            known = () if split.startswith("test") else task.skipped
+            bad = tables.BadRows(skip_bad_rows, known)
+            tally = Tally(bad, collections.Counter(task.labels))
             tally.labels.subtract(task.labels)  # so that a class without examples shows as 0
-            rows = _with_progress(
-                _usable(task, split, files[split], format, tally.bad), split, report
-            )
+            rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, tally)
             shards += _write(folder, split, examples, examples_per_shard)
             if not tally.examples:
@@ -191,20 +191,21 @@ def _usable(
     columns = task.columns_of(split)
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     label_columns = [] if columns.label is None else [columns.label]
+    test = split.startswith("test")
     rows = tables.read(
         path,
         text_columns + label_columns,
-        optional=label_columns if split == "test" else (),
+        optional=label_columns if test else (),
         header=columns.header,
         format=format,
         bad=bad,
     )
-    ids = {value: i for i, value in enumerate(task.values)}
+    ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
     for number, line, cells in rows:
         texts = list(cells[: len(text_columns)])
         label = cells[-1].strip() if label_columns and cells[-1] is not None else None
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
-        if empty:
+        if empty and not test:
             bad("empty text", f"{path}, line {line}: nothing in column {empty[0]!r}")
         elif label is None:
             yield number, texts, None

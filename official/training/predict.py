@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official import atomic
+from official import atomic, submission
 from official.errors import UserError
 from official.training import evaluation, strategies
 
@@ -47,6 +47,43 @@ def predict(
     output = Path(output)
     if output.suffix not in SUFFIXES:
         raise UserError(f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one")
+    rows, outputs = _in_order(model, config, source, strategy)
+    if strategies.is_chief(strategy):
+        labels = _labels(config, source)
+        with atomic.file(output) as stream:
+            write = _write_tsv if output.suffix == ".tsv" else _write_jsonl
+            write(stream, rows, outputs, labels)
+    return len(rows)
+
+
+def submit(
+    model: Any,
+    config: Any,
+    source: Any,
+    strategy: tf.distribute.Strategy,
+    folder: str | os.PathLike,
+) -> None:
+    """Writes what GLUE takes as the predictions of a split: see `official.submission`.
+
+    Args:
+      model: as for `predict`.
+      config: its config.
+      source: of the split.
+      strategy: where the model computes; all workers call this, the chief writes.
+      folder: where the file goes, whose name the benchmark has given.
+
+    Raises:
+      UserError: as `predict` and `official.submission.write`.
+    """
+    rows, outputs = _in_order(model, config, source, strategy)
+    if strategies.is_chief(strategy):
+        submission.write(folder, source.manifest.task["name"], source.split, rows, outputs)
+
+
+def _in_order(
+    model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The numbers of the rows, rising, and the predictions in that order."""
     outputs = _gather(model, config, source, strategy)
     rows, order = np.unique(outputs.pop("row"), return_index=True)
     if len(rows) != source.num_examples:
@@ -55,13 +92,7 @@ def predict(
             f"{source.split} split: rows are numbered twice; give one shard folder, made by "
             "build_task_shards"
         )
-    outputs = {name: values[order] for name, values in outputs.items()}
-    if strategies.is_chief(strategy):
-        labels = _labels(config, source)
-        with atomic.file(output) as stream:
-            write = _write_tsv if output.suffix == ".tsv" else _write_jsonl
-            write(stream, rows, outputs, labels)
-    return len(rows)
+    return rows, {name: values[order] for name, values in outputs.items()}
 
 
 def _gather(

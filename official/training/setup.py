@@ -126,6 +126,26 @@ def _labelled(objective, labels: tuple[str, ...]):
     return dataclasses.replace(objective, labels=labels)
 
 
+def check_labels(config: config_lib.Config, labels: tuple[str, ...], folder: str) -> None:
+    """Refuses data whose classes are not those of a trained model.
+
+    Names may differ, as those of a model from elsewhere do, but not how many there are, and the
+    same names must have the same numbers.
+
+    Args:
+      config: of the model.
+      labels: class names of the data's task; empty where it has none.
+      folder: that the data is in.
+    """
+    for objective in config.objectives if labels else ():
+        ours = getattr(objective, "labels", ())
+        if ours and (len(ours) != len(labels) or (ours != labels and set(ours) == set(labels))):
+            raise UserError(
+                f"{folder}: its labels are {', '.join(labels)}, and the model knows "
+                f"{', '.join(ours)}: name the shards of the model's own task"
+            )
+
+
 def check_same_run(config: config_lib.Config, model_dir: Path) -> None:
     """Refuses to go on with a run under another config than the one it began with."""
     path = model_dir / CONFIG

@@ -23,6 +23,39 @@ def test_cola_has_a_header_in_its_test_file_alone():
     assert cola.columns_of("test") == tasks.Columns("sentence")
 
 
+def test_several_files_for_validation_and_test():
+    mnli = tasks.find("mnli")
+    assert list(mnli.files) == list(tasks.SPLITS)
+    assert mnli.files["validation"] == "dev_matched.tsv"
+    assert mnli.files["test_mismatched"] == "test_mismatched.tsv"
+    assert mnli.columns == tasks.Columns("sentence1", "sentence2", "gold_label")
+    ax = tasks.find("ax")
+    assert (ax.labels, ax.files, ax.columns.label) == (
+        mnli.labels, {"test": "diagnostic.tsv"}, None,
+    )  # fmt: skip
+
+
+def test_what_glue_takes():
+    taken = {
+        (task.name, split): (submission.file, submission.rows)
+        for task in tasks.TASKS.values()
+        for split, submission in task.submissions.items()
+    }
+    assert taken == {
+        ("cola", "test"): ("CoLA.tsv", 1063),
+        ("sst2", "test"): ("SST-2.tsv", 1821),
+        ("mrpc", "test"): ("MRPC.tsv", 1725),
+        ("stsb", "test"): ("STS-B.tsv", 1379),
+        ("qqp", "test"): ("QQP.tsv", 390_965),
+        ("mnli", "test"): ("MNLI-m.tsv", 9796),
+        ("mnli", "test_mismatched"): ("MNLI-mm.tsv", 9847),
+        ("qnli", "test"): ("QNLI.tsv", 5463),
+        ("rte", "test"): ("RTE.tsv", 3000),
+        ("wnli", "test"): ("WNLI.tsv", 146),
+        ("ax", "test"): ("AX.tsv", 1104),
+    }
+
+
 def test_description_is_what_a_manifest_says():
     assert tasks.find("rte").description() == {
         "name": "rte",
@@ -54,7 +87,7 @@ def test_every_metric_of_the_table_can_be_computed():
         (
             lambda: tasks.find("sst-2"),
             "there is no task 'sst-2' (did you mean 'sst2'?): tasks are 'cola', 'sst2', 'mrpc', "
-            "'stsb', 'qnli', 'rte', 'wnli', 'classification', 'regression'",
+            "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'classification', 'regression'",
         ),
         (
             lambda: tasks.generic("tagging", "text"),

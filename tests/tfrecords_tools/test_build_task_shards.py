@@ -55,6 +55,30 @@ def test_files_of_a_named_task_can_be_others(folder):
     assert files == {"test": folder / "dev.tsv"}
 
 
+def test_mnli_has_two_files_of_each_kind(tmp_path):
+    for name in ("train", "dev_matched", "dev_mismatched", "test_mismatched", "dev_sample"):
+        (tmp_path / f"{name}.tsv").write_text("text\tlabel\n")
+    _, files = _plan("--task=mnli", f"--input={tmp_path}")
+    assert {split: path.name for split, path in files.items()} == {
+        "train": "train.tsv",
+        "validation": "dev_matched.tsv",
+        "validation_mismatched": "dev_mismatched.tsv",
+        "test_mismatched": "test_mismatched.tsv",
+    }
+    given = ("--validation_mismatched_file=dev_sample.tsv", "--test_mismatched_file=")
+    _, files = _plan("--task=mnli", f"--input={tmp_path}", *given)
+    assert files["validation_mismatched"].name == "dev_sample.tsv"
+    assert "test_mismatched" not in files
+
+
+def test_ax_is_a_test_file_alone(tmp_path):
+    with pytest.raises(UserError, match=f"{tmp_path} has none of diagnostic.tsv"):
+        _plan("--task=ax", f"--input={tmp_path}")
+    (tmp_path / "diagnostic.tsv").write_text("index\n")
+    _, files = _plan("--task=ax", f"--input={tmp_path}")
+    assert files == {"test": tmp_path / "diagnostic.tsv"}
+
+
 def test_a_generic_task_is_made_of_flags(folder):
     task, files = _plan(
         "--task=classification",

@@ -183,6 +183,84 @@ def test_named_values_become_ids_and_names(tmp_path, tokenizer):
     assert _pieces(test["token_ids"]) == "[CLS] bad [SEP] film [SEP]"
 
 
+def _mnli_row(number, first, second, *labels):
+    tree = "(ROOT (X a))"
+    wide = [number, "31193", "31193n", "government", "( a )", "( a )", tree, tree]
+    return "\t".join(map(str, [*wide, first, second, *labels])) + "\n"
+
+
+def test_mnli_as_distributed(tmp_path, tokenizer):
+    head = (
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2"
+    )
+    dev_head = head + "".join(f"\tlabel{n}" for n in range(1, 6)) + "\tgold_label\n"
+    contents = {
+        "train": head
+        + "\tlabel1\tgold_label\n"
+        + _mnli_row(0, 'a "good film', "the film", "neutral", "neutral")
+        + _mnli_row(1, "a bad film", 'it" is not', "entailment", "contradiction"),
+        "validation": dev_head + _mnli_row(0, "a", "bad", *["neutral"] * 5, "entailment"),
+        "validation_mismatched": "index\tgenre\tsentence1\tsentence2\tgold_label\n"
+        "0\tnineeleven\tgood\tgood film\tcontradiction\n",
+        "test": head + "\n" + _mnli_row(0, "the", "film"),
+        "test_mismatched": head + "\n" + _mnli_row(0, "it", ""),
+    }
+    files = {split: tmp_path / f"{split}.tsv" for split in contents}
+    for split, path in files.items():
+        path.write_text(contents[split])
+    made = _build(tasks.find("mnli"), files, tokenizer, tmp_path / "out")
+    assert made.task["labels"] == ["entailment", "neutral", "contradiction"]
+    assert made.task["unlabelled"] == ["test", "test_mismatched"]
+    assert [shard.split for shard in made.shards] == list(tasks.SPLITS)
+    first, second = _records(tmp_path / "out")
+    assert _pieces(first["token_ids"]) == "[CLS] a [UNK] good film [SEP] the film [SEP]"
+    assert (first["label"], second["label"]) == ([1], [2])
+    for split, text, label in (
+        ("validation", "[CLS] a [SEP] bad [SEP]", [0]),
+        ("validation_mismatched", "[CLS] good [SEP] good film [SEP]", [2]),
+        ("test", "[CLS] the [SEP] film [SEP]", None),
+        # Every row of a test file is to be predicted, whatever it holds.
+        ("test_mismatched", "[CLS] it [SEP] [SEP]", None),
+    ):
+        (record,) = _records(tmp_path / "out", split)
+        assert (_pieces(record["token_ids"]), record.get("label")) == (text, label)
+
+
+def test_qqp_with_its_broken_and_empty_rows(tmp_path, tokenizer):
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    files = _files(
+        tmp_path,
+        train=head
+        + "0\t1\t2\tis it good\tis it bad\t0\n"
+        + '1\t3\t4\tthe film\t"was it\n'  # a question with a line break in it
+        + '"\tthe film\t1\n'
+        + "2\t5\t6\tgood\t\t0\n"
+        + "3\t7\t8\ta film\tthe film\t1\n",
+        test="id\tquestion1\tquestion2\n0\ta\tbad\n1\t\tgood\n",
+    )
+    lines = []
+    made = _build(tasks.find("qqp"), files, tokenizer, tmp_path / "out", report=lines.append)
+    train = _records(tmp_path / "out")
+    assert [(r["row"], r["label"]) for r in train] == [([0], [0]), ([4], [1])]
+    assert "left out: 1 empty text, 2 wrong number of columns" in lines[0]
+    assert made.totals["skipped"] == {"wrong number of columns": 2, "empty text": 1}
+    assert [_pieces(r["token_ids"]) for r in _records(tmp_path / "out", "test")] == [
+        "[CLS] a [SEP] bad [SEP]",
+        "[CLS] [SEP] good [SEP]",
+    ]
+    # A test row that cannot be read is an error: it would have no prediction.
+    files = _files(tmp_path, test="id\tquestion1\tquestion2\n0\ta\tbad\n1\tbad\n")
+    with pytest.raises(UserError, match="test.tsv, line 3: 2 columns where the header has 3"):
+        _build(tasks.find("qqp"), files, tokenizer, tmp_path / "test")
+
+
+def test_labels_by_their_names(tmp_path, tokenizer):
+    files = _files(tmp_path, train="sentence\tlabel\na\t1\nbad\tnegative\nfilm\tpositive\n")
+    _build(tasks.find("sst2"), files, tokenizer, tmp_path / "out")
+    assert [r["label"] for r in _records(tmp_path / "out")] == [[1], [0], [1]]
+
+
 def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
     rows = "".join(f"a\t{label}\n" for label in (10, 9, 1, 10))
     files = _files(tmp_path, train="text\tlabel\n" + rows)

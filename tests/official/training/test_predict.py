@@ -130,6 +130,17 @@ def test_regression(tmp_path):
     assert [np.float32(line["score"]) for line in lines] == expected
 
 
+def test_submission_of_a_split(tmp_path):
+    source = Source()
+    source.manifest = types.SimpleNamespace(task={"labels": ["no", "yes"], "name": "cola"})
+    source.rows = np.array([3, 0, 4, 1, 2], np.int32)
+    where = (source, tf.distribute.get_strategy(), tmp_path)
+    predict_lib.submit(Model("probabilities"), _config(), *where)
+    assert (tmp_path / "CoLA.tsv").read_text() == (
+        "index\tprediction\n0\t1\n1\t1\n2\t0\n3\t0\n4\t0\n"
+    )
+
+
 def test_errors_leave_nothing(tmp_path):
     output = tmp_path / "predictions.csv"
     with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):

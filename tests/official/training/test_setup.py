@@ -187,3 +187,14 @@ def test_the_task_is_noted_for_serving(tmp_path):
     found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
     setup.save_task(found, tmp_path)
     assert json.loads((tmp_path / "task.json").read_text()) == {**task, "max_length": 64}
+
+
+def test_data_with_other_classes_than_the_model_is_refused():
+    config = setup.resolve(tuned(encoder={"type": "transformer"}), 9, ("a", "b", "c"))
+    setup.check_labels(config, ("a", "b", "c"), "shards")
+    setup.check_labels(config, ("LABEL_0", "LABEL_1", "LABEL_2"), "shards")
+    setup.check_labels(config, (), "shards")
+    message = "shards: its labels are {}, and the model knows a, b, c: name the shards of the model"
+    for labels in (("a", "b"), ("b", "a", "c")):
+        with pytest.raises(UserError, match=message.format(", ".join(labels))):
+            setup.check_labels(config, labels, "shards")
