@@ -31,6 +31,7 @@ __all__ = [
     "Segments",
     "corruption_of",
     "differences",
+    "flatten",
     "from_dict",
     "load",
     "module_of",
@@ -109,13 +110,23 @@ def save(config: Config, path: str | os.PathLike) -> None:
 
 def differences(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
     """Dotted keys whose values differ, with both values."""
-    flat_a, flat_b = dict(_flatten(to_dict(a))), dict(_flatten(to_dict(b)))
+    flat_a, flat_b = dict(flatten(to_dict(a))), dict(flatten(to_dict(b)))
     keys = list(dict.fromkeys([*flat_a, *flat_b]))
     return [
         (key, flat_a.get(key), flat_b.get(key))
         for key in keys
         if flat_a.get(key) != flat_b.get(key)
     ]
+
+
+def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Yields the values of nested dicts and lists, each with its dotted key."""
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from flatten(item, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value
 
 
 class _Loader(yaml.SafeLoader):
@@ -252,12 +263,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     return value
-
-
-def _flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    if isinstance(value, dict | list) and value:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            yield from _flatten(item, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, value
