@@ -29,12 +29,14 @@ class Columns:
       text_pair: the column of the second text; None for tasks on single texts.
       label: the column of the label or score; None where the file has none.
       header: whether the first line of the file names the columns.
+      title: a column whose text stands before that of `text`, with a blank between them.
     """
 
     text: str
     text_pair: str | None = None
     label: str | None = None
     header: bool = True
+    title: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,9 @@ class Task:
       metrics: what is reported, the deciding one first.
       files: the file of each split.
       split_columns: the columns of splits that are laid out otherwise.
+      format_columns: the columns of files in formats (of `tfrecords_tools.tables`) that name them,
+        where the files as distributed do not.
+      line_break: what stands for a line break in the texts as distributed; it is read as a blank.
       skipped: why rows of the files as distributed are left out and counted, in the words of
         `tfrecords_tools.tables`; not of a test file, each row of which is to be predicted.
       submissions: for GLUE's test splits, what the benchmark takes.
@@ -78,6 +83,8 @@ class Task:
     metrics: tuple[str, ...] = ()
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     split_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
+    format_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
+    line_break: str = ""
     skipped: tuple[str, ...] = ()
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
 
@@ -115,9 +122,9 @@ class Task:
         object.__setattr__(self, "values", self.values or self.labels)
         object.__setattr__(self, "metrics", self.metrics or METRICS[self.kind][:1])
 
-    def columns_of(self, split: str) -> Columns:
-        """The columns of the file of `split`."""
-        return self.split_columns.get(split, self.columns)
+    def columns_of(self, split: str, format: str = "tsv") -> Columns:
+        """The columns of the file of `split`, which is in the format given."""
+        return self.split_columns.get(split, self.format_columns.get(format, self.columns))
 
     def description(self) -> dict:
         """What a manifest says of the task."""
@@ -216,6 +223,47 @@ _DUPLICATES = {"0": "not_duplicate", "1": "duplicate"}
 _TWO_WAYS = {label: label for label in ("entailment", "not_entailment")}
 _THREE_WAYS = {label: label for label in ("entailment", "neutral", "contradiction")}
 
+
+def _texts(
+    name: str,
+    columns: Columns,
+    labels: Mapping[str, str],
+    files: tuple[str, str],
+    line_break: str = "",
+) -> Task:
+    """A classification of single texts, whose files in TSV or JSON Lines name their columns.
+
+    Args:
+      name: of the task.
+      columns: of the files as distributed.
+      labels: the values in the files and the names they get here; none: found in the train file.
+      files: those of the train and the test split; none of these data sets has a third.
+      line_break: as in `Task`.
+    """
+    named = Columns("text", None, "label")
+    return Task(
+        name=name,
+        kind="classification",
+        columns=columns,
+        labels=tuple(labels.values()),
+        values=tuple(labels),
+        files=dict(zip(("train", "test"), files, strict=True)),
+        format_columns={"tsv": named, "jsonl": named},
+        line_break=line_break,
+    )
+
+
+_CSV = ("train.csv", "test.csv")
+_TREC = ("train_5500.label", "TREC_10.label")
+_TEXT = Columns("1", None, "0", header=False)  # class, text
+_TITLE_TEXT = Columns("2", None, "0", header=False, title="1")  # class, title, text
+_POLARITY = {"1": "negative", "2": "positive"}
+_STARS = {str(n): f"{n} star{'' if n == 1 else 's'}" for n in range(1, 6)}
+_DBPEDIA = (
+    "Company EducationalInstitution Artist Athlete OfficeHolder MeanOfTransportation Building "
+    "NaturalPlace Village Animal Plant Album Film WrittenWork"
+)
+
 # GLUE (Wang et al., 2018), from the files as distributed; metrics as the benchmark reports them.
 # AX, its diagnostic set, is predicted with a model of MNLI. QQP's train file has questions with
 # line breaks in them, which part the row, and empty ones.
@@ -303,5 +351,48 @@ TASKS: dict[str, Task] = {
             ("AX.tsv", 1104),
             files={"test": "diagnostic.tsv"},
         ),
+        # Maas et al., 2011: a folder of texts for each label.
+        _texts(
+            "imdb",
+            Columns("text", None, "label"),
+            {"0": "neg", "1": "pos"},
+            ("train", "test"),
+            "<br />",
+        ),
+        # Zhang et al., 2015: CSV without a header, line breaks written as backslash and n; in AG
+        # News they are a backslash alone.
+        _texts(
+            "ag_news",
+            _TITLE_TEXT,
+            {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"},
+            _CSV,
+            "\\",
+        ),
+        _texts(
+            "dbpedia",
+            _TITLE_TEXT,
+            {str(i): name for i, name in enumerate(_DBPEDIA.split(), 1)},
+            _CSV,
+            r"\n",
+        ),
+        _texts("yelp_polarity", _TEXT, _POLARITY, _CSV, r"\n"),
+        _texts("yelp_full", _TEXT, _STARS, _CSV, r"\n"),
+        _texts("amazon_polarity", _TITLE_TEXT, _POLARITY, _CSV, r"\n"),
+        _texts("amazon_full", _TITLE_TEXT, _STARS, _CSV, r"\n"),
+        # Li and Roth, 2002: six kinds of questions, and fifty.
+        _texts(
+            "trec",
+            Columns("text", None, "label"),
+            {
+                "ABBR": "abbreviation",
+                "DESC": "description",
+                "ENTY": "entity",
+                "HUM": "human",
+                "LOC": "location",
+                "NUM": "numeric",
+            },
+            _TREC,
+        ),
+        _texts("trec_fine", Columns("text", None, "fine_label"), {}, _TREC),
     )
 }

@@ -2,7 +2,7 @@
 
 A task of `official.tasks`, from the files as distributed:
   python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR --tokenizer=DIR --output=DIR
-Any other single-sentence or pair task (TSV, CSV or JSON Lines):
+Any other single-sentence or pair task (TSV, CSV, JSON Lines, or a folder of texts for each label):
   python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
     --validation_file=dev.csv --text_column=review --label_column=stars \
     --tokenizer=DIR --output=DIR --max_length=256
@@ -54,13 +54,13 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
                 f"{', '.join(task.files.values())}"
             )
         for test in [split for split in names if split.startswith("test")]:
-            if given[test] is None and not Path(options.input, names[test]).is_file():
+            if given[test] is None and not Path(options.input, names[test]).exists():
                 names.pop(test)
         if not names:
             raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
     files = {split: Path(options.input, name) for split, name in names.items()}
     for split, path in files.items():
-        if not path.is_file():
+        if not path.exists():
             raise UserError(
                 f"there is no file {path}: it is to be the {split} split "
                 f"(--{split}_file names another, --{split}_file= goes without)"
@@ -114,7 +114,11 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "header", True, "the first line of TSV and CSV names the columns", flag_values=values
     )
     flags.DEFINE_enum(
-        "format", None, ["tsv", "csv", "jsonl"], "default: by the file name", flag_values=values
+        "format",
+        None,
+        ["tsv", "csv", "jsonl", "trec"],
+        "default: by the file name",
+        flag_values=values,
     )
     flags.DEFINE_bool(
         "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values

@@ -3,7 +3,8 @@
 TSV is read as GLUE distributes it: a tab parts the columns, a line end parts the rows, and every
 other character, a quotation mark too, is part of the text. CSV is read with its quoting (a quoted
 cell may run over several lines). JSON Lines has an object a line. All three are UTF-8, may begin
-with a byte-order mark and may be compressed (.gz). Blank lines are not rows.
+with a byte-order mark and may be compressed (.gz). Blank lines are not rows. Folders of texts and
+TREC's questions are rows too: see `text_layouts`.
 """
 
 import collections
@@ -18,8 +19,14 @@ from typing import NamedTuple
 
 from official.errors import UserError
 from official.tasks import nearest
+from tfrecords_tools import text_layouts
 
-FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+FORMATS = {
+    ".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl",
+    ".label": "trec",
+}  # fmt: skip
+# Formats whose columns are what they are, without a line that names them.
+_KNOWN_COLUMNS = {"folders": text_layouts.FOLDER_COLUMNS, "trec": text_layouts.TREC_COLUMNS}
 
 
 class Row(NamedTuple):
@@ -27,12 +34,12 @@ class Row(NamedTuple):
 
     Attributes:
       number: its place among the rows, from 0; the header and blank lines are not counted.
-      line: its (first) line in the file, from 1.
+      line: its (first) line in the file, from 1; of a folder the file's name.
       cells: the values of the columns asked for; None where an optional column is not there.
     """
 
     number: int
-    line: int
+    line: int | str
     cells: tuple[str | None, ...]
 
 
@@ -64,6 +71,11 @@ class BadRows:
         return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
 
 
+def place(path: Path, line: int | str) -> str:
+    """Where a row stands, for a message: a line of a file, or a file of a folder."""
+    return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
+
+
 def format_of(path: Path, given: str | None = None) -> str:
     """The format of a file: the one given, or what the name says.
 
@@ -72,6 +84,8 @@ def format_of(path: Path, given: str | None = None) -> str:
     """
     if given:
         return given
+    if path.is_dir():
+        return "folders"
     suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
     if suffix not in FORMATS:
         raise UserError(
@@ -88,6 +102,7 @@ def read(
     header: bool = True,
     format: str | None = None,
     bad: BadRows | None = None,
+    labels: Sequence[str] = (),
 ) -> Iterator[Row]:
     """Yields the rows of a file with the columns asked for.
 
@@ -96,7 +111,8 @@ def read(
       columns: names (of the header line, or keys of the objects) or indices from "0".
       optional: those of `columns` that the file may lack altogether.
       header: whether the first line of a TSV or CSV file names the columns.
-      format: "tsv", "csv" or "jsonl"; None to go by the name of the file.
+      format: "tsv", "csv", "jsonl", "trec" or "folders"; None to go by the name of the file.
+      labels: of a folder, those whose texts are read; none = all.
       bad: what to do with a row that has the wrong number of columns, is not UTF-8 or not JSON.
 
     Raises:
@@ -109,7 +125,7 @@ def read(
         if format == "jsonl":
             source = _objects(path, columns, optional, bad)
         else:
-            source = _cells(path, columns, optional, header, format, bad)
+            source = _cells(path, columns, optional, header, format, bad, labels)
         for row in source:
             rows += 1
             yield row
@@ -161,6 +177,12 @@ def _csv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str
         ) from error
 
 
+def _trec_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
+    for number, line in enumerate(_lines(path, []), 1):
+        if line.strip():
+            yield number, text_layouts.trec_cells(line)
+
+
 def _cells(
     path: Path,
     columns: Sequence[str],
@@ -168,24 +190,38 @@ def _cells(
     header: bool,
     format: str,
     bad: BadRows,
+    labels: Sequence[str],
 ) -> Iterator[Row]:
-    damaged: list[int] = []
-    records = (_tsv_records if format == "tsv" else _csv_records)(path, damaged)
-    names: list[str] | None = None
+    damaged: list[int | str] = []
+    if format == "folders":
+        records = text_layouts.folder_records(path, labels, damaged)
+    elif format == "trec":
+        records = _trec_records(path)
+    else:
+        records = (_tsv_records if format == "tsv" else _csv_records)(path, damaged)
+    known = _KNOWN_COLUMNS.get(format)
+    header = header and known is None
+    names: Sequence[str] | None = None
     places: list[int | None] | None = None
     width = number = 0
     for line, cells in records:
         if places is None:
             if header and damaged:
                 raise UserError(f"{path}, line {damaged[0]}: the header is not UTF-8")
-            width = len(cells)
-            names = [cell.strip() for cell in cells] if header else None
+            width = len(known or cells)
+            names = [cell.strip() for cell in cells] if header else known
             places = [_place(path, column, names, width, optional) for column in columns]
             if header:
                 continue
         if damaged:
-            bad("not UTF-8", f"{path}, line {damaged[0]}: not UTF-8: convert the file")
+            bad("not UTF-8", f"{place(path, damaged[0])}: not UTF-8: convert the file")
             damaged.clear()
+        elif cells is None:
+            bad(
+                "no labelled question",
+                f"{place(path, line)}: expected COARSE:fine and a question, such as "
+                "'NUM:date When did ...'",
+            )
         elif len(cells) != width:
             bad(
                 "wrong number of columns",
@@ -202,7 +238,7 @@ def _count(columns: int) -> str:
 
 
 def _place(
-    path: Path, column: str, names: list[str] | None, width: int, optional: Sequence[str]
+    path: Path, column: str, names: Sequence[str] | None, width: int, optional: Sequence[str]
 ) -> int | None:
     """Where a column stands in a row, or None for an optional one that is not there."""
     if names is not None and column in names:

@@ -118,12 +118,13 @@ def _with_found_labels(
 ) -> Task:
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
-    column = task.columns.label
+    columns = task.columns_of("train", tables.format_of(files["train"], format))
+    column = columns.label
     found: set[str] = set()
     for row in tables.read(
         files["train"],
         [column],
-        header=task.columns.header,
+        header=columns.header,
         format=format,
         bad=tables.BadRows(skip_bad_rows),
     ):
@@ -188,25 +189,32 @@ def _with_progress(
 def _usable(
     task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows
 ) -> Iterator[UsableRow]:
-    columns = task.columns_of(split)
+    columns = task.columns_of(split, tables.format_of(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
+    title_columns = [] if columns.title is None else [columns.title]
     label_columns = [] if columns.label is None else [columns.label]
     test = split.startswith("test")
     rows = tables.read(
         path,
-        text_columns + label_columns,
+        text_columns + title_columns + label_columns,
         optional=label_columns if test else (),
         header=columns.header,
         format=format,
         bad=bad,
+        labels=task.labels,
     )
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
     for number, line, cells in rows:
         texts = list(cells[: len(text_columns)])
+        if title_columns:
+            texts[0] = f"{cells[len(text_columns)]} {texts[0]}"
+        if task.line_break:
+            texts = [text.replace(task.line_break, " ") for text in texts]
         label = cells[-1].strip() if label_columns and cells[-1] is not None else None
+        where = tables.place(path, line)
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
         if empty and not test:
-            bad("empty text", f"{path}, line {line}: nothing in column {empty[0]!r}")
+            bad("empty text", f"{where}: nothing in column {empty[0]!r}")
         elif label is None:
             yield number, texts, None
         elif task.kind == "classification":
@@ -215,7 +223,7 @@ def _usable(
                 continue
             bad(
                 "label not in the set",
-                f"{path}, line {line}: label {label!r} in column {columns.label!r} is none of "
+                f"{where}: label {label!r} in column {columns.label!r} is none of "
                 f"{', '.join(map(repr, task.values))}{nearest(label, task.values)}",
             )
         else:
@@ -225,7 +233,7 @@ def _usable(
                 continue
             bad(
                 "score not a number",
-                f"{path}, line {line}: {label!r} in column {columns.label!r} is not a number",
+                f"{where}: {label!r} in column {columns.label!r} is not a number",
             )
 
 

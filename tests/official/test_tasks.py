@@ -56,6 +56,20 @@ def test_what_glue_takes():
     }
 
 
+def test_texts_as_distributed_and_in_tables_with_named_columns():
+    named = tasks.Columns("text", None, "label")
+    ag_news, imdb = tasks.find("ag_news"), tasks.find("imdb")
+    assert ag_news.columns_of("train", "csv") == tasks.Columns("2", None, "0", False, title="1")
+    assert ag_news.columns_of("test", "tsv") == ag_news.columns_of("test", "jsonl") == named
+    assert imdb.columns_of("train", "folders") == imdb.columns_of("train", "tsv") == named
+    assert (imdb.values, imdb.labels) == (("0", "1"), ("neg", "pos"))
+    assert (imdb.line_break, ag_news.line_break) == ("<br />", "\\")
+    assert tasks.find("yelp_full").line_break == "\\n"
+    dbpedia = tasks.find("dbpedia")
+    assert (len(dbpedia.labels), dbpedia.labels[8], dbpedia.values[8]) == (14, "Village", "9")
+    assert list(tasks.find("trec").files.values()) == ["train_5500.label", "TREC_10.label"]
+
+
 def test_description_is_what_a_manifest_says():
     assert tasks.find("rte").description() == {
         "name": "rte",
@@ -87,7 +101,9 @@ def test_every_metric_of_the_table_can_be_computed():
         (
             lambda: tasks.find("sst-2"),
             "there is no task 'sst-2' (did you mean 'sst2'?): tasks are 'cola', 'sst2', 'mrpc', "
-            "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'classification', 'regression'",
+            "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'imdb', 'ag_news', 'dbpedia', "
+            "'yelp_polarity', 'yelp_full', 'amazon_polarity', 'amazon_full', 'trec', 'trec_fine', "
+            "'classification', 'regression'",
         ),
         (
             lambda: tasks.generic("tagging", "text"),

@@ -78,6 +78,55 @@ def test_json_lines(tmp_path):
     ]
 
 
+def test_a_folder_of_texts_for_each_label(tmp_path):
+    for name, content in {
+        "pos/1_9.txt": "\ufeffgood\n\nfilm\n", "pos/0_7.txt": "fine", "neg/0_2.txt": "bad",
+        "unsup/0_0.txt": "what",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "labeledBow.feat").write_text("")
+    rows = [
+        Row(0, "neg/0_2.txt", ("bad", "neg")),
+        Row(1, "pos/0_7.txt", ("fine", "pos")),
+        Row(2, "pos/1_9.txt", ("good\n\nfilm", "pos")),
+    ]
+    assert list(tables.read(tmp_path, ["text", "label"], labels=["neg", "pos"])) == rows
+    every = list(tables.read(tmp_path, ["text", "label"]))
+    assert every == [*rows, Row(3, "unsup/0_0.txt", ("what", "unsup"))]
+    assert _error(tmp_path, ["text"], labels=["good"]) == (
+        f"{tmp_path} has no folder 'good', the texts of that label: it has neg, pos, unsup"
+    )
+    assert _error(tmp_path, ["rating"]) == (
+        f"{tmp_path} has no column 'rating': its columns are 'label', 'text'"
+    )
+    (tmp_path / "pos" / "0_7.txt").write_bytes(b"caf\xe9")
+    assert f"{tmp_path}/pos/0_7.txt: not UTF-8: convert the file" in _error(tmp_path, ["text"])
+    bad = BadRows(skip=True)
+    found = list(tables.read(tmp_path, ["text"], bad=bad))
+    assert [row.number for row in found] == [0, 2, 3] and dict(bad.counts) == {"not UTF-8": 1}
+
+
+def test_questions_of_trec(tmp_path):
+    path = _file(
+        tmp_path,
+        "a.label",
+        b"DESC:manner How did it go ?\nLOC:city What is the sister\xf0city of L.A. : tell\n",
+    )
+    assert list(tables.read(path, ["text", "label", "fine_label"])) == [
+        Row(0, 1, ("How did it go ?", "DESC", "DESC:manner")),
+        Row(1, 2, ("What is the sister city of L.A. : tell", "LOC", "LOC:city")),
+    ]
+    path = _file(tmp_path, "b.label", "DESC:manner How did it go ?\nHow did it go ?\n")
+    assert _error(path, ["text"]) == (
+        f"{path}, line 2: expected COARSE:fine and a question, such as 'NUM:date When did ...'; "
+        "--skip_bad_rows leaves such rows out"
+    )
+    bad = BadRows(skip=True)
+    assert [row.number for row in tables.read(path, ["text"], bad=bad)] == [0]
+    assert dict(bad.counts) == {"no labelled question": 1}
+
+
 def test_optional_columns(tmp_path):
     tsv = _file(tmp_path, "a.tsv", "index\ttext\n0\ta\n")
     assert [r.cells for r in tables.read(tsv, ["text", "label"], optional=["label"])] == [
@@ -167,7 +216,9 @@ def test_errors_of_files(tmp_path):
     assert _error(path, ["text"]) == f"there is no file {path}"
     folder = tmp_path / "folder.tsv"
     folder.mkdir()
-    assert _error(folder, ["text"]) == f"{folder} is a folder where a file is wanted"
+    message = f"{folder} is a folder where a file is wanted"
+    assert _error(folder, ["text"], format="tsv") == message
+    assert _error(folder, ["text"]) == f"{message}, or one with a folder of texts for each label"
     cut = tmp_path / "cut.tsv.gz"
     cut.write_bytes(gzip.compress(b"text\n" + bytes(range(97, 123)) * 50)[:30])
     assert f"{cut} is damaged: it cannot be decompressed" in _error(cut, ["text"])

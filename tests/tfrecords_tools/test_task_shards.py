@@ -261,6 +261,86 @@ def test_labels_by_their_names(tmp_path, tokenizer):
     assert [r["label"] for r in _records(tmp_path / "out")] == [[1], [0], [1]]
 
 
+@pytest.mark.parametrize(
+    "name, csv, texts, labels",
+    [
+        (
+            "ag_news",
+            r""""3","A film","the film\is ""good"" a""" + '"\n"4","","bad film"\n',
+            ["[CLS] a film the film is [UNK] good [UNK] a [SEP]", "[CLS] bad film [SEP]"],
+            ["Business", "Sci/Tech"],
+        ),
+        (
+            "dbpedia",
+            '14,"The film"," it is a film"\n1,"A","the film"\n',
+            ["[CLS] the film it is a film [SEP]", "[CLS] a the film [SEP]"],
+            ["WrittenWork", "Company"],
+        ),
+        (
+            "yelp_full",
+            '"5","good film\\n\\nit is"\n"1","bad"\n',
+            ["[CLS] good film it is [SEP]", "[CLS] bad [SEP]"],
+            ["5 stars", "1 star"],
+        ),
+        (
+            "amazon_polarity",
+            '"2","good","the film"\n"1","bad film","it is not"\n',
+            ["[CLS] good the film [SEP]", "[CLS] bad film it is not [SEP]"],
+            ["positive", "negative"],
+        ),
+    ],
+)
+def test_texts_with_titles_in_csv(tmp_path, tokenizer, name, csv, texts, labels):
+    files = {split: tmp_path / f"{split}.csv" for split in ("train", "test")}
+    for path in files.values():
+        path.write_text(csv)
+    made = _build(tasks.find(name), files, tokenizer, tmp_path / "out")
+    for split in files:
+        found = _records(tmp_path / "out", split)
+        assert [_pieces(r["token_ids"]) for r in found] == texts
+        assert [made.task["labels"][r["label"][0]] for r in found] == labels
+    # A table that names its columns is the same task.
+    tsv = _files(tmp_path, train="label\ttext\n1\tbad film\n2\tgood\n")
+    _build(tasks.find(name), tsv, tokenizer, tmp_path / "named")
+    found = _records(tmp_path / "named")
+    assert [_pieces(r["token_ids"]) for r in found] == ["[CLS] bad film [SEP]", "[CLS] good [SEP]"]
+    assert [r["label"] for r in found] == [[0], [1]]
+
+
+def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
+    for name, text in {
+        "neg/0_1": "bad<br /><br />it is not good", "pos/0_9": "good film", "unsup/1_0": "film",
+    }.items():  # fmt: skip
+        path = tmp_path / "train" / f"{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    files = _files(tmp_path, test="id\tlabel\trating\ttext\n9\t1\t8\ta film\n")
+    files = {"train": tmp_path / "train", "test": files["test"]}
+    made = _build(tasks.find("imdb"), files, tokenizer, tmp_path / "out")
+    train = [(_pieces(r["token_ids"]), r["label"]) for r in _records(tmp_path / "out")]
+    assert train == [("[CLS] bad it is not good [SEP]", [0]), ("[CLS] good film [SEP]", [1])]
+    (test,) = _records(tmp_path / "out", "test")
+    assert (_pieces(test["token_ids"]), test["label"]) == ("[CLS] a film [SEP]", [1])
+    assert made.totals["splits"]["train"]["labels"] == {"neg": 1, "pos": 1}
+    (tmp_path / "train" / "pos" / "0_9.txt").write_text(" \n")
+    with pytest.raises(UserError, match="train/pos/0_9.txt: nothing in column 'text'"):
+        _build(tasks.find("imdb"), files, tokenizer, tmp_path / "other")
+
+
+def test_trec_coarse_and_fine(tmp_path, tokenizer):
+    path = tmp_path / "train_5500.label"
+    path.write_text("DESC:manner is it good\nENTY:animal the film\nDESC:def bad\n")
+    made = _build(tasks.find("trec"), {"train": path}, tokenizer, tmp_path / "coarse")
+    assert [r["label"] for r in _records(tmp_path / "coarse")] == [[1], [2], [1]]
+    assert made.task["labels"][1:3] == ["description", "entity"]
+    made = _build(tasks.find("trec_fine"), {"train": path}, tokenizer, tmp_path / "fine")
+    assert made.task["labels"] == ["DESC:def", "DESC:manner", "ENTY:animal"]
+    assert [r["label"] for r in _records(tmp_path / "fine")] == [[1], [2], [0]]
+    path.write_text("DESC:manner is it good\nXYZ:animal the film\n")
+    with pytest.raises(UserError, match=r"train_5500.label, line 2: label 'XYZ' in column 'label'"):
+        _build(tasks.find("trec"), {"train": path}, tokenizer, tmp_path / "other")
+
+
 def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
     rows = "".join(f"a\t{label}\n" for label in (10, 9, 1, 10))
     files = _files(tmp_path, train="text\tlabel\n" + rows)
