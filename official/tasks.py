@@ -17,6 +17,7 @@ SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatch
 METRICS = {
     "classification": ("accuracy", "f1", "matthews_correlation"),
     "regression": ("pearson", "spearman"),
+    "ranking": ("ndcg_20", "err_20", "mrr", "map"),
 }
 
 
