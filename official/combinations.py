@@ -8,7 +8,9 @@ from official.parts import OBJECTIVES, module_of, objective_fields, type_of
 from official.sections import Config
 
 # What a shard folder of a fine-tuning task puts into a batch.
-TASK_FIELDS = frozenset({"token_ids", "segment_ids", "padding_mask", "label", "score", "row"})
+TASK_FIELDS = frozenset(
+    {"token_ids", "segment_ids", "padding_mask", "text_mask", "label", "score", "row"}
+)
 # What the reader puts into every batch, or into those of objectives that need it.
 READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 

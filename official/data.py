@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as config_lib
-from official import features, manifest, packed, records, seeding, streams, tokenizers
+from official import features, manifest, packed, records, seeding, sequences, streams, tokenizers
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 from official.parts import objective_fields
@@ -27,6 +27,7 @@ _LISTS = _INNER | {
     "token_ids",
     "segment_lengths",
     "part_lengths",
+    "sequence_lengths",
     "masked_positions",
     "masked_ids",
 }
@@ -89,6 +90,8 @@ class Source:
         self._features = set(self.manifest.features)
         if split in (self.manifest.task or {}).get("unlabelled", ()):
             self._features -= _TARGETS
+        # C, where an example has several sequences; None = it is one.
+        self._sequences = (self.manifest.task or {}).get("sequences", {}).get(split)
         self._check_packing()
         self.rows = streams.rows(self.folder, config, manifests)
         made = [m.config.get("segments", {}) for m in manifests]
@@ -167,6 +170,8 @@ class Source:
         fields |= self._features - _LISTS
         if "part_lengths" in self._features:
             fields |= PART_FIELDS
+        if self._sequences:
+            fields.add("text_mask")
         if _STATIC_MASKS <= self._features:
             fields |= _STATIC_MASKS | {"masked_weights"}
         if (corruption := self.config.corruption) is not None:
@@ -204,7 +209,9 @@ class Source:
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
           example_weights float32 [B], the features of one number [B], what the corruption gives,
-          and, where rows have several parts, what `official.packed` gives.
+          and, where rows have several parts, what `official.packed` gives. Where an example has
+          several sequences, the first three are [B, C, T] (`official.sequences`), and so is
+          text_mask, bool: true where there is no special token.
 
         Raises:
           UserError: a batch that cannot be shared out.
@@ -240,7 +247,8 @@ class Source:
                 rows = records.shuffled(self._files, seed, recipe.shuffle_buffer)
             bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
             bounds.append(self.max_length)
-            return records.bucketed(rows, _lengths, bounds, batch_size).skip(start_step)
+            lengths = _longest_sequences if self._sequences else _lengths
+            return records.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
         if self.training and self.rows is not None:
             return records.repeated(self._files, batch_size, start_step)
         if self.training:
@@ -330,6 +338,10 @@ class Source:
             parsed |= packed.corrupted(
                 corruption, self._vocabulary, parsed, flags, seeds, self._parts
             )
+        count = size  # of the rows of tokens; the shapes here say B
+        if self._sequences:
+            count *= self._sequences
+            parsed |= sequences.apart(parsed, count)
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [B]
         places = rows["places"][0] if "places" in rows else self.max_length
         columns = tf.range(places)
@@ -342,7 +354,7 @@ class Source:
         batch = packing.arrange(
             {
                 "token_ids": parsed["token_ids"].to_tensor(
-                    self.tokenizer.pad_id, shape=tf.stack([size, places])
+                    self.tokenizer.pad_id, shape=tf.stack([count, places])
                 ),
                 "segment_ids": tf.where(padding_mask, segment_ids, 0),
                 "padding_mask": padding_mask,
@@ -350,6 +362,11 @@ class Source:
             self.tokenizer,
             self._layout,
         )
+        if self._sequences:
+            batch["text_mask"] = sequences.text_mask(
+                batch["token_ids"], batch["padding_mask"], self.tokenizer.special_ids
+            )
+            batch = sequences.stacked(batch, size, self._sequences)
         batch["example_weights"] = weights
         batch |= {name: value for name, value in parsed.items() if name not in _LISTS}
         if "backward" in batch:
@@ -432,6 +449,12 @@ def _load_tokenizer(folder: Path, found: manifest.Manifest) -> "tokenizers.Token
 def _lengths(serialized: tf.Tensor) -> tf.Tensor:
     """Returns how many tokens examples have, int32 [B], from strings [B]."""
     return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
+
+
+def _longest_sequences(serialized: tf.Tensor) -> tf.Tensor:
+    """Returns how many tokens the longest sequence of examples has, int32 [B]."""
+    found = features.parse(serialized, ["sequence_lengths"])["sequence_lengths"]
+    return tf.reduce_max(found, axis=1)
 
 
 def _flags(positions: tf.RaggedTensor, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -32,6 +32,7 @@ class Feature:
 FEATURES: dict[str, Feature] = {
     "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
     "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
+    "sequence_lengths": Feature("ints", "tokens of each sequence, where an example has several"),
     "part_lengths": Feature("ints", "packing: tokens of each example that shares the row"),
     "next_sentence_label": Feature("part", "1 if the second segment is a random one, else 0"),
     "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),

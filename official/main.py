@@ -91,14 +91,22 @@ def define_flags() -> None:
         "(eval), test (predict), every test split (predict with --submission).",
     )
     flags.DEFINE_string(
-        "output", None, "File that predict (.tsv or .jsonl) or generate (.jsonl) writes."
+        "output",
+        None,
+        "File that predict (.tsv or .jsonl; .run of a ranking) or generate (.jsonl) writes.",
     )
     flags.DEFINE_string("submission", None, "predict: folder for the files that GLUE takes.")
     flags.DEFINE_multi_string("prompt", [], "generate: a text to go on with; may be given again.")
     flags.DEFINE_string("prompts", None, "generate: a file with a prompt on each line.")
     flags.DEFINE_integer("max_new_tokens", 64, "generate: the most tokens to write.")
     flags.DEFINE_float("temperature", 1.0, "generate: 0 = always the likeliest token.")
-    flags.DEFINE_integer("top_k", 0, "generate: draw from so many tokens; 0 = all.")
+    flags.DEFINE_integer(
+        "top_k",
+        0,
+        "generate: draw from so many tokens; predict of a ranking: the most documents of a query. "
+        "0 = all.",
+        lower_bound=0,
+    )
     flags.DEFINE_float("top_p", 1.0, "generate: draw from tokens of this much of the chances.")
     flags.DEFINE_integer("seed", 0, "generate: of the draws.")
     flags.DEFINE_enum(
@@ -291,7 +299,7 @@ def _apply() -> None:
         if FLAGS.submission:
             predict.submit(model, config, source, strategy, FLAGS.submission)
         elif predicting:
-            predict.predict(model, config, source, strategy, FLAGS.output)
+            predict.predict(model, config, source, strategy, FLAGS.output, FLAGS.top_k)
         else:
             evaluator = evaluation.Evaluator(config, model, strategy)
             figures = evaluator.run(source)

@@ -61,6 +61,8 @@ class Model(keras.Layer):
 
     def encode(self, batch, rng=None, output_all=False):
         """Runs the encoder on a batch, and returns its dict: see `official.encoders.inputs`."""
+        if self.objectives and all(objective.freezes_encoder for objective in self.objectives):
+            rng = None  # no dropout in what does not learn
         return encode(self.encoder, batch, rng, output_all)
 
     def prepare(self, batch, rng=None):

@@ -25,6 +25,8 @@ OBJECTIVES = {
     "permutation_lm": "official.objectives.permutation_lm",
     "classification": "official.objectives.classification",
     "regression": "official.objectives.regression",
+    "ranking": "official.objectives.ranking",
+    "kernel_ranking": "official.objectives.kernel_ranking",
 }
 
 

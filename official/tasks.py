@@ -1,7 +1,7 @@
 """Fine-tuning tasks: their files, columns, labels and metrics, in one table.
 
 A named task is one entry of `TASKS`. Anything else is `generic("classification", ...)` or
-`generic("regression", ...)`, whose columns, labels and files the user gives.
+`generic("regression", ...)`, whose columns, labels and files the user gives, or `ranking()`.
 """
 
 import dataclasses
@@ -13,7 +13,8 @@ from official.errors import UserError
 # What a file can be for: beside the usual three, MNLI's texts of genres that training has not seen.
 SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 
-# What official.training.task_metrics can compute for each kind of task; the first is the default.
+# What official.training.task_metrics (ranking_metrics) can compute for each kind of task; the first
+# is the default.
 METRICS = {
     "classification": ("accuracy", "f1", "matthews_correlation"),
     "regression": ("pearson", "spearman"),
@@ -59,10 +60,10 @@ class Task:
 
     Attributes:
       name: what `--task` calls it.
-      kind: "classification" or "regression".
+      kind: "classification", "regression" or "ranking".
       columns: the columns of every split but those in `split_columns`.
       labels: the names of the classes; the index is the id that the model learns. Empty for
-        regression.
+        regression and ranking.
       values: what stands in the files for each of `labels`, where that is something else; a
         file may have the labels' names all the same.
       metrics: what is reported, the deciding one first.
@@ -166,6 +167,16 @@ def generic(
         labels=tuple(labels),
         metrics=tuple(metrics) or default,
     )
+
+
+def ranking(metrics: Iterable[str] = ()) -> Task:
+    """The ranking of documents for queries.
+
+    Raises:
+      UserError: a metric that there is none of.
+    """
+    columns = Columns("query", "document")
+    return Task("ranking", "ranking", columns, metrics=tuple(metrics) or METRICS["ranking"])
 
 
 def find(name: str) -> Task:

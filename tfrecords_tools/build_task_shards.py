@@ -6,6 +6,11 @@ Any other single-sentence or pair task (TSV, CSV, JSON Lines, or a folder of tex
   python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
     --validation_file=dev.csv --text_column=review --label_column=stars \
     --tokenizer=DIR --output=DIR --max_length=256
+Ranking: texts with the columns `id` and `text`, TREC's qrels, and a TREC run with the candidates of
+each split:
+  python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
+    --documents=documents.tsv --qrels=qrels --train_file=train.run --validation_file=dev.run \
+    --tokenizer=DIR --output=DIR --max_length=256
 """
 
 import time
@@ -15,9 +20,10 @@ from absl import flags
 
 from official import errors
 from official.errors import UserError
-from official.tasks import SPLITS, Task, find, generic
+from official.tasks import SPLITS, Task, find, generic, ranking
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
+RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
@@ -27,7 +33,20 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
       UserError: flags that do not go together, or a file that is not there.
     """
     given = {split: getattr(options, f"{split}_file") for split in SPLITS}
-    if options.task in ("classification", "regression"):
+    for name in () if options.task == "ranking" else RANKING_FLAGS:
+        if options[name].present:
+            raise UserError(f"--{name} is for --task=ranking, not for --task={options.task}")
+    if options.task == "ranking":
+        task = _ranking(options)
+        names = {split: name for split, name in given.items() if name}
+        if not names:
+            raise UserError(
+                "--task=ranking wants TREC runs with the candidates: --train_file, "
+                "--validation_file, --test_file"
+            )
+        if "train" in names and not options.qrels:
+            raise UserError("--qrels is missing: training wants to know what is relevant")
+    elif options.task in ("classification", "regression"):
         task = _generic(options)
         names = {split: name for split, name in given.items() if name}
         if not names:
@@ -71,6 +90,18 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
     return task, files
 
 
+def _ranking(options: flags.FlagValues) -> Task:
+    for name in ("queries", "documents"):
+        if not options[name].value:
+            raise UserError(f"--task=ranking wants --{name}, the file with their ids and texts")
+    for name in GENERIC_FLAGS:
+        if name not in ("metrics", "header") and options[name].present:
+            raise UserError(
+                f"--{name} is not for --task=ranking: its files have the columns id and text"
+            )
+    return ranking(options.metrics or ())
+
+
 def _generic(options: flags.FlagValues) -> Task:
     if not options.text_column:
         raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
@@ -91,7 +122,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     def text(name: str, default: str | None, doc: str) -> None:
         flags.DEFINE_string(name, default, doc, flag_values=values)
 
-    text("task", None, "a task of official.tasks, or classification, or regression")
+    text("task", None, "a task of official.tasks, or classification, regression or ranking")
     text("input", "", "folder that the files are in")
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to make")
@@ -120,6 +151,13 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "default: by the file name",
         flag_values=values,
     )
+    text("queries", None, "ranking: file with the columns id and text")
+    text("documents", None, "ranking: the same of documents")
+    text("qrels", None, "ranking: what is relevant, in TREC's format")
+    flags.DEFINE_integer(
+        "negatives", 4, "ranking: triples of each relevant document", 1, flag_values=values
+    )
+    flags.DEFINE_integer("seed", 0, "ranking: of the draw of triples", 0, flag_values=values)
     flags.DEFINE_bool(
         "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
     )
@@ -133,19 +171,48 @@ def main(argv: list[str]) -> None:
 
     # TensorFlow is slow to load: the flags are checked before.
     from official import tokenizers
-    from tfrecords_tools import task_shards
+    from tfrecords_tools import ranking_shards, tables, task_shards
+
+    def report(line: str) -> None:
+        print(line, flush=True)
 
     started = time.monotonic()
-    made = task_shards.build(
-        task,
-        files,
-        tokenizers.load(options.tokenizer),
-        Path(options.output),
-        options.max_length,
-        options.format,
-        options.skip_bad_rows,
-        report=lambda line: print(line, flush=True),
-    )
+    tokenizer, output = tokenizers.load(options.tokenizer), Path(options.output)
+    if task.kind == "ranking":
+        bad = tables.BadRows(options.skip_bad_rows)
+        collection = ranking_shards.read_collection(
+            Path(options.input, options.queries),
+            Path(options.input, options.documents),
+            Path(options.input, options.qrels) if options.qrels else None,
+            bad,
+            options.header,
+            options.format,
+        )
+        if bad.counts:
+            report(f"left out of queries, documents and qrels: {bad}")
+        made = ranking_shards.build(
+            task,
+            collection,
+            files,
+            tokenizer,
+            output,
+            options.max_length,
+            options.negatives,
+            options.seed,
+            bad,
+            report=report,
+        )
+    else:
+        made = task_shards.build(
+            task,
+            files,
+            tokenizer,
+            output,
+            options.max_length,
+            options.format,
+            options.skip_bad_rows,
+            report=report,
+        )
     print(
         f"{options.output}: {task.name}, {made.totals['examples']:,} examples, "
         f"{made.totals['tokens']:,} tokens, {time.monotonic() - started:.1f} s"

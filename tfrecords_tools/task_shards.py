@@ -102,7 +102,7 @@ def build(
             tally.labels.subtract(task.labels)  # so that a class without examples shows as 0
             rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, tally)
-            shards += _write(folder, split, examples, examples_per_shard)
+            shards += write_shards(folder, split, examples, examples_per_shard)
             if not tally.examples:
                 raise UserError(f"{files[split]}: no row can be used: {tally.bad}")
             tallies[split] = tally
@@ -245,7 +245,7 @@ def _score(text: str) -> float:
         return math.nan
 
 
-def _write(
+def write_shards(
     folder: Path, split: str, examples: Iterator[bytes], per_shard: int
 ) -> list[manifest.Shard]:
     """Writes examples into shards, whose number is known when the last one is written."""

@@ -68,6 +68,11 @@ class Objective(keras.Layer):
         """The factor of each term in the loss that is minimised: {term: float}."""
         return {self.name: self.config.weight}
 
+    @property
+    def freezes_encoder(self):
+        """Whether the head alone learns."""
+        return False
+
     def attach(self, encoder):
         """Makes what shares layers with the encoder, a generator for example; before `build()`."""
 

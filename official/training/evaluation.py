@@ -12,7 +12,7 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import memory, task_metrics
+from official.training import memory, ranking_metrics, task_metrics
 from official.training.step import Statistics
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
@@ -93,7 +93,10 @@ class Evaluator:
         figures = self.statistics.summarise(np.stack(rows), self.model.term_weights)
         if source.manifest.task:
             merged = {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
-            figures |= task_metrics.evaluate(source.manifest.task, merged)
+            if source.manifest.task.get("kind") == "ranking":
+                figures |= ranking_metrics.evaluate(source, merged)
+            else:
+                figures |= task_metrics.evaluate(source.manifest.task, merged)
         return figures
 
     def _run(self, batch):

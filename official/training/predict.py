@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official import atomic, submission
+from official import atomic, candidates, submission, trec
 from official.errors import UserError
 from official.training import evaluation, strategies
 
 SUFFIXES = (".tsv", ".jsonl")
+RUN_SUFFIX = ".run"
 
 
 def predict(
@@ -24,19 +25,22 @@ def predict(
     source: Any,
     strategy: tf.distribute.Strategy,
     output: str | os.PathLike,
+    top: int = 0,
 ) -> int:
     """Writes the predictions of a split, one line a row, in the order of the source file.
 
     A classification gives the number of the row (from 0), the label and the probability of every
     class; a regression the number of the row and the score. `.tsv` has a header line; in `.jsonl`
-    every line is an object.
+    every line is an object. A ranking is written as a TREC run, the candidates of each query from
+    the best on.
 
     Args:
       model: an `official.model.Model` with a classification or regression objective.
       config: its config.
       source: an `official.data.Source` of the split, opened with `training=False`.
       strategy: where the model computes; all workers call this, the chief writes.
-      output: the file to write, `.tsv` or `.jsonl`.
+      output: the file to write, `.tsv` or `.jsonl`; of a ranking `.run`.
+      top: of a ranking, the most documents of a query; 0 = all its candidates.
 
     Returns:
       The number of rows.
@@ -45,6 +49,10 @@ def predict(
       UserError: another file ending, a model that predicts nothing, or data without rows.
     """
     output = Path(output)
+    if (source.manifest.task or {}).get("kind") == "ranking":
+        return _rerank(model, config, source, strategy, output, top)
+    if top:
+        raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
     if output.suffix not in SUFFIXES:
         raise UserError(f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one")
     rows, outputs = _in_order(model, config, source, strategy)
@@ -80,6 +88,20 @@ def submit(
         submission.write(folder, source.manifest.task["name"], source.split, rows, outputs)
 
 
+def _rerank(
+    model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy, output: Path, top: int
+) -> int:
+    """Writes the candidates of a split as a TREC run, and returns how many were scored."""
+    if output.suffix != RUN_SUFFIX:
+        raise UserError(f"{output}: rankings are written as TREC runs: name a file {RUN_SUFFIX}")
+    listed = candidates.read(Path(source.folder), source.manifest, source.split)
+    rows, outputs = _in_order(model, config, source, strategy)
+    if strategies.is_chief(strategy):
+        with atomic.file(output) as stream:
+            trec.write_run(stream, listed.run(rows, outputs["score"]), config.name, top)
+    return len(rows)
+
+
 def _in_order(
     model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -106,8 +128,8 @@ def _gather(
         wanted = {name: found[name] for name in ("probabilities", "score") if name in found}
         if len(wanted) != 1:
             raise UserError(
-                "this model has no classification or regression objective (or several), so "
-                f"there is no prediction to write; its outputs are {', '.join(found) or 'none'}"
+                "this model has no classification, regression or ranking objective (or several), "
+                f"so there is no prediction to write; its outputs are {', '.join(found) or 'none'}"
             )
         if "row" not in batch:
             raise UserError(

@@ -1,15 +1,17 @@
 """Metrics of rankings, by ir-measures, which asks trec_eval.
 
-Only the expected reciprocal rank is computed here: the library has it from a Perl script that prints
-five digits.
+Only the expected reciprocal rank is computed here: the library has it from a Perl script that
+prints five digits.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
 
-from official import trec
+from official import candidates, trec
 from official.errors import UserError
 from official.tasks import nearest
 
@@ -63,6 +65,31 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
                 ]
             )
     return {name: float(values[name]) for name in names}
+
+
+def evaluate(source: Any, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Computes the metrics of a ranking over the candidates of a split.
+
+    Args:
+      source: an `official.data.Source` of a ranking.
+      outputs: of every candidate, filler included: `example_weights`, `row` and `score` [B].
+
+    Returns:
+      The metrics by name, means over the judged queries whose candidates were scored.
+
+    Raises:
+      UserError: the split has no candidates (that for training has triples), or no judgements.
+    """
+    listed = candidates.read(Path(source.folder), source.manifest, source.split)
+    if not listed.qrels:
+        raise UserError(
+            f"{source.folder}: nothing is known of what is relevant in the {source.split} split: "
+            "evaluate on one with judgements, or use --mode=predict"
+        )
+    real = outputs["example_weights"] > 0
+    run = listed.run(outputs["row"][real], outputs["score"][real])
+    judged = {query: listed.qrels[query] for query in run if query in listed.qrels}
+    return compute(source.manifest.task["metrics"], judged, run)
 
 
 def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:

@@ -52,8 +52,10 @@ class Statistics:
             histograms = tf.convert_to_tensor(total).shape.rank > 0
             kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
             entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
-        real = ops.cast(batch["padding_mask"], "float32") * batch["example_weights"][:, None]
-        entries["tokens"] = ops.sum(real)
+        weights = batch["example_weights"]
+        # Of each example, however many sequences it has.
+        real = ops.reshape(ops.cast(batch["padding_mask"], "float32"), (ops.shape(weights)[0], -1))
+        entries["tokens"] = ops.sum(real * weights[:, None])
         self.names, parts = [], []
         for name, value in entries.items():
             part = tf.cast(value, keras.config.floatx())
@@ -64,9 +66,12 @@ class Statistics:
         return tf.concat(parts, axis=0)
 
     def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
-        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric."""
+        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric.
+
+        Without any term (a ranking is evaluated by its metrics alone) there is no `loss`.
+        """
         sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
-        summary = {"loss": 0.0}
+        summary = {"loss": 0.0} if any(name.startswith("loss/") for name in sums) else {}
         histograms: dict[str, dict[str, list[float]]] = {}
         for name, value in sums.items():
             kind, _, key = name.partition("/")

@@ -88,9 +88,18 @@ def test_generic_defaults():
     assert tasks.generic("regression", "a", "b", "score").metrics == ("pearson", "spearman")
 
 
+def test_a_ranking_has_all_of_its_metrics_and_no_labels():
+    task = tasks.ranking()
+    assert task.metrics == ("ndcg_20", "err_20", "mrr", "map")
+    assert (task.kind, task.labels, task.description()["pair"]) == ("ranking", (), True)
+    assert tasks.ranking(["map"]).metrics == ("map",)
+    with pytest.raises(UserError, match="ranking has no metric 'accuracy': its metrics are 'ndcg"):
+        tasks.ranking(["accuracy"])
+
+
 def test_every_metric_of_the_table_can_be_computed():
     task_metrics = pytest.importorskip("official.training.task_metrics")
-    for kind in tasks.METRICS:
+    for kind in ("classification", "regression"):  # (rankings: test_ranking_metrics.py)
         computed = task_metrics.compute(tasks.METRICS[kind], [0, 1, 1], [0, 1, 0])
         assert list(computed) == list(tasks.METRICS[kind])
 
@@ -107,7 +116,7 @@ def test_every_metric_of_the_table_can_be_computed():
         ),
         (
             lambda: tasks.generic("tagging", "text"),
-            "a task is classification or regression, not 'tagging'",
+            "a task is classification or regression or ranking, not 'tagging'",
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),

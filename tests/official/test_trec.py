@@ -45,7 +45,12 @@ FAULTS = [
     (trec.read_qrels, b"1", "wrong number of columns", "1 column where 4"),
     (trec.read_qrels, b"1 0 d1 high", "grade not a whole number", "grade 'high' is not a whole"),
     (trec.read_qrels, b"1 0 d1 1.5", "grade not a whole number", "grade '1.5'"),
-    (trec.read_qrels, b"1 0 d1 1\n1 0 d1 2", "judged twice", "document 'd1' is judged again for '1'"),
+    (
+        trec.read_qrels,
+        b"1 0 d1 1\n1 0 d1 2",
+        "judged twice",
+        "'d1' is judged again for '1'",
+    ),
     (trec.read_qrels, b"1 0 d9 1", "unknown document", "there is no document 'd9'"),
     (trec.read_qrels, b"9 0 d1 1", "unknown query", "there is no query '9'"),
     (trec.read_qrels, b"1 0 d\xff 1", "not UTF-8", "not UTF-8: convert the file"),

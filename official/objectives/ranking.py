@@ -1,0 +1,137 @@
+"""Which document answers a query better: one score for both read as a pair, a cross-encoder.
+
+The score is read from the pooled output of [CLS] query [SEP] document [SEP] (Nogueira and Cho,
+2019). Trained on a query with a relevant document and with another one, it is to be higher for the
+first by a margin, or each of the two is judged by itself.
+
+Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.layers.dropout import dropout
+from official.layers.linear import Linear
+from official.objectives import base
+
+LOSSES = ("pairwise", "pointwise")
+_FLAT = ("token_ids", "segment_ids", "padding_mask", "text_mask")
+
+
+def check_loss(loss, margin):
+    """Raises ValueError where `loss` is none of `LOSSES`, or the margin has no room."""
+    if loss not in LOSSES:
+        raise ValueError(f"loss: {loss!r} is not one of {', '.join(LOSSES)}")
+    if margin <= 0:
+        raise ValueError(f"margin: {margin} is not greater than 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        loss: 'pairwise' = the hinge max(0, margin - relevant + other) of the two scores;
+            'pointwise' = binary cross-entropy of each, the mean of both.
+        margin: of the pairwise loss.
+        dropout: on the pooled output.
+        pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
+            `base.Objective.pool`.
+        weight: factor of this loss in the sum.
+    """
+
+    loss: str = "pairwise"
+    margin: float = 1.0
+    dropout: float = 0.1
+    pooling: str = "pooled"
+    weight: float = 1.0
+
+    def __post_init__(self):
+        check_loss(self.loss, self.margin)
+        base.check_pooling(self.pooling)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"text_mask"})
+
+
+class Ranker(base.Objective):
+    """Scores of documents, and the loss of a relevant one beside others.
+
+    A batch has fields [B, C, T]: with C of two and more the first document of each example is the
+    relevant one, with C of one it is to be scored, and there is nothing to learn from it. Fields
+    [N, T] are taken as they are.
+    """
+
+    def prepare(self, batch, rng=None):
+        """Gives every document a row of its own."""
+        del rng
+        if len(batch["token_ids"].shape) == 2:
+            return batch
+        flat = {}
+        for name in _FLAT:
+            if name in batch:
+                count, documents, length = ops.shape(batch[name])
+                flat[name] = ops.reshape(batch[name], (count * documents, length))
+        return {**batch, **flat}
+
+    def scores(self, batch, encoded, rng=None):
+        """The scores of all documents, in the type of losses: [N]."""
+        raise NotImplementedError
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self.example_weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; the accuracy is of pairs, a tie counts half."""
+        weights = self.example_weights(batch)  # [B]
+        scores = self.scores(batch, encoded, rng)  # [N]
+        count = ops.shape(scores)[0] // ops.shape(weights)[0]
+        if count == 1:
+            return base.Terms(losses={}, metrics={})
+        scores = ops.reshape(scores, (-1, count))  # [B, C]
+        margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
+        if self.config.loss == "pairwise":
+            losses = ops.mean(ops.relu(self.config.margin - margins), axis=1)
+        else:
+            losses = ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / count
+        hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2
+        return base.Terms(
+            losses={self.name: ops.sum(losses * weights)},
+            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns `score` [N]."""
+        return {"score": self.scores(batch, encoded)}
+
+
+class Objective(Ranker):
+    """Dropout and one affine map of the pooled output to the score."""
+
+    def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        base.check_pooled(name, config.pooling, encoder_config)
+        self.output_projection = Linear(
+            encoder_config.hidden_size,
+            1,
+            initializer=self.initializer,
+            name="output",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.output_projection.build()
+
+    def scores(self, batch, encoded, rng=None):
+        """See `Ranker`."""
+        del batch
+        pooled = dropout(self.pool(encoded), self.config.dropout, rng)  # [N, D]
+        return self.as_loss(self.output_projection(pooled))[:, 0]

@@ -1,0 +1,49 @@
+"""Examples of several sequences: a query with a relevant document, and with another one.
+
+On disk such an example is one list of tokens, and `sequence_lengths` says where each sequence ends;
+in a batch the sequences have an axis of their own. Each has the same number of segments.
+
+Shapes: B examples, C sequences of each, N = B * C, T tokens with padding.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+# Fields of a batch that have the axis of sequences.
+FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
+
+
+def apart(parsed: Mapping[str, tf.RaggedTensor], rows: int) -> dict[str, tf.RaggedTensor]:
+    """Gives every sequence a row.
+
+    Args:
+      parsed: token_ids, segment_lengths and sequence_lengths [B, None], from `features.parse`.
+      rows: N.
+
+    Returns:
+      token_ids and segment_lengths [N, None].
+    """
+    lengths = parsed["sequence_lengths"].flat_values  # [N]
+    segments = tf.reshape(parsed["segment_lengths"].flat_values, [rows, -1])
+    return {
+        "token_ids": tf.RaggedTensor.from_row_lengths(parsed["token_ids"].flat_values, lengths),
+        "segment_lengths": tf.RaggedTensor.from_tensor(segments),
+    }
+
+
+def text_mask(
+    token_ids: tf.Tensor, padding_mask: tf.Tensor, special_ids: tuple[int, ...]
+) -> tf.Tensor:
+    """Tells text from special tokens and padding: bool, the shape of `token_ids`."""
+    special = tf.reduce_any(token_ids[..., None] == tf.constant(special_ids, tf.int32), axis=-1)
+    return tf.cast(padding_mask, tf.bool) & ~special
+
+
+def stacked(batch: Mapping[str, tf.Tensor], rows: int, count: int) -> dict[str, tf.Tensor]:
+    """Brings fields [N, T] to [B, C, T], where B is `rows` and C is `count`."""
+    made = {}
+    for name, value in batch.items():
+        shape = tf.stack([rows, count, tf.shape(value)[1]])
+        made[name] = tf.ensure_shape(tf.reshape(value, shape), [rows, count, value.shape[1]])
+    return made
