@@ -7,6 +7,13 @@ A server needs tensorflow and the ops of tensorflow_text, nothing of this projec
   serving_default  one of the two, whichever the model was trained on (`--inputs` decides otherwise)
   tokens           input_word_ids, input_mask, input_type_ids int32 [B, T]
 
+A ranking has, in place of the first two and as serving_default,
+
+  rank             query string [1] or [B], documents string [B]: the documents of one query, or a
+                   query for each
+
+and gives `scores` [B] in the order of the documents; so does tokens.
+
 These give the same outputs: a classifier `probabilities` [B, C] and `label` string [B]; a
 regression `score` [B]; any other model `sequence_output` [B, T, D], where there is a pooler
 `pooled_output` [B, D], and for text `input_mask` [B, T], which tells tokens from padding. Text of
@@ -36,9 +43,12 @@ from official import atomic, errors, generation, inference, seeding, tokenizers
 from official import config as configs
 from official.errors import UserError
 from official.model import Model
+from official.objectives.base import Objective
+from official.sequences import text_mask
 from official.tokenizers.packing import pack
 
 INPUTS = ("single", "pair")
+RANK = "rank"
 
 # The ecosystem's names at the serving door, and ours.
 _TOKENS = {
@@ -86,10 +96,16 @@ def export(
 
     Raises:
       UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
-        fit the model, or `max_new_tokens` that; or `output` is there already.
+        fit the model, or `max_new_tokens` that, `inputs` are given for a ranking; or `output` is
+        there already.
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
-    if inputs is None:
+    ranks = _ranker(config, model) is not None
+    if ranks and inputs is not None:
+        raise UserError(f"--inputs={inputs}: a ranking takes a query and documents: leave it out")
+    if ranks:
+        inputs = RANK
+    elif inputs is None:
         inputs = "pair" if inference.task(model_dir).get("pair") else "single"
     if max_length is None:
         max_length = inference.max_length(model_dir, config)
@@ -108,7 +124,8 @@ def export(
         )
     with atomic.folder(output) as temporary:
         server = make_server(config, tokenizer, model, max_length)
-        signatures = {name: getattr(server, name) for name in (*INPUTS, "tokens")}
+        names = (RANK,) if ranks else INPUTS
+        signatures = {name: getattr(server, name) for name in (*names, "tokens")}
         signatures["serving_default"] = signatures[inputs]
         if reason is None:
             signatures |= _writers(config, tokenizer, model, max_length - count, count)
@@ -119,10 +136,10 @@ def export(
 def make_server(
     config: configs.Config, tokenizer: tokenizers.Tokenizer, model: Model, max_length: int
 ) -> tf.Module:
-    """An object with the functions `single`, `pair` and `tokens`, and all that they need."""
+    """An object with `single`, `pair` (or `rank`) and `tokens`, and all that they need."""
     server = tf.Module()
     server.tokenizer = tokenizer.module()
-    layers, answer = _answer(config, model)
+    layers, answer = _answer(config, model, tokenizer)
     # The bare variables rather than the Keras object: each is stored once and nothing but
     # TensorFlow is needed to read them. The heads of pretraining, a generator, stay behind.
     server.weights = [variable.value for layer in layers for variable in layer.variables]
@@ -158,6 +175,20 @@ def make_server(
         ):
             return of_texts(tf.identity(text), text_b)
 
+    def rank(query, documents):
+        given, wanted = tf.size(query), tf.size(documents)
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_equal(
+                    tf.logical_or(tf.equal(given, 1), tf.equal(given, wanted)),
+                    True,
+                    "give one query, or as many queries as documents",
+                )
+            ]
+        ):
+            queries = tf.broadcast_to(query, tf.shape(documents))
+            return of_texts(queries, documents)
+
     def tokens(input_word_ids, input_mask, input_type_ids):
         most = config.encoder.max_positions
         with tf.control_dependencies(
@@ -176,8 +207,12 @@ def make_server(
             )
             return answer(batch)
 
-    server.single = tf.function(single, input_signature=[text], autograph=False)
-    server.pair = tf.function(pair, input_signature=[text, text_b], autograph=False)
+    if _ranker(config, model) is not None:
+        both = [tf.TensorSpec([None], tf.string, name) for name in ("query", "documents")]
+        server.rank = tf.function(rank, input_signature=both, autograph=False)
+    else:
+        server.single = tf.function(single, input_signature=[text], autograph=False)
+        server.pair = tf.function(pair, input_signature=[text, text_b], autograph=False)
     server.tokens = tf.function(tokens, input_signature=list(ids.values()), autograph=False)
     return server
 
@@ -225,8 +260,17 @@ def _writers(
     }
 
 
+def _ranker(config: configs.Config, model: Model) -> Objective | None:
+    """The objective that scores documents, if there is one."""
+    kinds = [configs.type_of(objective) for objective in config.objectives]
+    for kind in ("ranking", "kernel_ranking"):
+        if kind in kinds:
+            return model.objectives[kinds.index(kind)]
+    return None
+
+
 def _answer(
-    config: configs.Config, model: Model
+    config: configs.Config, model: Model, tokenizer: tokenizers.Tokenizer
 ) -> tuple[list, Callable[[dict], dict[str, tf.Tensor]]]:
     """What the model says of a batch, by the names of the outputs, and the layers that takes."""
     kinds = [configs.type_of(objective) for objective in config.objectives]
@@ -234,7 +278,15 @@ def _answer(
     for task in ("classification", "regression"):
         if task in kinds:
             layers.append(model.objectives[kinds.index(task)])
-    if "classification" in kinds:
+    if (ranker := _ranker(config, model)) is not None:
+        layers.append(ranker)
+
+        def answer(batch: dict) -> dict[str, tf.Tensor]:
+            text = text_mask(batch["token_ids"], batch["padding_mask"], tokenizer.special_ids)
+            ready = ranker.prepare({**batch, "text_mask": text})
+            return {"scores": ranker.scores(ready, model.encode(ready))}
+
+    elif "classification" in kinds:
         labels = config.objectives[kinds.index("classification")].labels
         if not labels:
             raise UserError(
@@ -273,7 +325,7 @@ def main(argv: list[str]) -> None:
         FLAGS.inputs,
         FLAGS.max_new_tokens,
     )
-    what = "a text" if inputs == "single" else "two texts"
+    what = {"single": "a text", "pair": "two texts", RANK: "a query and documents"}[inputs]
     print(f"wrote {FLAGS.output}: serving_default takes {what}, cut at {length} tokens")
 
 

@@ -53,7 +53,7 @@ out = {}
 for i, request in enumerate(json.load(open(requests))):
     inputs = {}
     for name, value in request["inputs"].items():
-        kind = tf.string if name.startswith("text") else tf.int32
+        kind = tf.string if name.startswith(("text", "query", "documents")) else tf.int32
         value = [bytes.fromhex(v) for v in value] if kind == tf.string else value
         inputs[name] = tf.constant(value, kind)
     for name, value in loaded.signatures[request["signature"]](**inputs).items():
@@ -70,7 +70,7 @@ def ask(folder, requests, tmp_path):
             "signature": signature,
             "inputs": {
                 name: [(v if isinstance(v, bytes) else v.encode()).hex() for v in value]
-                if name.startswith("text")
+                if name.startswith(("text", "query", "documents"))
                 else np.asarray(value).tolist()
                 for name, value in inputs.items()
             },

@@ -299,7 +299,7 @@ def test_what_cannot_be_built(tmp_path):
 
 def test_candidate_files_that_have_changed(tmp_path):
     made = build(write(tmp_path / "in"), tmp_path / "out")
-    with pytest.raises(UserError, match="the train split has no candidates to rank: name --split=v"):
+    with pytest.raises(UserError, match="the train split has no candidates to rank: name --spl"):
         candidates.read(tmp_path / "out", made, "train")
     with open(tmp_path / "out" / "validation.qrels", "a") as stream:
         stream.write("q1 0 d7 1\n")

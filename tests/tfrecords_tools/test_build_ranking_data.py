@@ -1,0 +1,184 @@
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from official import trec
+from official.errors import UserError
+from tfrecords_tools import build_ranking_data as lib
+
+ROOT = Path(__file__).resolve().parents[2]
+CRANFIELD = {
+    "cran.all.1400": (
+        ".I 1\n.T\nlift of a\nwing .\n.A\nsmith,j.\n.B\nj. 1958.\n.W\nlift of a\nwing .\n  in a\n"
+        "slipstream .\n.I 2\n.T\n.A\n.B\n.W\n.I 3\n.T\nheat\n.A\n.B\n.W\nheat .\n.W\nof slabs\n"
+        ".I 4\n.T\nflow\n.A\n.B\n.W\nflow past a wing\n"
+    ),
+    "cran.qry": ".I 001\n.W\nwhat lift\nhas a wing .\n.I 004\n.W\nheat ?\n.I 365\n.W\nflow ?\n",
+    "cranqrel": "1 1 1 \n1 4 4\n1 3 -1\n2 3 2 \n2 2 3\n3 4 3\n3 1 5\n",
+}
+CISI = {
+    "CISI.ALL": ".I 1\r\n.T\r\nOn Books\r\n.A\r\nDoe\r\n.W\r\nThey are\r\nread.\r\n.X\r\n1\t5\t"
+    "1\r\n.I 2\r\n.T\r\nLoans\r\n.A\r\nRoe\r\n.W\r\nOf books.\r\n.X\r\n2\t5\t2\r\n",
+    "CISI.QRY": ".I 1\r\n.W\r\nWhich books\r\nare read?\r\n.I 2\r\n.W\r\nNothing.\r\n"
+    ".I 3\r\n.T\r\nLoans\r\n.A\r\nDoe\r\n.W\r\nand books\r\n.B\r\n(J. 1)\r\n",
+    "CISI.REL": "     1      1\t0\t0.000000\r\n     3      2\t0\t0.000000\r\n",
+}
+WIKIQA = {
+    "train.tsv": "qid\tquestion\tanswer\tlabel\n1\thow old ?\told .\t0\n"
+    "1\thow old ?\tvery old .\t1\n1\thow old ?\told .\t0\n2\tno answer ?\tnone\t0\n",
+    "dev.tsv": "qid\tquestion\tanswer\tlabel\n1\twho ?\ta man\t1\n1\twho ?\t\"he\"\t0\n",
+    "test.tsv": "qid\tquestion\tanswer\tlabel\n7\twhen ?\tvery old .\t0\n7\twhen ?\tin may\t1\n",
+}  # fmt: skip
+
+
+def write(folder, files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode())
+    return folder
+
+
+def test_cranfield(tmp_path):
+    made = lib.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    assert made.documents == {
+        "1": "lift of a wing . in a slipstream .",
+        "3": "heat . of slabs",
+        "4": "flow past a wing",
+    }
+    # The third query is .I 365 and number 3 in cranqrel.
+    assert made.queries == {"1": "what lift has a wing .", "2": "heat ?", "3": "flow ?"}
+    assert made.qrels == {"1": {"1": 4, "4": 1, "3": 0}, "2": {"3": 3}, "3": {"4": 2, "1": 0}}
+    assert +made.left_out == {"empty documents": 1, "judgements of empty documents": 1}
+
+
+def test_cisi(tmp_path):
+    made = lib.read_cisi(write(tmp_path / "in", CISI))
+    assert made.documents == {"1": "On Books They are read.", "2": "Loans Of books."}
+    assert made.queries == {"1": "Which books are read?", "3": "Loans and books"}
+    assert made.qrels == {"1": {"1": 1}, "3": {"2": 1}}
+    assert +made.left_out == {"queries without a relevant document": 1}
+
+
+def test_wikiqa(tmp_path):
+    made = lib.read_wikiqa(write(tmp_path / "in", WIKIQA))
+    assert made.queries == {"train-1": "how old ?", "validation-1": "who ?", "test-7": "when ?"}
+    texts = {name: made.documents[name] for grades in made.qrels.values() for name in grades}
+    by_text = {text: name for name, text in texts.items()}
+    assert made.splits == {
+        "train": {"train-1": [by_text["old ."], by_text["very old ."]]},
+        "validation": {"validation-1": [by_text["a man"], by_text['"he"']]},
+        "test": {"test-7": [by_text["very old ."], by_text["in may"]]},
+    }
+    assert made.qrels["test-7"] == {by_text["very old ."]: 0, by_text["in may"]: 1}
+    assert +made.left_out == {
+        "answers given twice": 1,
+        "queries without a relevant document": 1,
+    }
+
+
+def test_bm25_is_that_of_a_loop():
+    documents = {"a": "wing wing lift", "b": "Wing in heat-flow", "c": "a flow", "d": "other words"}
+    made = lib.Collection({"q": "wing flow flow?"}, documents, {})
+    words = {"a": "wing wing lift", "b": "wing in heat flow", "c": "a flow", "d": "other words"}
+    split = {name: text.split() for name, text in words.items()}
+    mean = sum(map(len, split.values())) / 4
+    expected = {}
+    for name, text in split.items():
+        score = 0.0
+        for word in ("wing", "flow", "flow"):
+            having = sum(word in other for other in split.values())
+            weight = math.log(1 + (4 - having + 0.5) / (having + 0.5))
+            count = text.count(word)
+            score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(text) / mean))
+        expected[name] = score
+    run = lib.rank(made, {"q": None}, depth=9)
+    assert run["q"] == pytest.approx({n: s for n, s in expected.items() if s}, rel=1e-6)
+    assert list(run["q"]) == sorted(run["q"], key=expected.get, reverse=True)
+    assert list(lib.rank(made, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
+    # Of named candidates those without a word of the query too.
+    assert set(lib.rank(made, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
+
+
+def test_shares_of_the_queries():
+    names = [f"q{i}" for i in range(50)]
+    shares = lib.split_queries(names, 0.2, 0.1, seed=1)
+    assert {name: len(them) for name, them in shares.items()} == {
+        "validation": 10,
+        "test": 5,
+        "train": 35,
+    }
+    assert sorted(q for them in shares.values() for q in them) == sorted(names)
+    assert shares == lib.split_queries(names, 0.2, 0.1, seed=1)
+    assert shares != lib.split_queries(names, 0.2, 0.1, seed=2)
+
+
+FAULTS = [
+    ("cranfield", "cranqrel", "9 1 1", "there is no query '9'"),
+    ("cranfield", "cranqrel", "1 9 1", "there is no document '9'"),
+    ("cranfield", "cranqrel", "1 1 1", "document '1' is judged again for '1'"),
+    ("cranfield", "cranqrel", "1 1", "2 columns where 3 are wanted"),
+    ("cranfield", "cranqrel", "1 1 x", "'x' is not a whole number"),
+    ("cisi", "CISI.REL", "1 2 0", "3 columns where 4 are wanted"),
+    ("wikiqa", "dev.tsv", "1\twho ?\ta man", "3 columns where 4 are wanted (qid question answer"),
+    ("wikiqa", "dev.tsv", "1\twhy ?\ta man\t1", "question '1' has another text further up"),
+    ("wikiqa", "dev.tsv", "1\twho ?\ta boy\t2", "label 2 is neither 0 nor 1"),
+    ("wikiqa", "dev.tsv", "1\twho ?\ta boy\tyes", "'yes' is not a whole number"),
+]
+
+
+@pytest.mark.parametrize("format, name, line, message", FAULTS)
+def test_faults_name_file_and_line(tmp_path, format, name, line, message):
+    files = {"cranfield": CRANFIELD, "cisi": CISI, "wikiqa": WIKIQA}[format]
+    folder = write(tmp_path / "in", {**files, name: files[name] + line + "\n"})
+    with pytest.raises(UserError) as error:
+        lib.READERS[format](folder)
+    number = files[name].count("\n") + 1
+    assert str(error.value).startswith(f"{folder / name}, line {number}: {message}")
+
+
+def test_files_that_are_no_collection(tmp_path):
+    folder = write(tmp_path / "in", CISI)
+    with pytest.raises(UserError, match="there is no file .*cran.all.1400"):
+        lib.read_cranfield(folder)
+    (folder / "CISI.ALL").write_text("\n")
+    with pytest.raises(UserError, match="CISI.ALL is empty: it has no entries"):
+        lib.read_cisi(folder)
+    (folder / "CISI.ALL").write_text("\nhere\n.I 1\n")
+    with pytest.raises(UserError, match="CISI.ALL, line 2: 'here' where .I and a number is wanted"):
+        lib.read_cisi(folder)
+    (folder / "CISI.ALL").write_bytes(b".I 1\n.W\n\xff\n")
+    with pytest.raises(UserError, match="CISI.ALL, line 3: not UTF-8: convert the file"):
+        lib.read_cisi(folder)
+    (folder / "CISI.ALL").write_text(".I 1\n.W\na\n.I 1\n.W\nb\n")
+    with pytest.raises(UserError, match="CISI.ALL: .I 1 is there twice"):
+        lib.read_cisi(folder)
+    write(folder, CISI)
+    made = lib.read_cisi(folder)
+    made.splits = {"train": {}}
+    with pytest.raises(UserError, match="the train split has no query: give it a larger share"):
+        lib.write(made, tmp_path / "out", 10)
+
+
+def test_the_command_line(tmp_path):
+    folder = write(tmp_path / "in", CRANFIELD)
+    command = [
+        sys.executable, "-m", "tfrecords_tools.build_ranking_data", "--format=cranfield",
+        f"--input={folder}", f"--output={tmp_path / 'out'}",
+    ]  # fmt: skip
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([*command, "--validation=0.34", "--test=0.33"], **options)
+    assert done.returncode == 0, done.stderr
+    assert "left out: 1 empty documents\n" in done.stdout
+    assert "3 documents; queries: train 1, validation 1, test 1; 6 judgements" in done.stdout
+    lines = (tmp_path / "out" / "queries.tsv").read_text().splitlines()
+    assert lines == ["id\ttext", "1\twhat lift has a wing .", "2\theat ?", "3\tflow ?"]
+    qrels = trec.read_qrels(tmp_path / "out" / "qrels")
+    assert qrels["1"] == {"1": 4, "4": 1, "3": 0}
+    runs = [trec.read_run(tmp_path / "out" / f"{s}.run") for s in ("train", "validation", "test")]
+    assert sorted(query for run in runs for query in run) == ["1", "2", "3"]
+    done = subprocess.run([*command, "--validation=0.5", "--test=0.5"], **options)
+    assert done.returncode == 2
+    assert "leave nothing to learn from: their sum must be less than 1" in done.stderr
