@@ -141,7 +141,8 @@ def _example(
     facts = []
     if "input_ids" in values:
         values = _from_tf_models(values)
-    parts = values.get("part_lengths") or [len(values["token_ids"])]
+    parts = values.get("part_lengths") or values.get("sequence_lengths")
+    parts = parts or [len(values["token_ids"])]
     if "part_lengths" in values:
         facts.append(f"{len(parts)} parts")
     for name, answers in _ANSWERS.items():

@@ -8,7 +8,8 @@ FOLDER = Path(__file__).parents[2] / "configs" / "finetune"
 
 
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
-BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in ("electra", "xlnet"))
+OTHERS = ("electra", "xlnet", "ranking", "ranking_kernels")
+BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
 
 @pytest.mark.parametrize("path", BERT, ids=lambda path: path.stem)
@@ -28,3 +29,18 @@ def test_settings_are_those_of_the_paper(path):
     kind = config.type_of(objective)
     task = tasks.TASKS.get(read.name)
     assert kind == (task.kind if task else read.name)
+
+
+def test_rankings():
+    pair, kernels = (config.load(FOLDER / f"{n}.yaml") for n in ("ranking", "ranking_kernels"))
+    for read, name in ((pair, "ranking"), (kernels, "ranking_kernels")):
+        assert (read.name, read.encoder, read.segments) == (name, None, None)
+        assert (read.recipe.batch_size, read.recipe.schedule.end_ratio) == (16, 0)
+        (objective,) = read.objectives
+        assert (objective.loss, objective.margin) == ("pairwise", 1)
+    assert config.type_of(pair.objectives[0]) == "ranking"
+    assert pair.recipe.optimizer.learning_rate in (2e-5, 3e-5, 5e-5)
+    assert config.type_of(kernels.objectives[0]) == "kernel_ranking"
+    assert len(kernels.objectives[0].means_and_widths) == 11
+    optimizer = kernels.recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.epsilon) == (1e-3, 1e-5)

@@ -11,7 +11,7 @@ from absl import flags
 from official import candidates, config, data, features, manifest, tasks, tokenizers, trec
 from official.errors import UserError
 from tests import small
-from tfrecords_tools import build_task_shards, ranking_shards, tables
+from tfrecords_tools import build_task_shards, inspect_shards, ranking_shards, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = {"q1": "ba be", "q2": "bi", "q3": "bo bu", "q4": "da"}
@@ -113,6 +113,18 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
     }
     assert lines[0].startswith("train: 2 queries, 8 triples;")
     assert "1 queries without a relevant document" in lines[0]
+
+
+def test_inspect_shows_each_sequence(tmp_path):
+    made = build(write(tmp_path / "in"), tmp_path / "out")
+    tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
+    found = examples(tmp_path / "out", "train", made)
+    first = {name: value[0] for name, value in found.items()} | {"row": [found["row"][0]]}
+    facts, *texts = inspect_shards._example(first, tokenizer, made.task)
+    assert facts == f"{len(first['token_ids'])} tokens, row 0"
+    assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
+    assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"
+    assert texts[1] == f"1B: {DOCUMENTS['d0']} [SEP]"
 
 
 def test_triples_are_a_function_of_seed_and_query(tmp_path):

@@ -15,6 +15,7 @@ from official.errors import UserError
 from official.layers.random import Draws
 from official.model import Model
 from official.objectives import kernel_ranking, ranking
+from official.training.step import Statistics
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 ENCODER = transformer.Config(
@@ -101,6 +102,19 @@ def test_losses_are_those_of_a_loop(module, loss):
     total, weight = metrics[f"{objective.name}_accuracy"]
     assert (float(total), float(weight)) == (hits, 2)
     assert float(model.weight_sums(ready)[objective.name]) == 2
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_tokens_of_all_sequences_are_counted(ready):
+    given = batch()
+    model, _ = make(ranking)
+    statistics = Statistics()
+    made = model.prepare({name: tf.constant(value) for name, value in given.items()})
+    row = statistics.pack({}, {}, {}, made if ready else given)
+    assert statistics.names == ["tokens"]
+    assert float(row[0]) == given["padding_mask"][:2].sum()  # the third has no weight
+    # A ranking is evaluated without a loss, and then there is none.
+    assert statistics.summarise(np.array([[3.0]]), {}) == {}
 
 
 def test_a_tie_is_half_right():

@@ -145,7 +145,7 @@ def test_errors_leave_nothing(tmp_path):
     output = tmp_path / "predictions.csv"
     with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):
         _predict(output)
-    with pytest.raises(UserError, match="no classification or regression objective"):
+    with pytest.raises(UserError, match="no classification, regression or ranking objective"):
         _predict(tmp_path / "p.tsv", "masked_lm")
     twice = Source()
     twice.rows = np.array([3, 0, 3, 1, 5], np.int32)
