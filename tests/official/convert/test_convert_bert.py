@@ -220,7 +220,7 @@ def test_labels_that_cannot_be_are_refused(config, message):
     ("sizes", "message"),
     [
         ({"norm": "pre"}, "encoder.norm: a BERT has 'post', not 'pre'"),
-        ({"causal": True}, "encoder.causal: a BERT has False, not True"),
+        ({"causal": True, "pooled_position": "last"}, "encoder.causal: a BERT has False, not True"),
         ({"embedding_size": 4}, "encoder.embedding_size: a BERT has None, not 4"),
         ({"layer_groups": 1}, "encoder.layer_groups: a BERT has None, not 1"),
         ({"position_offset": 2}, "encoder.position_offset: a BERT has 0, not 2"),
