@@ -1,0 +1,46 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from official import score_run
+from official.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "qrels").write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n3 0 a 1\n")
+    (tmp_path / "run").write_text("1 Q0 b 1 2.0 x\n1 Q0 a 2 1.0 x\n2 Q0 a 1 1 x\n9 Q0 a 1 1 x\n")
+    return tmp_path
+
+
+def test_figures_are_means_over_the_judged_queries_of_the_run(folder):
+    figures, queries = score_run.score(folder / "qrels", folder / "run")
+    assert queries == 2
+    assert list(figures) == ["ndcg_20", "err_20", "mrr", "map"]
+    assert figures["mrr"] == figures["map"] == 0.75
+    assert figures["err_20"] == pytest.approx((1 / 16 / 2 + 1 / 16) / 2)
+    assert score_run.score(folder / "qrels", folder / "run", ("map",)) == ({"map": 0.75}, 2)
+
+
+def test_a_run_of_other_queries(folder):
+    (folder / "run").write_text("9 Q0 a 1 1 x\n")
+    with pytest.raises(UserError, match="run: .*qrels judges none of its 1 queries"):
+        score_run.score(folder / "qrels", folder / "run")
+
+
+def test_the_command_line(folder):
+    def run(*arguments):
+        command = [sys.executable, "-m", "official.score_run", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    done = run(f"--qrels={folder / 'qrels'}", f"--run={folder / 'run'}", "--metrics=mrr")
+    assert done.stdout.split() == ["queries", "2", "mrr", "0.750000"], done.stderr
+    done = run(f"--qrels={folder / 'qrels'}")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --run is missing; --help says what it is\n",
+    )
