@@ -24,7 +24,9 @@ XL = transformer_xl.Config(
 )
 FORMS = {
     "BERT": ENCODER,
-    "pre-norm, causal": dataclasses.replace(ENCODER, norm="pre", causal=True, activation="gelu"),
+    "pre-norm, causal": dataclasses.replace(
+        ENCODER, norm="pre", causal=True, pooled_position="last", activation="gelu"
+    ),
     "shared, factorised": dataclasses.replace(
         ENCODER, layer_groups=1, embedding_size=7, activation="relu"
     ),
