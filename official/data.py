@@ -18,7 +18,7 @@ from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 from official.parts import objective_fields
 from official.sections import PART_FIELDS
-from official.tokenizers import packing
+from official.tokenizers import packing, windows
 
 # Features that list positions, and become a flag for each token where the corruption needs it.
 _INNER = frozenset(features.LEXICONS)
@@ -32,7 +32,7 @@ _LISTS = _INNER | {
     "masked_ids",
 }
 _STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
-_TARGETS = frozenset({"label", "score"})
+_TARGETS = frozenset({"label", "score", "answer_start", "answer_end"})
 
 
 class Source:
@@ -351,17 +351,19 @@ class Source:
             tf.cast(columns >= ends[:, :, None], tf.int32), axis=1
         )  # [B, T]: how many segments have ended
         weights = tf.cast(index >= 0, tf.float32)  # [B]
-        batch = packing.arrange(
-            {
-                "token_ids": parsed["token_ids"].to_tensor(
-                    self.tokenizer.pad_id, shape=tf.stack([count, places])
-                ),
-                "segment_ids": tf.where(padding_mask, segment_ids, 0),
-                "padding_mask": padding_mask,
-            },
-            self.tokenizer,
-            self._layout,
-        )
+        batch = {
+            "token_ids": parsed["token_ids"].to_tensor(
+                self.tokenizer.pad_id, shape=tf.stack([count, places])
+            ),
+            "segment_ids": tf.where(padding_mask, segment_ids, 0),
+            "padding_mask": padding_mask,
+        }
+        if "context_start" in parsed:
+            whole = {**batch, **{name: parsed[name] for name in windows.PLACES}}
+            batch = windows.arrange_windows(whole, self.tokenizer, self._layout)
+            parsed["context_start"] = batch.pop("context_start")
+        else:
+            batch = packing.arrange(batch, self.tokenizer, self._layout)
         if self._sequences:
             batch["text_mask"] = sequences.text_mask(
                 batch["token_ids"], batch["padding_mask"], self.tokenizer.special_ids

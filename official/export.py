@@ -20,6 +20,15 @@ regression `score` [B]; any other model `sequence_output` [B, T, D], where there
 any length is taken: longer than the model's, it is cut as in training. It is laid out as the
 encoder reads it (see `official.tokenizers.packing`); `tokens` takes what is laid out so already.
 
+A model that answers questions (span_answer) has others in place of all these:
+
+  answer           question string [B], context string [B]; `serving_default` is the same
+  tokens           as above, where starts and ends are scored apart (form: independent)
+
+The first gives `answer` string [B], its `start` and `end` int32 [B] in characters of the context,
+`score` [B] and, where questions may have no answer, `null_odds` [B]; a long context is read in
+windows (see `official.answering`). The second gives `start_logits` and `end_logits` [B, T].
+
 A causal LM has two more, which write (see `official.generation`):
 
   generate         text string [B]: always the likeliest token
@@ -39,7 +48,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import flags
 
-from official import atomic, errors, generation, inference, seeding, tokenizers
+from official import answering, atomic, errors, generation, inference, seeding, tokenizers
 from official import config as configs
 from official.errors import UserError
 from official.model import Model
@@ -101,8 +110,11 @@ def export(
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
     ranks = _ranker(config, model) is not None
+    answers = any(configs.type_of(o) == "span_answer" for o in config.objectives)
     if ranks and inputs is not None:
         raise UserError(f"--inputs={inputs}: a ranking takes a query and documents: leave it out")
+    if answers and inputs is not None:
+        raise UserError(f"--inputs={inputs}: a model of span_answer takes a question and a context")
     if ranks:
         inputs = RANK
     elif inputs is None:
@@ -123,6 +135,15 @@ def export(
             f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than --max_length"
         )
     with atomic.folder(output) as temporary:
+        if answers:
+            task = inference.task(model_dir)
+            answerer = answering.Answerer(config, tokenizer, model, max_length, task)
+            server = make_answer_server(config, tokenizer, model, answerer)
+            signatures = {"answer": server.answer, "serving_default": server.answer}
+            if hasattr(server, "tokens"):
+                signatures["tokens"] = server.tokens
+            tf.saved_model.save(server, str(temporary), signatures=signatures)
+            return "question and context", max_length
         server = make_server(config, tokenizer, model, max_length)
         names = (RANK,) if ranks else INPUTS
         signatures = {name: getattr(server, name) for name in (*names, "tokens")}
@@ -190,14 +211,7 @@ def make_server(
             return of_texts(queries, documents)
 
     def tokens(input_word_ids, input_mask, input_type_ids):
-        most = config.encoder.max_positions
-        with tf.control_dependencies(
-            [
-                tf.debugging.assert_less_equal(
-                    tf.shape(input_word_ids)[1], most, f"this encoder takes at most {most} tokens"
-                )
-            ]
-        ):
+        with tf.control_dependencies([_check_positions(config, input_word_ids)]):
             batch = dict(
                 zip(
                     _TOKENS.values(),
@@ -215,6 +229,51 @@ def make_server(
         server.pair = tf.function(pair, input_signature=[text, text_b], autograph=False)
     server.tokens = tf.function(tokens, input_signature=list(ids.values()), autograph=False)
     return server
+
+
+def make_answer_server(
+    config: configs.Config,
+    tokenizer: tokenizers.Tokenizer,
+    model: Model,
+    answerer: answering.Answerer,
+) -> tf.Module:
+    """An object with the functions `answer` and, where the model has them, `tokens`."""
+    server = tf.Module()
+    server.tokenizer = tokenizer.module()
+    layers = [model.encoder, answerer.objective]
+    server.weights = [variable.value for layer in layers for variable in layer.variables]
+
+    def answer(question, context):
+        same = tf.debugging.assert_equal(
+            tf.size(question),
+            tf.size(context),
+            "question and context have different numbers of texts",
+        )
+        with tf.control_dependencies([same]):
+            return answerer.answer(tf.identity(question), context)
+
+    texts = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
+    server.answer = tf.function(answer, input_signature=texts, autograph=False)
+    if answerer.objective.config.form == "conditional":
+        return server
+
+    def tokens(input_word_ids, input_mask, input_type_ids):
+        with tf.control_dependencies([_check_positions(config, input_word_ids)]):
+            given = (tf.identity(input_word_ids), input_mask, input_type_ids)
+            states = model.encode(dict(zip(_TOKENS.values(), given, strict=True)))
+            logits = answerer.objective.boundary_logits(states["sequence_output"])
+            return dict(zip(("start_logits", "end_logits"), logits, strict=True))
+
+    ids = [tf.TensorSpec([None, None], tf.int32, name) for name in _TOKENS]
+    server.tokens = tf.function(tokens, input_signature=ids, autograph=False)
+    return server
+
+
+def _check_positions(config: configs.Config, token_ids: tf.Tensor) -> tf.Operation:
+    most = config.encoder.max_positions
+    return tf.debugging.assert_less_equal(
+        tf.shape(token_ids)[1], most, f"this encoder takes at most {most} tokens"
+    )
 
 
 def _writers(
@@ -325,8 +384,10 @@ def main(argv: list[str]) -> None:
         FLAGS.inputs,
         FLAGS.max_new_tokens,
     )
-    what = {"single": "a text", "pair": "two texts", RANK: "a query and documents"}[inputs]
-    print(f"wrote {FLAGS.output}: serving_default takes {what}, cut at {length} tokens")
+    what = {"single": "a text", "pair": "two texts", RANK: "a query and documents"}
+    cut = "cut at" if inputs in what else "read in windows of"
+    what = what.get(inputs, inputs)
+    print(f"wrote {FLAGS.output}: serving_default takes {what}, {cut} {length} tokens")
 
 
 if __name__ == "__main__":

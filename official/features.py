@@ -46,6 +46,13 @@ FEATURES: dict[str, Feature] = {
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
     "row": Feature("int", "number of the example's row in its source file, from 0"),
+    "context_start": Feature("int", "window: where the row has the first token of the context"),
+    "context_length": Feature("int", "window: how many tokens of the context it has"),
+    "window_start": Feature("int", "window: the number of the first of them in the whole context"),
+    "own_start": Feature("int", "window: number of the first token that it owns (see windows)"),
+    "own_end": Feature("int", "window: number behind the last token that it owns"),
+    "answer_start": Feature("int", "window: number of the answer's first token; -1 = not in it"),
+    "answer_end": Feature("int", "window: number of the answer's last token; -1 = not in it"),
 }
 
 # The option of build_shards that gives the lexicon which a feature comes from.

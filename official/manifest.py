@@ -66,6 +66,7 @@ class Manifest:
       totals: documents, sentences, tokens, examples, and `skipped`: {reason: count}.
       length_histogram: at place n the number of examples with n tokens.
       token_counts: SHA-256 of the file with the count of each piece in the corpus; "" = none.
+      files: SHA-256 of other files that belong to the examples, by name.
       format_version: version of this file's format.
     """
 
@@ -81,6 +82,7 @@ class Manifest:
     totals: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     length_histogram: tuple[int, ...] = ()
     token_counts: str = ""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
     def split(self, name: str) -> tuple[Shard, ...]:
@@ -168,22 +170,37 @@ def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> l
 
     Args:
       folder: a shard folder.
-      deep: whether to read every byte (checksums and records), not sizes alone.
+      deep: whether to read every byte (checksums and records), not sizes alone. The other files
+        of the folder are then looked at as well.
       split: the only split to look at, or None for all.
 
     Returns:
-      One sentence for each shard that is not as it was written: file, expected, found.
+      One sentence for each shard or file that is not as it was written: file, expected, found.
 
     Raises:
       UserError: the manifest itself cannot be read.
     """
     problems = []
-    for shard in read(folder).shards:
+    found = read(folder)
+    for name, digest in found.files.items() if deep else ():
+        if problem := file_problem(Path(folder) / name, digest):
+            problems.append(problem)
+    for shard in found.shards:
         if split is None or shard.split == split:
             problem = _problem(Path(folder) / shard.name, shard, deep)
             if problem:
                 problems.append(problem)
     return problems
+
+
+def file_problem(path: Path, sha256: str) -> str | None:
+    """Says what is wrong with a file that belongs to the examples; None if nothing is."""
+    if not path.is_file():
+        return f"{path} is missing"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != sha256:
+        return f"{path} has changed since it was written: expected SHA-256 {sha256}, found {digest}"
+    return None
 
 
 def describe(path: str | os.PathLike, split: str = "train") -> Shard:
@@ -282,6 +299,9 @@ def _check(manifest: Manifest, path: Path) -> None:
                     f"{path}: feature {name!r} is unknown to this program; it knows "
                     f"{', '.join(FEATURES)}"
                 )
+    for name in manifest.files:
+        if Path(name).name != name:
+            raise UserError(f"{path}: file name {name!r} is no plain file name")
     for shard in manifest.shards:
         if Path(shard.name).name != shard.name:
             raise UserError(f"{path}: shard name {shard.name!r} is no plain file name")

@@ -27,6 +27,7 @@ OBJECTIVES = {
     "regression": "official.objectives.regression",
     "ranking": "official.objectives.ranking",
     "kernel_ranking": "official.objectives.kernel_ranking",
+    "span_answer": "official.objectives.span_answer",
 }
 
 

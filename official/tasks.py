@@ -1,7 +1,8 @@
 """Fine-tuning tasks: their files, columns, labels and metrics, in one table.
 
 A named task is one entry of `TASKS`. Anything else is `generic("classification", ...)` or
-`generic("regression", ...)`, whose columns, labels and files the user gives, or `ranking()`.
+`generic("regression", ...)`, whose columns, labels and files the user gives, or `ranking()`. A task
+of the kind "span" asks questions whose answers are parts of a text; its files have SQuAD's form.
 """
 
 import dataclasses
@@ -19,7 +20,10 @@ METRICS = {
     "classification": ("accuracy", "f1", "matthews_correlation"),
     "regression": ("pearson", "spearman"),
     "ranking": ("ndcg_20", "err_20", "mrr", "map"),
+    "span": ("f1", "exact_match", "best_f1", "best_exact_match"),
 }
+# The kinds of which a user can make a task, by naming columns.
+GENERIC = ("classification", "regression")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Task:
 
     Attributes:
       name: what `--task` calls it.
-      kind: "classification", "regression" or "ranking".
+      kind: "classification", "regression", "ranking" or "span".
       columns: the columns of every split but those in `split_columns`.
       labels: the names of the classes; the index is the id that the model learns. Empty for
         regression and ranking.
@@ -75,6 +79,7 @@ class Task:
       skipped: why rows of the files as distributed are left out and counted, in the words of
         `tfrecords_tools.tables`; not of a test file, each row of which is to be predicted.
       submissions: for GLUE's test splits, what the benchmark takes.
+      no_answers: of spans, whether some questions have no answer in their text.
     """
 
     name: str
@@ -89,6 +94,7 @@ class Task:
     line_break: str = ""
     skipped: tuple[str, ...] = ()
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
+    no_answers: bool = False
 
     def __post_init__(self) -> None:
         """Checks what the user of `generic` can get wrong."""
@@ -137,6 +143,7 @@ class Task:
             "labels": list(self.labels),
             "values": list(self.values),
             "metrics": list(self.metrics),
+            **({"no_answers": self.no_answers} if self.kind == "span" else {}),
             "columns": {
                 key: value
                 for key, value in dataclasses.asdict(self.columns).items()
@@ -159,6 +166,8 @@ def generic(
     Raises:
       UserError: a label, a metric or a column that cannot be, in the words of `Task`.
     """
+    if kind not in GENERIC:
+        raise UserError(f"a task is {' or '.join(GENERIC)}, not {kind!r}")
     default = METRICS["regression"] if kind == "regression" else ()
     return Task(
         name=kind,
@@ -187,7 +196,7 @@ def find(name: str) -> Task:
     """
     if name in TASKS:
         return TASKS[name]
-    known = (*TASKS, *METRICS)
+    known = (*TASKS, *GENERIC, "ranking")
     raise UserError(f"there is no task {name!r}{nearest(name, known)}: tasks are {_listed(known)}")
 
 
@@ -406,5 +415,21 @@ TASKS: dict[str, Task] = {
             _TREC,
         ),
         _texts("trec_fine", Columns("text", None, "fine_label"), {}, _TREC),
+        # Questions and the spans that answer them (Rajpurkar et al., 2016; 2018).
+        Task(
+            name="squad1",
+            kind="span",
+            columns=Columns("question", "context", "answers"),
+            metrics=("f1", "exact_match"),
+            files={"train": "train-v1.1.json", "validation": "dev-v1.1.json"},
+        ),
+        Task(
+            name="squad2",
+            kind="span",
+            columns=Columns("question", "context", "answers"),
+            metrics=METRICS["span"][2:] + METRICS["span"][:2],
+            files={"train": "train-v2.0.json", "validation": "dev-v2.0.json"},
+            no_answers=True,
+        ),
     )
 }

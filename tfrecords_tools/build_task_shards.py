@@ -11,6 +11,9 @@ each split:
   python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
     --documents=documents.tsv --qrels=qrels --train_file=train.run --validation_file=dev.run \
     --tokenizer=DIR --output=DIR --max_length=256
+Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
+  python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR --tokenizer=DIR \
+    --output=DIR --max_length=384 --doc_stride=128
 """
 
 import time
@@ -20,10 +23,12 @@ from absl import flags
 
 from official import errors
 from official.errors import UserError
-from official.tasks import SPLITS, Task, find, generic, ranking
+from official.tasks import GENERIC, SPLITS, Task, find, generic, ranking
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
+SPAN_FLAGS = ("doc_stride", "max_query_length")
+MAX_LENGTH = {"span": 384}  # of other kinds: 128
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
@@ -46,7 +51,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
             )
         if "train" in names and not options.qrels:
             raise UserError("--qrels is missing: training wants to know what is relevant")
-    elif options.task in ("classification", "regression"):
+    elif options.task in GENERIC:
         task = _generic(options)
         names = {split: name for split, name in given.items() if name}
         if not names:
@@ -77,6 +82,12 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
                 names.pop(test)
         if not names:
             raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
+    for name in SPAN_FLAGS if task.kind != "span" else ("format",):
+        if options[name].present:
+            whose = (
+                "tasks of TSV, CSV or JSON Lines" if task.kind == "span" else "squad1 and squad2"
+            )
+            raise UserError(f"--{name} is for {whose}, not for --task={options.task}")
     files = {split: Path(options.input, name) for split, name in names.items()}
     for split, path in files.items():
         if not path.exists():
@@ -126,7 +137,22 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     text("input", "", "folder that the files are in")
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to make")
-    flags.DEFINE_integer("max_length", 128, "longest example in tokens", 1, flag_values=values)
+    flags.DEFINE_integer(
+        "max_length",
+        None,
+        "longest example in tokens; default: 128, or 384 for questions and spans",
+        1,
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "doc_stride",
+        128,
+        "questions and spans: tokens from the start of a window of a long context to the next",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "max_query_length", 64, "questions and spans: tokens of a question", flag_values=values
+    )
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
     text("validation_mismatched_file", None, "a second one: texts unlike those of training (MNLI)")
@@ -171,14 +197,20 @@ def main(argv: list[str]) -> None:
 
     # TensorFlow is slow to load: the flags are checked before.
     from official import tokenizers
-    from tfrecords_tools import ranking_shards, tables, task_shards
+    from tfrecords_tools import ranking_shards, span_shards, tables, task_shards
 
     def report(line: str) -> None:
         print(line, flush=True)
 
     started = time.monotonic()
     tokenizer, output = tokenizers.load(options.tokenizer), Path(options.output)
-    if task.kind == "ranking":
+    length = options.max_length or MAX_LENGTH.get(task.kind, 128)
+    if task.kind == "span":
+        sizes = span_shards.Sizes(length, options.doc_stride, options.max_query_length)
+        made = span_shards.build(
+            task, files, tokenizer, output, sizes, options.skip_bad_rows, report=report
+        )
+    elif task.kind == "ranking":
         bad = tables.BadRows(options.skip_bad_rows)
         collection = ranking_shards.read_collection(
             Path(options.input, options.queries),
@@ -196,7 +228,7 @@ def main(argv: list[str]) -> None:
             files,
             tokenizer,
             output,
-            options.max_length,
+            length,
             options.negatives,
             options.seed,
             bad,
@@ -208,7 +240,7 @@ def main(argv: list[str]) -> None:
             files,
             tokenizer,
             output,
-            options.max_length,
+            length,
             options.format,
             options.skip_bad_rows,
             report=report,

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from official import atomic
 from official.errors import UserError
+from official.tokenizers import offsets
 
 SETTINGS_FILE = "tokenizer_config.json"
 # The key in the settings file → what the special token is called where the settings do not say.
@@ -48,6 +49,10 @@ class Splitter(tf.Module):
         """Returns ids of string [N], int32 [N, None], as the vocabulary has them."""
         raise NotImplementedError
 
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """Returns the same ids with the characters that they come from, of valid UTF-8 [N]."""
+        raise NotImplementedError
+
     def forbid(self, ids: Sequence[int], replacement: int, size: int) -> None:
         """From now on `replacement` comes where `split` gives one of `ids`."""
         table = np.arange(size, dtype=np.int32)
@@ -56,7 +61,14 @@ class Splitter(tf.Module):
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None], without special tokens around them."""
-        ids = self.split(texts)
+        return self._allow(self.split(texts))
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """Returns what `tokenize` does, and which characters of string [N] each id is for."""
+        found = self.split_with_offsets(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
+        return found._replace(ids=self._allow(found.ids))
+
+    def _allow(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         if self._allowed is not None:
             ids = ids.with_values(tf.gather(self._allowed, ids.values))
         return ids
@@ -161,6 +173,38 @@ class Tokenizer(abc.ABC):
           Ids, int32 [N, None], without special tokens around them.
         """
         return self._splitter.tokenize(texts)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """Splits texts and says where the tokens come from, in a graph or eagerly.
+
+        Args:
+          texts: UTF-8 strings [N]; what is not UTF-8 is U+FFFD, as `bytes.decode` replaces it.
+
+        Returns:
+          `offsets.Tokens`: the ids of `tokenize`, and for each the first and the last character.
+        """
+        return self._splitter.tokenize_with_offsets(texts)
+
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Returns ids, starts and ends of each text: its token i is `text[starts[i]:ends[i]]`.
+
+        All are int32, and places are those of Python's strings. See `offsets.Tokens`.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("a list of texts is wanted, not one text")
+        rows = []
+        with tf.device("/CPU:0"):
+            for chunk in _chunks(texts):
+                found = self.tokenize_with_offsets(_characters(chunk))
+                splits = found.ids.row_splits.numpy()
+                parts = [part.values.numpy() for part in found]
+                rows += [
+                    tuple(part[a:b] for part in parts)
+                    for a, b in zip(splits[:-1], splits[1:], strict=True)
+                ]
+        return rows
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Returns the same ids for each text as an int32 array."""
@@ -302,3 +346,14 @@ def _strings(texts: Sequence[str]) -> tf.Tensor:
         return tf.constant(texts, tf.string)
     except ValueError:  # a lone surrogate: its bytes are not UTF-8, and split as such
         return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)
+
+
+def _characters(texts: Sequence[str]) -> tf.Tensor:
+    """Strings whose characters are those of Python's, a lone surrogate being U+FFFD."""
+    try:
+        return tf.constant(texts, tf.string)
+    except ValueError:
+        plain = (
+            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts
+        )
+        return tf.constant(list(plain), tf.string)

@@ -29,6 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.errors import UserError
+from official.tokenizers import offsets
 from official.tokenizers.base import Splitter, Tokenizer, find_specials, switch
 
 MERGES_FILE = "merges.txt"
@@ -107,6 +108,8 @@ class ByteBPESplitter(Splitter):
         super().__init__()
         self._add_prefix_space = add_prefix_space
         self._size = len(ids)
+        # By id; an added token that is no text of the alphabet is never split off.
+        self._bytes_of = tf.constant([len(_spelled(piece)) for piece in ids], tf.int64)
         self._none = len(merges)  # the rank of pairs that are not joined
         self._byte_ids = tf.constant([ids[ALPHABET[byte]] for byte in range(256)], tf.int32)
         # What each pair makes. One more, of no pair, so that neither table is empty.
@@ -126,6 +129,22 @@ class ByteBPESplitter(Splitter):
         pieces = tf.gather(self._spell(unique), numbers)  # [all words, None]
         ends = tf.gather(pieces.row_splits, found.row_splits)
         return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
+
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """See `Splitter`; the bytes of a text's pieces are those of the text."""
+        ids = self.split(texts)
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        ends = tf.cumsum(tf.gather(self._bytes_of, ids.values))
+        lengths = tf.gather(self._bytes_of, ids.values)
+        before = tf.gather(tf.concat([[0], ends], 0), ids.row_starts())  # [N]
+        if self._add_prefix_space:
+            before += tf.cast(tf.strings.regex_full_match(texts, "(?s)[^ ].*"), tf.int64)
+        ends -= tf.gather(before, ids.value_rowids())
+        starts = ids.with_values(tf.maximum(ends - lengths, 0))
+        places = offsets.characters_of(
+            offsets.origins(characters), starts, ids.with_values(tf.maximum(ends, 0))
+        )
+        return offsets.Tokens(ids, *offsets.trimmed(characters, *places))
 
     def _spell(self, unique: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of words [W], int32 [W, None]."""

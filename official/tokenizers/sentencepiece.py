@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.errors import UserError
+from official.tokenizers import offsets
 from official.tokenizers.base import Splitter, Tokenizer, find_specials, has_capitals, switch
 
 BLANK = "▁"
@@ -42,6 +43,16 @@ class SentencePieceSplitter(Splitter):
         if self.lower_case:
             texts = tf.strings.lower(texts, encoding="utf-8")
         return self._model.tokenize(texts)
+
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """See `Splitter`; of what the model normalises, it knows itself where it comes from."""
+        characters = cleaned = tf.strings.unicode_split(texts, "UTF-8")
+        if self.lower_case:
+            cleaned = characters.with_values(tf.strings.lower(characters.values, encoding="utf-8"))
+            texts = tf.strings.lower(texts, encoding="utf-8")
+        ids, starts, ends = self._model.tokenize_with_offsets(texts)
+        places = offsets.characters_of(offsets.origins(cleaned), starts, ends)
+        return offsets.Tokens(ids, *offsets.trimmed(characters, *places))
 
 
 class SentencePiece(Tokenizer):

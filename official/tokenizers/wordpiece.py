@@ -28,6 +28,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.errors import UserError
+from official.tokenizers import offsets
 from official.tokenizers.base import (
     SETTINGS_FILE,
     Splitter,
@@ -56,13 +57,22 @@ _ALONE = (
 
 def clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
     """Cleans strings [N] as BERT does before it looks for words."""
+    cleaned = _clean(texts, lower_case, strip_accents)
+    return tf.strings.regex_replace(cleaned, _LONG_WORD, UNKNOWN_WORD)
+
+
+def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
+    """The same but for long words: what becomes of a text is what becomes of its characters.
+
+    But for the form of a sigma, and the order of some marks: neither changes what a byte is of.
+    """
     texts = tf.strings.regex_replace(texts, _DROPPED, "")
     if lower_case:
         texts = tf.strings.lower(texts, encoding="utf-8")
     if strip_accents:
         texts = tf_text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, _ACCENTS, "")
-    return tf.strings.regex_replace(texts, _LONG_WORD, UNKNOWN_WORD)
+    return texts
 
 
 def space_words(cleaned: tf.Tensor) -> tf.Tensor:
@@ -88,6 +98,45 @@ class WordPieceSplitter(Splitter):
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
         return self._words_to_ids.tokenize(clean(texts, self._lower_case, self._strip_accents))
+
+    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+        """See `Splitter`; an accent that is removed belongs to its letter."""
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        cleaned = _clean(characters.values, self._lower_case, self._strip_accents)  # [C]
+        accents = tf.equal(cleaned, "") & tf.strings.regex_full_match(characters.values, r"\pM")
+        found = offsets.origins(characters.with_values(cleaned), accents)
+        whole = _clean(texts, self._lower_case, self._strip_accents)
+        found = _of_long_words(whole, found)
+        short = tf.strings.regex_replace(whole, _LONG_WORD, UNKNOWN_WORD)
+        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(short)
+        return offsets.Tokens(ids, *offsets.characters_of(found, starts, ends))
+
+
+def _of_long_words(cleaned: tf.Tensor, found: offsets.Origins) -> offsets.Origins:
+    """The origins after each long word of cleaned texts [N] has become `UNKNOWN_WORD`."""
+    values = tf.io.decode_raw(tf.strings.reduce_join(cleaned), tf.uint8)  # [Y]
+    values = tf.cast(values, tf.int32)
+    letter = (values | 32 >= ord("a")) & (values | 32 <= ord("z"))
+    plain = letter | ((values >= ord("0")) & (values <= ord("9")))
+    rows = found.firsts.value_rowids()
+    # Runs of plain bytes within a text, and of all others, are numbered.
+    new = (plain[1:] != plain[:-1]) | (rows[1:] != rows[:-1])
+    runs = tf.concat([[0], tf.cumsum(tf.cast(new, tf.int32))], 0)[: tf.size(values)]
+    count = tf.reduce_max(tf.concat([runs, [-1]], 0)) + 1
+    sizes = tf.math.bincount(runs, minlength=count)
+    long = plain & (tf.gather(sizes, runs) > 100)
+    first = tf.concat([[True], new], 0)[: tf.size(values)]
+    last_of_run = tf.math.unsorted_segment_max(found.lasts.values, runs, count)
+    lasts = tf.where(long, tf.gather(last_of_run, runs), found.lasts.values)
+    times = tf.where(long, tf.where(first, len(UNKNOWN_WORD.encode()), 0), 1)
+    rows = tf.repeat(rows, times)
+
+    def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
+        return tf.RaggedTensor.from_value_rowids(
+            tf.repeat(values, times), rows, nrows=found.firsts.nrows(), validate=False
+        )
+
+    return offsets.Origins(of_rows(found.firsts.values), of_rows(lasts))
 
 
 class WordPiece(Tokenizer):

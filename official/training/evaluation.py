@@ -12,7 +12,7 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import memory, ranking_metrics, task_metrics
+from official.training import answers, memory, ranking_metrics, task_metrics
 from official.training.step import Statistics
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
@@ -63,6 +63,8 @@ class Evaluator:
 
     def __init__(self, config: config_lib.Config, model: Model, strategy: tf.distribute.Strategy):
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
+        self._config = config
+        self._questions: tuple[Source, answers.Answers] | None = None
         self.model = model
         self.strategy = strategy
         self.statistics = Statistics()
@@ -95,9 +97,17 @@ class Evaluator:
             merged = {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
             if source.manifest.task.get("kind") == "ranking":
                 figures |= ranking_metrics.evaluate(source, merged)
+            elif source.manifest.task.get("kind") == "span":
+                figures |= self._answers(source).figures(merged)
             else:
                 figures |= task_metrics.evaluate(source.manifest.task, merged)
         return figures
+
+    def _answers(self, source: Source) -> answers.Answers:
+        """The questions of a source, read once."""
+        if self._questions is None or self._questions[0] is not source:
+            self._questions = source, answers.Answers(self._config, source)
+        return self._questions[1]
 
     def _run(self, batch):
         statistics, outputs = self.strategy.run(self._replica_step, args=(batch,))

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from official import atomic, candidates, submission, trec
 from official.errors import UserError
-from official.training import evaluation, strategies
+from official.training import answers, evaluation, strategies
 
 SUFFIXES = (".tsv", ".jsonl")
 RUN_SUFFIX = ".run"
@@ -32,27 +32,30 @@ def predict(
     A classification gives the number of the row (from 0), the label and the probability of every
     class; a regression the number of the row and the score. `.tsv` has a header line; in `.jsonl`
     every line is an object. A ranking is written as a TREC run, the candidates of each query from
-    the best on.
+    the best on. Answers to questions come into a folder: see `answers.Answers.save`.
 
     Args:
-      model: an `official.model.Model` with a classification or regression objective.
+      model: an `official.model.Model` with a classification, regression or span objective.
       config: its config.
       source: an `official.data.Source` of the split, opened with `training=False`.
       strategy: where the model computes; all workers call this, the chief writes.
-      output: the file to write, `.tsv` or `.jsonl`; of a ranking `.run`.
+      output: the file to write, `.tsv` or `.jsonl`; of a ranking `.run`; of spans the folder.
       top: of a ranking, the most documents of a query; 0 = all its candidates.
 
     Returns:
-      The number of rows.
+      The number of rows, or of questions.
 
     Raises:
-      UserError: another file ending, a model that predicts nothing, or data without rows.
+      UserError: another file ending, a model that predicts nothing, or data without rows; a folder
+        that is there.
     """
     output = Path(output)
     if (source.manifest.task or {}).get("kind") == "ranking":
         return _rerank(model, config, source, strategy, output, top)
     if top:
         raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
+    if (source.manifest.task or {}).get("kind") == "span":
+        return _predict_spans(model, config, source, strategy, output)
     if output.suffix not in SUFFIXES:
         raise UserError(f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one")
     rows, outputs = _in_order(model, config, source, strategy)
@@ -117,16 +120,41 @@ def _in_order(
     return rows, {name: values[order] for name, values in outputs.items()}
 
 
+def _predict_spans(
+    model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy, output: Path
+) -> int:
+    if output.suffix in SUFFIXES or output.exists():
+        what = "is there already" if output.exists() else "is the name of a file"
+        raise UserError(
+            f"{output}: {what}: answers are written into a new folder ({', '.join(answers.FILES)}):"
+            " name one"
+        )
+    found = answers.Answers(config, source)
+    outputs = _gather(model, config, source, strategy, answers.OUTPUTS)
+    every = found.find({**outputs, "example_weights": np.ones(len(outputs["row"]))})
+    if strategies.is_chief(strategy):
+        found.save(every, output)
+    return len(every)
+
+
 def _gather(
-    model: Any, config: Any, source: Any, strategy: tf.distribute.Strategy
+    model: Any,
+    config: Any,
+    source: Any,
+    strategy: tf.distribute.Strategy,
+    names: tuple[str, ...] = (),
 ) -> dict[str, np.ndarray]:
-    """Row numbers and predictions of the real examples, in the order they came."""
+    """Row numbers and predictions of the real examples, in the order they came.
+
+    The predictions are those of `names`, or else the one of a classification or a regression.
+    """
 
     def on_replica(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         batch = model.prepare(batch, None)
         found = model.predictions(batch)
-        wanted = {name: found[name] for name in ("probabilities", "score") if name in found}
-        if len(wanted) != 1:
+        known = names or ("probabilities", "score")
+        wanted = {name: found[name] for name in known if name in found}
+        if len(wanted) != max(1, len(names)):
             raise UserError(
                 "this model has no classification, regression or ranking objective (or several), "
                 f"so there is no prediction to write; its outputs are {', '.join(found) or 'none'}"

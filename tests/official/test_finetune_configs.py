@@ -7,8 +7,8 @@ from official import config, tasks
 FOLDER = Path(__file__).parents[2] / "configs" / "finetune"
 
 
+OTHERS = ("electra", "xlnet", "ranking", "ranking_kernels", "squad1", "squad2", "xlnet_squad")
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
-OTHERS = ("electra", "xlnet", "ranking", "ranking_kernels")
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
 
@@ -44,3 +44,31 @@ def test_rankings():
     assert len(kernels.objectives[0].means_and_widths) == 11
     optimizer = kernels.recipe.optimizer
     assert (optimizer.learning_rate, optimizer.epsilon) == (1e-3, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, epochs, steps, batch_size, rate, form",
+    [
+        ("squad1", 3, 0, 32, 5e-5, "independent"),
+        ("squad2", 2, 0, 48, 5e-5, "independent"),
+        ("xlnet_squad", 0, 8000, 48, 5.33e-5, "conditional"),
+    ],
+)
+def test_settings_for_questions_and_spans(name, epochs, steps, batch_size, rate, form):
+    read = config.load(FOLDER / f"{name}.yaml")
+    recipe, optimizer = read.recipe, read.recipe.optimizer
+    assert read.name == name and read.encoder is None
+    assert (recipe.epochs, recipe.steps, recipe.batch_size) == (epochs, steps, batch_size)
+    assert optimizer.learning_rate == rate
+    assert (optimizer.weight_decay, optimizer.epsilon, optimizer.clip_norm) == (0.01, 1e-6, 1.0)
+    (objective,) = read.objectives
+    assert objective.form == form
+    if form == "conditional":
+        # Table 8's rate is that of the last layer.
+        assert optimizer.layer_decay == 0.75 and rate * 0.75**2 == pytest.approx(3e-5, rel=1e-3)
+        assert (objective.start_beam, objective.end_beam, objective.n_best) == (5, 5, 5)
+        assert recipe.bucket_lengths[-1] == 512
+    else:
+        assert optimizer.layer_decay == 1 and recipe.schedule.warmup_fraction == 0.1
+        assert (objective.max_answer_length, objective.n_best) == (30, 20)
+        assert recipe.bucket_lengths[-1] == 384
