@@ -167,7 +167,7 @@ def generic(
       UserError: a label, a metric or a column that cannot be, in the words of `Task`.
     """
     if kind not in GENERIC:
-        raise UserError(f"a task is {' or '.join(GENERIC)}, not {kind!r}")
+        raise UserError(f"a task is {' or '.join((*GENERIC, 'ranking'))}, not {kind!r}")
     default = METRICS["regression"] if kind == "regression" else ()
     return Task(
         name=kind,
