@@ -231,25 +231,6 @@ def left_padded(
     return ids, mask
 
 
-def read_prompts(path: str | os.PathLike) -> list[str]:
-    """The prompts in a file, one a line.
-
-    Raises:
-      UserError: there is no such file, it is not UTF-8 or it is empty.
-    """
-    try:
-        lines = Path(path).read_bytes().decode().split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file of prompts") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 ({error})") from None
-    if not lines[-1]:
-        lines.pop()
-    if not lines:
-        raise UserError(f"{path} is empty: one prompt a line is wanted")
-    return [line.removesuffix("\r") for line in lines]
-
-
 def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]) -> None:
     """Writes a `.jsonl` of objects with `prompt` and `text`.
 

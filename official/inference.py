@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
 from official.model import Model
 from official.sampling import Settings
-from official.tokenizers.packing import pack
 from official.training import checkpoints
-
-POOLINGS = ("mean", "first", "last", "pooled")
 
 
 class Loaded:
@@ -46,41 +43,49 @@ class Loaded:
         self.model = model
         self.max_length = max_length
         self._generator: Generator | None = None
-        ids = tf.RaggedTensorSpec([None, None], tf.int32)
-        self._encode = tf.function(self._outputs, input_signature=[ids], autograph=False)
+        self.embedder = Embedder(config, tokenizer, model, max_length)
 
     def encode(
-        self, texts: Sequence[str], batch_size: int = 32, pooling: str = "mean"
+        self,
+        texts: Sequence[str],
+        batch_size: int = 32,
+        pooling: str = "mean",
+        layer: int = -1,
     ) -> np.ndarray:
         """Gives each text a vector.
 
         Args:
           texts: any number of texts; those longer than `max_length` are cut.
           batch_size: how many are computed at a time; texts of like length go together.
-          pooling: of the last layer the `mean` over the tokens, special ones counted, the `first`
-            or the `last` of them; or the `pooled` output.
+          pooling: of a layer the `mean` over the tokens, special ones counted, the `first` or the
+            `last` of them; or the `pooled` output.
+          layer: 0 = the embeddings, 1 = the first layer, ...; -1 = the last one.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
 
         Raises:
-          UserError: a single text instead of a list, a pooling that is not there.
+          UserError: a single text instead of a list, a pooling or a layer that is not there.
         """
-        if isinstance(texts, str | bytes):
-            raise UserError("encode: give a list of texts, such as [text]")
-        if pooling not in POOLINGS:
-            raise UserError(f"encode: pooling {pooling!r} is not one of {', '.join(POOLINGS)}")
-        if pooling == "pooled" and not self.config.encoder.pooler:
-            raise UserError("encode: this encoder has no pooler: use pooling='mean'")
-        if batch_size < 1:
-            raise UserError(f"encode: batch_size: {batch_size} is less than 1")
-        sequences = self.tokenizer.encode(list(texts))
-        vectors = np.zeros((len(sequences), self.config.encoder.hidden_size), np.float32)
-        order = np.argsort([len(ids) for ids in sequences], kind="stable")
-        for start in range(0, len(sequences), batch_size):
-            rows = order[start : start + batch_size]
-            vectors[rows] = self._vectors([sequences[row] for row in rows], pooling)
-        return vectors
+        return self.embedder.texts(texts, pooling, layer, batch_size)
+
+    def tokens(
+        self, texts: Sequence[str], batch_size: int = 32, layer: int = -1
+    ) -> list[TokenVectors]:
+        """Gives each token of each text a vector, and says which characters it stands for.
+
+        Args:
+          texts: as for `encode`.
+          batch_size: as for `encode`.
+          layer: as for `encode`.
+
+        Returns:
+          For each text its tokens, special ones left out: pieces, starts, ends and vectors.
+
+        Raises:
+          UserError: a single text instead of a list, or a layer that is not there.
+        """
+        return self.embedder.tokens(texts, layer, batch_size)
 
     def generate(self, prompts: Sequence[str], batch_size: int = 8, **settings: Any) -> list[str]:
         """Lets a causal LM go on with texts.
@@ -101,29 +106,6 @@ class Loaded:
         if self._generator is None:
             self._generator = Generator(self.config, self.tokenizer, self.model)
         return self._generator.texts(prompts, Settings(**settings), batch_size)
-
-    def _outputs(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        batch = pack([ids], self.tokenizer, self.max_length, self.config.encoder.layout)
-        outputs = self.model.encode(batch)
-        kept = ("sequence_output", "pooled_output")
-        return {
-            **{name: outputs[name] for name in kept if name in outputs},
-            "padding_mask": batch["padding_mask"],
-        }
-
-    def _vectors(self, sequences: list[np.ndarray], pooling: str) -> np.ndarray:
-        ids = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(sequences), [len(ids) for ids in sequences]
-        )
-        outputs = {name: value.numpy() for name, value in self._encode(ids).items()}
-        if pooling == "pooled":
-            return outputs["pooled_output"]
-        states, real = outputs["sequence_output"], outputs["padding_mask"]  # [B, T, D], [B, T]
-        if pooling == "mean":
-            return np.einsum("btd,bt->bd", states, real / real.sum(axis=1, keepdims=True))
-        columns = np.where(real, np.arange(real.shape[1]), -1 if pooling == "last" else np.inf)
-        columns = columns.max(axis=1) if pooling == "last" else columns.min(axis=1)
-        return states[np.arange(len(states)), columns.astype(int)]
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:

@@ -1,4 +1,4 @@
-"""Trains, evaluates, predicts and writes: one config, one data folder, one model.
+"""Trains, evaluates, predicts, writes and embeds: one config, one data folder, one model.
 
 Pretraining:
 
@@ -32,6 +32,10 @@ A model with the objective causal_lm writes:
 With --sweep=key=value,value,... (once or more) train_and_eval runs every combination of the values
 in a folder below --model_dir, and compares them: see official.sweep.
 
+Any model gives texts, or each of their tokens, a vector:
+
+  python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
+
 The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
 save and stop.
 """
@@ -44,7 +48,7 @@ from absl import flags
 
 from official import errors
 
-_MODES = ("train", "eval", "train_and_eval", "predict", "generate")
+_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "embed")
 FLAGS = flags.FLAGS
 
 
@@ -70,7 +74,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "checkpoint",
         "best",
-        "Which checkpoint --init, eval, predict and generate read: best, last, a step, or a path.",
+        "Which checkpoint --init and the modes that train nothing read: best, last, a step, or a "
+        "path.",
     )
     flags.DEFINE_multi_string(
         "override",
@@ -93,7 +98,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output",
         None,
-        "File that predict (.tsv or .jsonl; .run of a ranking) or generate (.jsonl) writes.",
+        "File that predict (.tsv or .jsonl; .run of a ranking), generate (.jsonl) or embed (.npy or "
+        ".jsonl) writes.",
     )
     flags.DEFINE_string("submission", None, "predict: folder for the files that GLUE takes.")
     flags.DEFINE_multi_string("prompt", [], "generate: a text to go on with; may be given again.")
@@ -109,6 +115,14 @@ def define_flags() -> None:
     )
     flags.DEFINE_float("top_p", 1.0, "generate: draw from tokens of this much of the chances.")
     flags.DEFINE_integer("seed", 0, "generate: of the draws.")
+    flags.DEFINE_string(
+        "texts", None, "embed: a file with a text on each line. --output: .npy, or .jsonl."
+    )
+    flags.DEFINE_string(
+        "pooling", "mean", "embed: mean over the tokens, first or last of them, or pooled."
+    )
+    flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer; -1 = last layer.")
+    flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
@@ -133,6 +147,10 @@ def main(argv: list[str]) -> None:
     if FLAGS.mode == "generate":
         _require("model_dir")
         _generate()
+        return
+    if FLAGS.mode == "embed":
+        _require("model_dir", "texts", "output")
+        _embed()
         return
     _require("data", "model_dir")
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
@@ -326,7 +344,7 @@ def _splits(config) -> list[str]:
 
 def _generate() -> None:
     """Goes on with texts; prints them, or writes a file."""
-    from official import generation, inference, sampling
+    from official import generation, inference, lines, sampling
 
     settings = sampling.Settings(
         FLAGS.max_new_tokens, FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.seed
@@ -335,13 +353,24 @@ def _generate() -> None:
         raise errors.UserError("give either --prompt=TEXT (perhaps an empty one) or --prompts=FILE")
     if FLAGS.output:
         generation.check_output(FLAGS.output)
-    prompts = FLAGS.prompt or generation.read_prompts(FLAGS.prompts)
+    prompts = FLAGS.prompt or lines.read(FLAGS.prompts, "prompts")
     generator = generation.Generator(*inference.restore(FLAGS.model_dir, FLAGS.checkpoint))
     texts = generator.texts(prompts, settings)
     if FLAGS.output:
         generation.save(FLAGS.output, prompts, texts)
     else:
         print("\n".join(texts))
+
+
+def _embed() -> None:
+    """Writes the vectors of texts, or of their tokens."""
+    from official import embedding, inference, lines
+
+    embedding.check_output(FLAGS.output, FLAGS.tokens)
+    texts = lines.read(FLAGS.texts, "texts")
+    embedder = inference.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
+    how = {"layer": FLAGS.layer, "tokens": FLAGS.tokens}
+    embedding.write(embedder, texts, FLAGS.output, pooling=FLAGS.pooling, **how)
 
 
 def run() -> None:

@@ -16,7 +16,7 @@ from official import export, inference, seeding, tokenizers
 from official.convert import huggingface, model_folder
 from official.encoders import transformer, transformer_xl
 from official.errors import UserError
-from official.generation import Generator, left_padded, read_prompts
+from official.generation import Generator, left_padded
 from official.objectives import causal_lm, masked_lm
 from official.sampling import Settings
 from official.training import checkpoints
@@ -313,17 +313,3 @@ def test_a_model_that_cannot_write_has_no_new_tokens(tmp_path):
     configs.save(configs.Config("x", encoder=config.encoder), folder / "config.yaml")
     with pytest.raises(UserError, match="--max_new_tokens: .* it has no causal_lm objective"):
         export.export(folder, tmp_path / "saved", max_new_tokens=4)
-
-
-def test_files_of_prompts(tmp_path):
-    path = tmp_path / "prompts.txt"
-    with pytest.raises(UserError, match=r"prompts\.txt: no such file of prompts"):
-        read_prompts(path)
-    path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"prompts\.txt is empty: one prompt a line is wanted"):
-        read_prompts(path)
-    path.write_bytes(b"\xff\n")
-    with pytest.raises(UserError, match=r"prompts\.txt: not UTF-8"):
-        read_prompts(path)
-    path.write_bytes("a b\r\n\nü".encode())
-    assert read_prompts(path) == ["a b", "", "ü"]
