@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import official
-from official import embedding
 from official import config as configs
-from official.convert import model_folder
+from official import embedding
 from official.errors import UserError
 from official.model import Model
 from official.training import checkpoints
@@ -37,7 +36,7 @@ def folder(request, tmp_path_factory):
     folder.mkdir()
     small.tokenizer_folder(folder / "tokenizer")
     configs.save(config, folder / "config.yaml")
-    checkpoints.save(folder, 1, checkpoints.values(model.variables), {})
+    checkpoints.save(folder, 1, checkpoints.values(model.variables_by_path()), {})
     return folder
 
 

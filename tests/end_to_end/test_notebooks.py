@@ -1,0 +1,42 @@
+"""The notebooks run from the first cell to the last, and say what they should."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from official.convert import huggingface, model_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "hf_files"
+
+
+def run(notebook):
+    """Runs the code cells in one namespace, as a kernel does."""
+    cells = json.loads((ROOT / "notebooks" / notebook).read_text(encoding="utf-8"))["cells"]
+    names = {}
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook}, cell {number}", "exec"), names)
+    return names
+
+
+@pytest.mark.slow
+def test_contextual_representations(tmp_path, monkeypatch, capsys):
+    model_folder.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
+    monkeypatch.setenv("MODEL", str(tmp_path / "model"))
+    names = run("contextual_representations.ipynb")
+    said = capsys.readouterr().out
+    size = names["model"].config.encoder.hidden_size
+    assert names["vectors"].shape == (3, size) and names["features"].shape == (8, size)
+    (found,) = names["model"].tokens(names["texts"][:1])
+    text = names["texts"][0]
+    inside = [i for i, place in enumerate(found.starts) if 4 <= place < 8]
+    assert "".join(text[found.starts[i] : found.ends[i]] for i in inside) == "bank"
+    np.testing.assert_allclose(
+        names["of_word"](text, "bank"), found.vectors[inside].mean(axis=0), atol=1e-6
+    )
+    assert said.count("layer ") == names["model"].config.encoder.num_layers + 1
+    # The weights are random and so are the answers: that there is one for each text is all.
+    assert all(f"{text!r}: " in said for text in names["texts"])
