@@ -48,6 +48,9 @@ class Embedder:
       tokenizer: text to ids and back.
       model: with its weights.
       max_length: longer texts are cut to this many tokens, special tokens counted.
+
+    Attributes:
+      cut: how many texts were longer than that so far.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Embedder:
         self.tokenizer = tokenizer
         self.model = model
         self.max_length = max_length
+        self.cut = 0
         self._graphs: dict[int, Callable] = {}
 
     def texts(
@@ -121,12 +125,14 @@ class Embedder:
         self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Computes texts of like length together: their numbers, and what comes out."""
-        order = np.argsort([len(ids) for ids in sequences], kind="stable")
+        lengths = np.array([len(ids) for ids in sequences], int)
+        self.cut += int(np.sum(lengths + num_specials(1, self.tokenizer) > self.max_length))
+        order = np.argsort(lengths, kind="stable")
         for start in range(0, len(sequences), batch_size):
             rows = order[start : start + batch_size]
             chosen = [sequences[row] for row in rows]
             ids = tf.RaggedTensor.from_row_lengths(
-                np.concatenate(chosen).astype(np.int32), [len(ids) for ids in chosen]
+                np.concatenate(chosen).astype(np.int32), lengths[rows]
             )
             yield rows, {name: value.numpy() for name, value in graph(ids).items()}
 
@@ -228,7 +234,10 @@ def write(
                 report(f"{done:,} of {len(texts):,} texts, {rate:,.0f} texts/s, {left:,.0f} s left")
                 said = now
     seconds = time.monotonic() - began
-    report(f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s)")
+    report(
+        f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
+        f"{embedder.cut:,} cut at {embedder.max_length} tokens"
+    )
 
 
 def check_output(output: str | os.PathLike, tokens: bool) -> None:

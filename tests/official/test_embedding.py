@@ -99,6 +99,7 @@ def test_files_of_vectors(folder, tmp_path, monkeypatch):
     assert (token["piece"], token["start"], token["end"]) == ("bo", 3, 5)
     np.testing.assert_allclose(token["vector"], loaded.tokens(TEXTS, layer=1)[2].vectors[1], 1e-5)
     assert said[-1].startswith(f"{tmp_path}/t.jsonl: 6 texts, ")
+    assert said[-1].endswith(" cut at 16 tokens") and loaded.embedder.cut == 5  # one in each call
     assert {path.name for path in tmp_path.iterdir()} == {"v.npy", "v.jsonl", "t.jsonl"}
 
 
