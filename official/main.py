@@ -98,7 +98,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output",
         None,
-        "File that predict (.tsv or .jsonl; .run of a ranking), generate (.jsonl) or embed (.npy or "
+        "File that predict (.tsv, .jsonl; .run of a ranking), generate (.jsonl) or embed (.npy, "
         ".jsonl) writes.",
     )
     flags.DEFINE_string("submission", None, "predict: folder for the files that GLUE takes.")
