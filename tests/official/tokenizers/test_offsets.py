@@ -87,9 +87,12 @@ def test_tokens_are_slices_of_random_contexts(made, kind):
                 spelled = unicodedata.normalize(
                     "NFKC", token.lower() if kind == "unigram" else token
                 )
-                # The model's rules are an older NFKC's; marks may be composed over its edge.
+                # The model's rules are another NFKC's; marks may be composed over its edge.
                 first = piece.lstrip("▁")[:1]
-                assert first in spelled or first in unicodedata.normalize("NFKC", text.lower())
+                new = any(unicodedata.category(character) == "Cn" for character in token)
+                assert (
+                    new or first in spelled or first in unicodedata.normalize("NFKC", text.lower())
+                )
             else:
                 spelled = bytes(tokenizers.byte_bpe._BYTES[c] for c in piece)
                 assert spelled.lstrip(b" ") in text[start - 1 if start else 0 : end + 1].encode()
@@ -103,7 +106,8 @@ def test_tokens_are_slices_of_random_contexts(made, kind):
             assert text.find(answer, starts[found[0]]) == starts[found[0]]
             again = windows.answer_tokens(starts, ends, int(starts[found[0]]), int(ends[found[1]]))
             assert again[0] <= found[0] and again[1] >= found[1]
-            assert text[starts[again[0]] : ends[again[1]]] == answer
+            # More only where a character is spelled by two tokens that have others too.
+            assert answer in text[starts[again[0]] : ends[again[1]]]
             begin, end = int(starts[found[0]]), int(ends[found[1]])
             uncovered = text[place[0] : max(place[0], begin)] + text[min(end, place[1]) : place[1]]
             if kind in ("byte_bpe", "prefixed"):

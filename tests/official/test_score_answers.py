@@ -1,0 +1,86 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from official import manifest, questions, score_answers
+from official.errors import UserError
+from official.training import answer_metrics
+from tests import squads
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("answers")
+    return {
+        two: squads.shard_folder(folder / f"squad{1 + two}", bool(two), count=6) for two in (0, 1)
+    }
+
+
+def asked(folder):
+    return questions.read(folder, "validation", manifest.read(folder))
+
+
+def write(path, values):
+    path.write_text(values if isinstance(values, str) else json.dumps(values))
+    return path
+
+
+def test_figures_of_files(shards, tmp_path):
+    every = asked(shards[0])
+    answers = {q.id: q.answers[0].upper() for q in every[::2]} | {"another": "x"}
+    path = write(tmp_path / "a.json", answers)
+    figures, count = score_answers.score(shards[0], "validation", path)
+    share = 100 * len(every[::2]) / len(every)
+    assert count == len(every) and figures == pytest.approx({"exact_match": share, "f1": share})
+    every = asked(shards[1])
+    answers = write(tmp_path / "a.json", {q.id: "ba" for q in every})
+    odds = {q.id: i for i, q in enumerate(every)}
+    right = {q.id: q.answers for q in every}
+    figures, _ = score_answers.score(
+        shards[1], "validation", answers, write(tmp_path / "odds.json", odds), 2.5
+    )
+    assert figures == answer_metrics.evaluate({key: "ba" for key in right}, right, True, odds, 2.5)
+    assert figures["no_answer_f1"] > 0 and "best_f1_threshold" in figures
+
+
+def test_errors(shards, tmp_path):
+    path = tmp_path / "a.json"
+    score = lambda two, *more: score_answers.score(shards[two], "validation", path, *more)  # noqa: E731
+    with pytest.raises(UserError, match="there is no file .*a.json"):
+        score(0)
+    for text, words in {
+        "{": "a.json is not JSON",
+        "[]": "a.json holds a list, but an object is wanted",
+        '{"q": 3}': "a.json: 'q' is 3, but a text is wanted",
+    }.items():
+        write(path, text)
+        with pytest.raises(UserError, match=words):
+            score(0)
+    write(path, {})
+    with pytest.raises(UserError, match="question '.*' has no answer, and"):
+        score(1)
+    odds = write(tmp_path / "odds.json", '{"q": NaN}')
+    with pytest.raises(UserError, match="odds.json: 'q' is nan, but a number is wanted"):
+        score(1, odds)
+    with pytest.raises(UserError, match="--null_odds=.*: every question of squad1 has one"):
+        score(0, odds)
+
+
+def test_the_command_line(shards, tmp_path):
+    path = write(tmp_path / "a.json", {q.id: q.answers[0] for q in asked(shards[0])})
+    command = [sys.executable, "-m", "official.score_answers", f"--data={shards[0]}"]
+    done = subprocess.run(
+        [*command, f"--answers={path}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "questions",
+        "exact_match",
+        "f1",
+    ]
+    assert done.stdout.splitlines()[1].split()[1] == "100.000000"
