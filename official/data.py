@@ -32,7 +32,7 @@ _LISTS = _INNER | {
     "masked_ids",
 }
 _STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
-_TARGETS = frozenset({"label", "score", "answer_start", "answer_end"})
+_TARGETS = frozenset({"label", "score", "answer", "answer_start", "answer_end"})
 
 
 class Source:
@@ -134,7 +134,7 @@ class Source:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        fields = self.fields | (_TARGETS if predicting else frozenset())
+        fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
         fields |= objective_fields(config.objectives)
         for objective in config.objectives:
             if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):

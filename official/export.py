@@ -39,7 +39,18 @@ Both give `text` string [B], the text and what was written to it, and `token_ids
 new tokens in the order in which they were written, padded after the one that ends a sequence.
 Of a text that is too long to leave room for N new tokens, the end that is written to is read.
 
-Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden, N new tokens.
+A model of the objective multiple_choice has signatures of its own:
+
+  choose  context string [B], question string [B] and choices string [B, K]; serving_default too
+  tokens  as above, but [B, K, T]
+
+with `probabilities` float32 [B, K], `index` int32 [B] (the likeliest, from 0) and, for text,
+`choice` string [B], its text. Any number K of choices is taken, whatever it was in training.
+A context that is too long is cut, as in training; a question and a choice only where the context
+is gone already.
+
+Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden, N new tokens,
+K choices.
 """
 
 import os
@@ -48,7 +59,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import flags
 
-from official import answering, atomic, errors, generation, inference, seeding, tokenizers
+from official import answering, atomic, chooser, errors, generation, inference, seeding, tokenizers
 from official import config as configs
 from official.errors import UserError
 from official.model import Model
@@ -58,6 +69,7 @@ from official.tokenizers.packing import pack
 
 INPUTS = ("single", "pair")
 RANK = "rank"
+CHOOSE = "choose"
 
 # The ecosystem's names at the serving door, and ours.
 _TOKENS = {
@@ -101,7 +113,7 @@ def export(
     """Writes a SavedModel (see above).
 
     Returns:
-      What `serving_default` takes and the longest input in tokens.
+      What `serving_default` takes (`INPUTS`, `RANK` or `CHOOSE`) and the longest input in tokens.
 
     Raises:
       UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
@@ -111,12 +123,19 @@ def export(
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
     ranks = _ranker(config, model) is not None
     answers = any(configs.type_of(o) == "span_answer" for o in config.objectives)
+    chooses = any(configs.type_of(o) == "multiple_choice" for o in config.objectives)
     if ranks and inputs is not None:
         raise UserError(f"--inputs={inputs}: a ranking takes a query and documents: leave it out")
     if answers and inputs is not None:
         raise UserError(f"--inputs={inputs}: a model of span_answer takes a question and a context")
+    if chooses and inputs is not None:
+        raise UserError(
+            f"--inputs={inputs}: multiple choice takes context, question and choices: leave it out"
+        )
     if ranks:
         inputs = RANK
+    elif chooses:
+        inputs = CHOOSE
     elif inputs is None:
         inputs = "pair" if inference.task(model_dir).get("pair") else "single"
     if max_length is None:
@@ -144,8 +163,12 @@ def export(
                 signatures["tokens"] = server.tokens
             tf.saved_model.save(server, str(temporary), signatures=signatures)
             return "question and context", max_length
-        server = make_server(config, tokenizer, model, max_length)
-        names = (RANK,) if ranks else INPUTS
+        if chooses:
+            blank = inference.task(model_dir).get("blank", False)
+            server = chooser.make(config, tokenizer, model, max_length, blank, _TOKENS)
+        else:
+            server = make_server(config, tokenizer, model, max_length)
+        names = (inputs,) if ranks or chooses else INPUTS
         signatures = {name: getattr(server, name) for name in (*names, "tokens")}
         signatures["serving_default"] = signatures[inputs]
         if reason is None:
@@ -384,7 +407,12 @@ def main(argv: list[str]) -> None:
         FLAGS.inputs,
         FLAGS.max_new_tokens,
     )
-    what = {"single": "a text", "pair": "two texts", RANK: "a query and documents"}
+    what = {
+        "single": "a text",
+        "pair": "two texts",
+        RANK: "a query and documents",
+        CHOOSE: "context, question and choices",
+    }
     cut = "cut at" if inputs in what else "read in windows of"
     what = what.get(inputs, inputs)
     print(f"wrote {FLAGS.output}: serving_default takes {what}, {cut} {length} tokens")

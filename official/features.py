@@ -45,6 +45,7 @@ FEATURES: dict[str, Feature] = {
     "next_id": Feature("int", "stream of text alone: the token that follows the row"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
+    "answer": Feature("int", "number of the right one among the choices, each a sequence"),
     "row": Feature("int", "number of the example's row in its source file, from 0"),
     "context_start": Feature("int", "window: where the row has the first token of the context"),
     "context_length": Feature("int", "window: how many tokens of the context it has"),

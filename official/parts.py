@@ -28,6 +28,7 @@ OBJECTIVES = {
     "ranking": "official.objectives.ranking",
     "kernel_ranking": "official.objectives.kernel_ranking",
     "span_answer": "official.objectives.span_answer",
+    "multiple_choice": "official.objectives.multiple_choice",
 }
 
 

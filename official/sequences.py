@@ -1,4 +1,4 @@
-"""Examples of several sequences: a query with a relevant document, and with another one.
+"""Examples of several sequences: a query with documents, a text with choices.
 
 On disk such an example is one list of tokens, and `sequence_lengths` says where each sequence ends;
 in a batch the sequences have an axis of their own. Each has the same number of segments.

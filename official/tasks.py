@@ -3,6 +3,8 @@
 A named task is one entry of `TASKS`. Anything else is `generic("classification", ...)` or
 `generic("regression", ...)`, whose columns, labels and files the user gives, or `ranking()`. A task
 of the kind "span" asks questions whose answers are parts of a text; its files have SQuAD's form.
+One of the kind "choice" asks which of several choices is the right one; `choice()` is the one of
+JSON Lines.
 """
 
 import dataclasses
@@ -21,9 +23,12 @@ METRICS = {
     "regression": ("pearson", "spearman"),
     "ranking": ("ndcg_20", "err_20", "mrr", "map"),
     "span": ("f1", "exact_match", "best_f1", "best_exact_match"),
+    "choice": ("accuracy",),
 }
 # The kinds of which a user can make a task, by naming columns.
 GENERIC = ("classification", "regression")
+# What choices are called, in this order.
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +69,10 @@ class Task:
 
     Attributes:
       name: what `--task` calls it.
-      kind: "classification", "regression", "ranking" or "span".
+      kind: "classification", "regression", "ranking", "span" or "choice".
       columns: the columns of every split but those in `split_columns`.
       labels: the names of the classes; the index is the id that the model learns. Empty for
-        regression and ranking.
+        regression and ranking. Of a choice they are letters, one for each choice.
       values: what stands in the files for each of `labels`, where that is something else; a
         file may have the labels' names all the same.
       metrics: what is reported, the deciding one first.
@@ -80,6 +85,8 @@ class Task:
         `tfrecords_tools.tables`; not of a test file, each row of which is to be predicted.
       submissions: for GLUE's test splits, what the benchmark takes.
       no_answers: of spans, whether some questions have no answer in their text.
+      blank: of a choice, whether a run of underscores in a question is the place of the choice,
+        which otherwise stands behind the question.
     """
 
     name: str
@@ -95,6 +102,7 @@ class Task:
     skipped: tuple[str, ...] = ()
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
     no_answers: bool = False
+    blank: bool = False
 
     def __post_init__(self) -> None:
         """Checks what the user of `generic` can get wrong."""
@@ -144,6 +152,7 @@ class Task:
             "values": list(self.values),
             "metrics": list(self.metrics),
             **({"no_answers": self.no_answers} if self.kind == "span" else {}),
+            **({"blank": self.blank} if self.kind == "choice" else {}),
             "columns": {
                 key: value
                 for key, value in dataclasses.asdict(self.columns).items()
@@ -167,7 +176,7 @@ def generic(
       UserError: a label, a metric or a column that cannot be, in the words of `Task`.
     """
     if kind not in GENERIC:
-        raise UserError(f"a task is {' or '.join((*GENERIC, 'ranking'))}, not {kind!r}")
+        raise UserError(f"a task is {' or '.join((*GENERIC, 'ranking', 'choice'))}, not {kind!r}")
     default = METRICS["regression"] if kind == "regression" else ()
     return Task(
         name=kind,
@@ -188,6 +197,11 @@ def ranking(metrics: Iterable[str] = ()) -> Task:
     return Task("ranking", "ranking", columns, metrics=tuple(metrics) or METRICS["ranking"])
 
 
+def choice() -> Task:
+    """A choice task that is not in the table, from JSON Lines; its files say how many choices."""
+    return Task("choice", "choice", Columns("context", "question", "answer"))
+
+
 def find(name: str) -> Task:
     """The named task.
 
@@ -196,7 +210,7 @@ def find(name: str) -> Task:
     """
     if name in TASKS:
         return TASKS[name]
-    known = (*TASKS, *GENERIC, "ranking")
+    known = (*TASKS, *GENERIC, "ranking", "choice")
     raise UserError(f"there is no task {name!r}{nearest(name, known)}: tasks are {_listed(known)}")
 
 
@@ -430,6 +444,33 @@ TASKS: dict[str, Task] = {
             metrics=METRICS["span"][2:] + METRICS["span"][:2],
             files={"train": "train-v2.0.json", "validation": "dev-v2.0.json"},
             no_answers=True,
+        ),
+        # Examinations with an article and four choices (Lai et al., 2017): a folder of articles.
+        Task(
+            name="race",
+            kind="choice",
+            columns=Columns("article", "question", "answer"),
+            labels=tuple("ABCD"),
+            files={"train": "train", "validation": "dev", "test": "test"},
+            blank=True,
+        ),
+        # What happens next, four endings (Zellers et al., 2018); the test file has no answers.
+        Task(
+            name="swag",
+            kind="choice",
+            columns=Columns("sent1", "sent2", "label"),
+            labels=tuple("ABCD"),
+            values=tuple("0123"),
+            files={"train": "train.csv", "validation": "val.csv", "test": "test.csv"},
+        ),
+        # Examinations with a dialogue and three choices (Sun et al., 2019).
+        Task(
+            name="dream",
+            kind="choice",
+            columns=Columns("dialogue", "question", "answer"),
+            labels=tuple("ABC"),
+            files={"train": "train.json", "validation": "dev.json", "test": "test.json"},
+            blank=True,
         ),
     )
 }

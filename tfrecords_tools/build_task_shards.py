@@ -14,6 +14,11 @@ each split:
 Questions and spans of a context (SQuAD 1.1 and 2.0, and other files of their form):
   python -m tfrecords_tools.build_task_shards --task=squad2 --input=DIR --tokenizer=DIR \
     --output=DIR --max_length=384 --doc_stride=128
+Questions with several choices, as distributed (race, swag, dream) or as JSON Lines with the keys
+context, question, choices and answer (choice):
+  python -m tfrecords_tools.build_task_shards --task=race --input=RACE --tokenizer=DIR --output=DIR
+  python -m tfrecords_tools.build_task_shards --task=choice --train_file=train.jsonl \
+    --validation_file=dev.jsonl --tokenizer=DIR --output=DIR --max_length=256
 """
 
 import time
@@ -23,12 +28,12 @@ from absl import flags
 
 from official import errors
 from official.errors import UserError
-from official.tasks import GENERIC, SPLITS, Task, find, generic, ranking
+from official.tasks import GENERIC, SPLITS, Task, choice, find, generic, ranking
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
-MAX_LENGTH = {"span": 384}  # of other kinds: 128
+MAX_LENGTH = {"span": 384, "choice": 512}  # of other kinds: 128
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
@@ -62,7 +67,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
         if task.columns.label is None and set(names) != {"test"}:
             raise UserError("--label_column is missing: only a test file can go without labels")
     else:
-        task = find(options.task)
+        task = choice() if options.task == "choice" else find(options.task)
         for name in GENERIC_FLAGS:
             if options[name].present:
                 raise UserError(
@@ -73,10 +78,10 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
         names |= {split: name for split, name in given.items() if name is not None}
         names = {split: name for split, name in names.items() if name}
         if not names:
-            raise UserError(
-                f"--task={task.name} wants --input=DIR, the folder with "
-                f"{', '.join(task.files.values())}"
-            )
+            wanted = f"--input=DIR, the folder with {', '.join(task.files.values())}"
+            if not task.files:
+                wanted = "its files: --train_file, --validation_file, --test_file"
+            raise UserError(f"--task={task.name} wants {wanted}")
         for test in [split for split in names if split.startswith("test")]:
             if given[test] is None and not Path(options.input, names[test]).exists():
                 names.pop(test)
@@ -88,6 +93,8 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
                 "tasks of TSV, CSV or JSON Lines" if task.kind == "span" else "squad1 and squad2"
             )
             raise UserError(f"--{name} is for {whose}, not for --task={options.task}")
+    if task.kind == "choice" and options["format"].present:
+        raise UserError(f"--format is for tasks of tables: {task.name} has the format that it has")
     files = {split: Path(options.input, name) for split, name in names.items()}
     for split, path in files.items():
         if not path.exists():
@@ -133,14 +140,14 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     def text(name: str, default: str | None, doc: str) -> None:
         flags.DEFINE_string(name, default, doc, flag_values=values)
 
-    text("task", None, "a task of official.tasks, or classification, regression or ranking")
+    text("task", None, "a task of official.tasks, or classification, regression, ranking, choice")
     text("input", "", "folder that the files are in")
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to make")
     flags.DEFINE_integer(
         "max_length",
         None,
-        "longest example in tokens; default: 128, or 384 for questions and spans",
+        "longest sequence in tokens; default: 128, 384 for questions and spans, 512 for choices",
         1,
         flag_values=values,
     )
@@ -197,7 +204,7 @@ def main(argv: list[str]) -> None:
 
     # TensorFlow is slow to load: the flags are checked before.
     from official import tokenizers
-    from tfrecords_tools import ranking_shards, span_shards, tables, task_shards
+    from tfrecords_tools import choice_shards, ranking_shards, span_shards, tables, task_shards
 
     def report(line: str) -> None:
         print(line, flush=True)
@@ -209,6 +216,10 @@ def main(argv: list[str]) -> None:
         sizes = span_shards.Sizes(length, options.doc_stride, options.max_query_length)
         made = span_shards.build(
             task, files, tokenizer, output, sizes, options.skip_bad_rows, report=report
+        )
+    elif task.kind == "choice":
+        made = choice_shards.build(
+            task, files, tokenizer, output, length, options.skip_bad_rows, report=report
         )
     elif task.kind == "ranking":
         bad = tables.BadRows(options.skip_bad_rows)

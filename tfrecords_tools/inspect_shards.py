@@ -147,10 +147,11 @@ def _example(
         facts.append(f"{len(parts)} parts")
     for name, answers in _ANSWERS.items():
         facts += [answers[value] for value in values.get(name, ())]
-    if "label" in values:
-        labels = (task or {}).get("labels") or ()
-        label = values["label"][0]
-        facts.append(f"label {labels[label] if 0 <= label < len(labels) else label}")
+    labels = (task or {}).get("labels") or ()
+    for name in ("label", "answer"):
+        if name in values:
+            label = values[name][0]
+            facts.append(f"{name} {labels[label] if 0 <= label < len(labels) else label}")
     facts += [f"{name} {values[name][0]}" for name in ("score", "row") if values.get(name)]
     ids = values["token_ids"]
     yield ", ".join([f"{len(ids)} tokens", *facts])

@@ -259,11 +259,14 @@ def _place(
     )
 
 
-def _objects(
-    path: Path, columns: Sequence[str], optional: Sequence[str], bad: BadRows
-) -> Iterator[Row]:
+def objects(path: Path, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
+    """Yields the objects of a JSON Lines file, each with its number and line, as `Row` has them.
+
+    Args:
+      path: the file.
+      bad: what to do with a line that is not UTF-8 or no JSON object.
+    """
     damaged: list[int] = []
-    absent: set[str] | None = None  # the optional columns, if the first row lacks them
     number = -1
     for line, text in enumerate(_lines(path, damaged), 1):
         if not text.strip():
@@ -281,6 +284,14 @@ def _objects(
         if not isinstance(found, dict):
             bad("not a JSON object", f"{path}, line {line}: every line is to be a JSON object")
             continue
+        yield number, line, found
+
+
+def _objects(
+    path: Path, columns: Sequence[str], optional: Sequence[str], bad: BadRows
+) -> Iterator[Row]:
+    absent: set[str] | None = None  # the optional columns, if the first row lacks them
+    for number, line, found in objects(path, bad):
         if absent is None:
             absent = {column for column in optional if found.get(column) is None}
         missing = {column for column in columns if found.get(column) is None}

@@ -130,6 +130,27 @@ class Objective(keras.Layer):
         return ops.cast(x, accurate(self.compute_dtype))
 
 
+# What has an axis of sequences where an example is several of them.
+_SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
+
+
+def sequences_apart(batch):
+    """Gives every sequence of an example a row, for the encoder.
+
+    Args:
+        batch: fields [B, C, T], or [B * C, T] already.
+
+    Returns:
+        The batch with these fields as [B * C, T]; all others as they are.
+    """
+    flat = {}
+    for name in _SEQUENCE_FIELDS:
+        if name in batch and len(batch[name].shape) == 3:
+            rows, count, length = ops.shape(batch[name])
+            flat[name] = ops.reshape(batch[name], (rows * count, length))
+    return {**batch, **flat}
+
+
 POOLINGS = ("pooled", "first")
 
 

@@ -16,7 +16,6 @@ from official.layers.linear import Linear
 from official.objectives import base
 
 LOSSES = ("pairwise", "pointwise")
-_FLAT = ("token_ids", "segment_ids", "padding_mask", "text_mask")
 
 
 def check_loss(loss, margin):
@@ -71,14 +70,7 @@ class Ranker(base.Objective):
     def prepare(self, batch, rng=None):
         """Gives every document a row of its own."""
         del rng
-        if len(batch["token_ids"].shape) == 2:
-            return batch
-        flat = {}
-        for name in _FLAT:
-            if name in batch:
-                count, documents, length = ops.shape(batch[name])
-                flat[name] = ops.reshape(batch[name], (count * documents, length))
-        return {**batch, **flat}
+        return base.sequences_apart(batch)
 
     def scores(self, batch, encoded, rng=None):
         """The scores of all documents, in the type of losses: [N]."""

@@ -15,7 +15,8 @@ classifier_utils.py). Such an encoder knows distances only, and padding is atten
 nothing depends on how much of it stands on the left.
 
 What is too long is cut at the end, token by token from whichever text is longer at the time (from B
-where they are equal), as BERT does for pairs in fine-tuning.
+where they are equal), as BERT does for pairs in fine-tuning. With `cut="first"` A alone is cut, and
+B only where nothing is left of A: a question and a choice beside a long text.
 
 Shapes: B examples, T tokens of the longest one.
 """
@@ -29,6 +30,7 @@ import tensorflow as tf
 from official.errors import UserError
 
 LAYOUTS = ("cls_first", "cls_last")
+CUTS = ("longer", "first")
 # Segment numbers of `cls_last`, beside those of the texts, 0 and 1.
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
 
@@ -47,6 +49,7 @@ def pack(
     tokenizer: SpecialIds,
     max_length: int,
     layout: str = "cls_first",
+    cut: str = "longer",
 ) -> dict[str, tf.Tensor]:
     """Packs a batch with graph operations.
 
@@ -55,6 +58,7 @@ def pack(
       tokenizer: has the special ids.
       max_length: the most tokens of an example, special ones counted.
       layout: one of `LAYOUTS`; an encoder's config has it as `layout`.
+      cut: which text loses what is too much: one of `CUTS`.
 
     Returns:
       token_ids int32 [B, T], segment_ids int32 [B, T] (`cls_first`: 0 for padding as well),
@@ -65,7 +69,7 @@ def pack(
     """
     room = _room(len(segments), tokenizer, max_length)
     lengths = [tf.cast(ids.row_lengths(), tf.int32) for ids in segments]
-    kept = _kept(lengths, room, tf.minimum, tf.maximum)
+    kept = _kept(lengths, room, tf.minimum, tf.maximum, cut)
     batch = tf.shape(lengths[0])[0]
     first = tf.fill([batch, 1], tf.constant(tokenizer.cls_id, tf.int32))
     last = tf.fill([batch, 1], tf.constant(tokenizer.sep_id, tf.int32))
@@ -124,7 +128,10 @@ def arrange(
 
 
 def pack_arrays(
-    segments: Sequence[np.ndarray], tokenizer: SpecialIds, max_length: int
+    segments: Sequence[np.ndarray],
+    tokenizer: SpecialIds,
+    max_length: int,
+    cut: str = "longer",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Packs one example with numpy, to the same ids as `pack`.
 
@@ -132,6 +139,7 @@ def pack_arrays(
       segments: the ids of one or two texts.
       tokenizer: has the special ids.
       max_length: the most tokens of the example, special ones counted.
+      cut: which text loses what is too much: one of `CUTS`.
 
     Returns:
       token_ids, int32, unpadded; segment_lengths, int32: the tokens of each segment, [CLS] counted
@@ -141,7 +149,7 @@ def pack_arrays(
       UserError: `max_length` has no room for a token of each text.
     """
     room = _room(len(segments), tokenizer, max_length)
-    kept = _kept([len(ids) for ids in segments], room, min, max)
+    kept = _kept([len(ids) for ids in segments], room, min, max, cut)
     separators = _separators(len(segments), tokenizer)
     parts: list = [[tokenizer.cls_id]]
     for ids, keep, after in zip(segments, kept, separators, strict=True):
@@ -175,10 +183,15 @@ def _room(segments: int, tokenizer: SpecialIds, max_length: int) -> int:
     return max_length - specials
 
 
-def _kept(lengths, room, smaller, larger):
+def _kept(lengths, room, smaller, larger, cut):
     """What remains of each length after cutting tokens one by one from the longer text."""
+    if cut not in CUTS:
+        raise ValueError(f"cut: {cut!r} is not one of {', '.join(CUTS)}")
     if len(lengths) == 1:
         return [smaller(lengths[0], room)]
+    if cut == "first":
+        second = smaller(lengths[1], room)
+        return [smaller(lengths[0], room - second), second]
     # A text gives nothing while it is within its half: the other one has what it leaves.
     first, second = lengths
     return [

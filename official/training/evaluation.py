@@ -19,6 +19,7 @@ from official.training.step import Statistics
 TARGETS = {
     "example_weights": "example_weights",
     "label": "label",
+    "answer": "answer",
     "score_target": "score",
     "row": "row",
 }

@@ -30,12 +30,14 @@ def predict(
     """Writes the predictions of a split, one line a row, in the order of the source file.
 
     A classification gives the number of the row (from 0), the label and the probability of every
-    class; a regression the number of the row and the score. `.tsv` has a header line; in `.jsonl`
-    every line is an object. A ranking is written as a TREC run, the candidates of each query from
-    the best on. Answers to questions come into a folder: see `answers.Answers.save`.
+    class; a choice the same of the letters of its choices; a regression the number of the row and
+    the score. `.tsv` has a header line; in `.jsonl` every line is an object. A ranking is written
+    as a TREC run, the candidates of each query from the best on. Answers to questions come into a
+    folder: see `answers.Answers.save`.
 
     Args:
-      model: an `official.model.Model` with a classification, regression or span objective.
+      model: an `official.model.Model` with a classification, regression, multiple_choice or span
+        objective.
       config: its config.
       source: an `official.data.Source` of the split, opened with `training=False`.
       strategy: where the model computes; all workers call this, the chief writes.

@@ -52,7 +52,8 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
     Args:
       task: the `task` of a manifest: its kind and metrics.
       outputs: of every example of a split, filler included: `example_weights` [B] and
-        `probabilities` [B, C] with `label` [B], or `score` [B] with `score_target` [B].
+        `probabilities` [B, C] with `label` [B] (or with `answer`), or `score` [B] with
+        `score_target` [B].
 
     Returns:
       The metrics by name.
@@ -60,8 +61,7 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
     Raises:
       UserError: the split has no labels.
     """
-    classification = task["kind"] == "classification"
-    target, predicted = ("label", "probabilities") if classification else ("score_target", "score")
+    target, predicted = _OUTPUTS[task["kind"]]
     if target not in outputs:
         raise UserError(
             f"the split has no labels of the task {task['name']} to compare with: "
@@ -69,6 +69,14 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
         )
     real = outputs["example_weights"] > 0
     return compute(task["metrics"], outputs[target][real], outputs[predicted][real])
+
+
+# For each kind of task what was to be predicted, and what was.
+_OUTPUTS = {
+    "classification": ("label", "probabilities"),
+    "choice": ("answer", "probabilities"),
+    "regression": ("score_target", "score"),
+}
 
 
 def _classes(predictions: np.ndarray) -> np.ndarray:

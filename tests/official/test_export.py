@@ -50,11 +50,12 @@ import tensorflow_text
 folder, requests, answers = sys.argv[1:]
 loaded = tf.saved_model.load(folder)
 out = {}
+texts = lambda v: [texts(x) for x in v] if isinstance(v, list) else bytes.fromhex(v)
 for i, request in enumerate(json.load(open(requests))):
     inputs = {}
     for name, value in request["inputs"].items():
-        kind = tf.string if name.startswith(("text", "query", "documents")) else tf.int32
-        value = [bytes.fromhex(v) for v in value] if kind == tf.string else value
+        kind = tf.int32 if name.startswith("input_") else tf.string
+        value = texts(value) if kind == tf.string else value
         inputs[name] = tf.constant(value, kind)
     for name, value in loaded.signatures[request["signature"]](**inputs).items():
         out[f"{i}/{name}"] = value.numpy()
@@ -63,15 +64,19 @@ assert not any(name.startswith("official") for name in sys.modules)
 """
 
 
+def _hex(texts):
+    if not isinstance(texts, str | bytes):
+        return [_hex(text) for text in texts]
+    return (texts if isinstance(texts, bytes) else texts.encode()).hex()
+
+
 def ask(folder, requests, tmp_path):
     """Answers of a process that has only TensorFlow, one dict for each request."""
     plain = [
         {
             "signature": signature,
             "inputs": {
-                name: [(v if isinstance(v, bytes) else v.encode()).hex() for v in value]
-                if name.startswith(("text", "query", "documents"))
-                else np.asarray(value).tolist()
+                name: np.asarray(value).tolist() if name.startswith("input_") else _hex(value)
                 for name, value in inputs.items()
             },
         }

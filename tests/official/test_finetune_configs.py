@@ -7,7 +7,7 @@ from official import config, tasks
 FOLDER = Path(__file__).parents[2] / "configs" / "finetune"
 
 
-OTHERS = ("electra", "xlnet", "ranking", "ranking_kernels", "squad1", "squad2", "xlnet_squad")
+OTHERS = "electra xlnet ranking ranking_kernels squad1 squad2 xlnet_squad race swag dream".split()
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -72,3 +72,23 @@ def test_settings_for_questions_and_spans(name, epochs, steps, batch_size, rate,
         assert optimizer.layer_decay == 1 and recipe.schedule.warmup_fraction == 0.1
         assert (objective.max_answer_length, objective.n_best) == (30, 20)
         assert recipe.bucket_lengths[-1] == 384
+
+
+@pytest.mark.parametrize(
+    "name, length, batch_size, rate, weight_decay",
+    [
+        ("race", {"steps": 12000, "epochs": 0}, 32, 2e-5, 0),
+        ("swag", {"steps": 0, "epochs": 3}, 16, 2e-5, 0.01),
+        ("dream", {"steps": 0, "epochs": 4}, 16, 2e-5, 0.01),
+    ],
+)
+def test_choices(name, length, batch_size, rate, weight_decay):
+    read = config.load(FOLDER / f"{name}.yaml")
+    assert (read.name, read.encoder, read.segments) == (name, None, None)
+    recipe, (objective,) = read.recipe, read.objectives
+    assert {key: getattr(recipe, key) for key in length} == length
+    assert (recipe.batch_size, recipe.schedule.end_ratio) == (batch_size, 0)
+    assert recipe.optimizer.learning_rate == rate
+    assert (recipe.optimizer.weight_decay, recipe.optimizer.epsilon) == (weight_decay, 1e-6)
+    assert (config.type_of(objective), objective.dropout) == ("multiple_choice", 0.1)
+    assert tasks.TASKS[name].kind == "choice"

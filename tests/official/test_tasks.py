@@ -112,11 +112,12 @@ def test_every_metric_of_the_table_can_be_computed():
             "there is no task 'sst-2' (did you mean 'sst2'?): tasks are 'cola', 'sst2', 'mrpc', "
             "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'imdb', 'ag_news', 'dbpedia', "
             "'yelp_polarity', 'yelp_full', 'amazon_polarity', 'amazon_full', 'trec', 'trec_fine', "
-            "'squad1', 'squad2', 'classification', 'regression'",
+            "'squad1', 'squad2', 'race', 'swag', 'dream', 'classification', 'regression', "
+            "'ranking', 'choice'",
         ),
         (
             lambda: tasks.generic("tagging", "text"),
-            "a task is classification or regression or ranking, not 'tagging'",
+            "a task is classification or regression or ranking or choice, not 'tagging'",
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),

@@ -101,6 +101,16 @@ def test_a_generic_task_is_made_of_flags(folder):
     assert (task.kind, task.columns) == ("regression", tasks.Columns("0", None, "1", header=False))
 
 
+def test_questions_with_choices(folder):
+    task, files = _plan("--task=choice", f"--input={folder}", "--train_file=train.tsv")
+    assert task == tasks.choice() and files == {"train": folder / "train.tsv"}
+    (folder / "train").mkdir()
+    (folder / "dev").mkdir()
+    task, files = _plan("--task=race", f"--input={folder}")  # folders, and no test
+    assert task == tasks.TASKS["race"]
+    assert files == {"train": folder / "train", "validation": folder / "dev"}
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -120,6 +130,19 @@ def test_a_generic_task_is_made_of_flags(folder):
             "labels of sst2 are known",
         ),
         ("--task=sst2 --input={d} --noheader", "--header is for --task=classification"),
+        (
+            "--task=choice",
+            "--task=choice wants its files: --train_file, --validation_file, --test_file",
+        ),
+        (
+            "--task=choice --train_file={d}/train.tsv --labels=A,B",
+            "--labels is for --task=classification and --task=regression",
+        ),
+        ("--task=swag --input={d}", "there is no file {d}/train.csv"),
+        (
+            "--task=race --train_file={d} --format=jsonl",
+            "--format is for tasks of tables: race has the format that it has",
+        ),
         (
             "--task=classification --text_column=text",
             "--task=classification wants its files: --train_file, --validation_file, --test_file",

@@ -1,0 +1,218 @@
+"""Makes the shard folder of a choice task: a sequence for each choice of each question.
+
+A sequence is [CLS] context [SEP] question and choice [SEP]. What is too long is cut at the end of
+the context; the question and the choice are always whole, and a question for which that leaves no
+token of the context cannot be used.
+"""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from official import atomic, choices, features, manifest
+from official.errors import UserError
+from official.tasks import LETTERS, SPLITS, Task
+from official.tokenizers import packing
+from tfrecords_tools import choice_files, tables, task_shards
+
+QUESTIONS_AT_ONCE = 1024
+
+
+@dataclasses.dataclass
+class Tally:
+    """What one split holds.
+
+    Attributes:
+      bad: the questions left out.
+      answers: how often each choice is the right one.
+      examples: questions written.
+      tokens: of all their sequences, special ones counted.
+      truncated: questions of which a sequence was longer than the limit, so that the context was
+        cut.
+      answered: whether the file has answers.
+      lengths: questions by the tokens of their longest sequence.
+    """
+
+    bad: tables.BadRows
+    answers: collections.Counter[str]
+    examples: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    answered: bool = True
+    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+
+
+def build(
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Any,
+    output: Path,
+    max_length: int = 512,
+    skip_bad_rows: bool = False,
+    examples_per_shard: int = 100_000,
+    report: Callable[[str], None] = print,
+) -> manifest.Manifest:
+    """Writes the shard folder of a choice task.
+
+    Args:
+      task: of the kind "choice"; where it has no labels, they are as many letters as the first
+        question of the first file has choices.
+      files: the file (or RACE's folder) of each split; only those of tests may lack their answers.
+      tokenizer: an `official.tokenizers.Tokenizer`.
+      output: the folder to make.
+      max_length: longest sequence in tokens, special ones counted.
+      skip_bad_rows: whether questions that cannot be used are left out and counted.
+      examples_per_shard: where a new shard is begun.
+      report: takes the summaries.
+
+    Returns:
+      The manifest as written.
+
+    Raises:
+      UserError: files or questions that cannot be used.
+    """
+    least = packing.num_specials(2, tokenizer) + 2
+    if max_length < least:
+        raise UserError(
+            f"--max_length={max_length} leaves no room for the text beside the special tokens: "
+            f"the least is {least}"
+        )
+    splits = [split for split in SPLITS if split in files]
+    if not task.labels:
+        count = choice_files.count_choices(files[splits[0]])
+        task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
+    shards: list[manifest.Shard] = []
+    tallies: dict[str, Tally] = {}
+    with atomic.folder(output) as folder:
+        for split in splits:
+            tally = Tally(tables.BadRows(skip_bad_rows), collections.Counter(task.labels))
+            tally.answers.subtract(task.labels)  # so that a letter that is never right shows as 0
+            asked = choice_files.read(task, files[split], split.startswith("test"), tally.bad)
+            examples = _examples(asked, task, tokenizer, max_length, tally)
+            shards += task_shards.write_shards(folder, split, examples, examples_per_shard)
+            if not tally.examples:
+                raise UserError(f"{files[split]}: no question can be used: {tally.bad}")
+            tallies[split] = tally
+            report(_summary(split, tally, max_length))
+        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+        made = _manifest(task, files, tokenizer, max_length, shards, tallies)
+        manifest.write(folder, made)
+    return made
+
+
+def _examples(
+    asked: Iterator[choice_files.Question],
+    task: Task,
+    tokenizer: Any,
+    max_length: int,
+    tally: Tally,
+) -> Iterator[bytes]:
+    """Yields the serialized questions of a file and keeps the tally."""
+    specials = packing.num_specials(2, tokenizer)
+    while chunk := list(itertools.islice(asked, QUESTIONS_AT_ONCE)):
+        texts = [
+            choices.joined(question.text, choice, task.blank)
+            for question in chunk
+            for choice in question.choices
+        ]
+        contexts = list(dict.fromkeys(question.context for question in chunk))
+        context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
+        text_ids = iter(tokenizer.encode(texts))
+        for question in chunk:
+            context = context_ids[question.context]
+            both = list(itertools.islice(text_ids, len(question.choices)))
+            longest = max(map(len, both))
+            if longest > max_length - specials - 1:
+                tally.bad(
+                    "question too long",
+                    f"{question.place}: question and choice have {longest} tokens, which leaves "
+                    f"nothing of --max_length={max_length} for the context: make it at least "
+                    f"{longest + specials + 1}",
+                )
+                continue
+            packed = [
+                packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
+                for ids in both
+            ]
+            lengths = [len(token_ids) for token_ids, _ in packed]
+            tally.examples += 1
+            tally.tokens += sum(lengths)
+            tally.truncated += len(context) + longest + specials > max_length
+            tally.lengths[max(lengths)] += 1
+            example = {
+                "token_ids": np.concatenate([token_ids for token_ids, _ in packed]),
+                "segment_lengths": np.concatenate([segments for _, segments in packed]),
+                "sequence_lengths": lengths,
+                "row": question.number,
+            }
+            if question.answer is None:
+                tally.answered = False
+            else:
+                example["answer"] = question.answer
+                tally.answers[task.labels[question.answer]] += 1
+            yield features.serialize(example)
+
+
+def _manifest(
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Any,
+    max_length: int,
+    shards: Iterable[manifest.Shard],
+    tallies: Mapping[str, Tally],
+) -> manifest.Manifest:
+    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
+    splits = {
+        split: {
+            "examples": tally.examples,
+            "tokens": tally.tokens,
+            "truncated": tally.truncated,
+            "skipped": dict(tally.bad.counts),
+            "answers": dict(tally.answers) if tally.answered else {},
+        }
+        for split, tally in tallies.items()
+    }
+    return manifest.Manifest(
+        kind="task",
+        features=("token_ids", "segment_lengths", "sequence_lengths", "row", "answer"),
+        tokenizer=tokenizer.files,
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        max_length=max_length,
+        seed=0,
+        shards=tuple(shards),
+        config={"files": {split: Path(path).name for split, path in files.items()}},
+        task={
+            **task.description(),
+            "unlabelled": [split for split, tally in tallies.items() if not tally.answered],
+            "sequences": dict.fromkeys(tallies, len(task.labels)),
+        },
+        totals={
+            "examples": sum(tally.examples for tally in tallies.values()),
+            "tokens": sum(tally.tokens for tally in tallies.values()),
+            "truncated": sum(tally.truncated for tally in tallies.values()),
+            "skipped": dict(sum((t.bad.counts for t in tallies.values()), collections.Counter())),
+            "splits": splits,
+        },
+        length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
+    )
+
+
+def _summary(split: str, tally: Tally, max_length: int) -> str:
+    parts = [
+        f"{split}: {tally.examples:,} questions",
+        f"{tally.tokens:,} tokens",
+        f"{tally.truncated:,} with their context cut, at {max_length} tokens",
+    ]
+    if tally.bad.counts:
+        parts.append(f"left out: {tally.bad}")
+    if tally.answered:
+        shares = (f"{name} {n:,} ({n / tally.examples:.1%})" for name, n in tally.answers.items())
+        parts.append(", ".join(shares))
+    else:
+        parts.append("no answers")
+    return "; ".join(parts)
