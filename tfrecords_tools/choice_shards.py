@@ -18,7 +18,7 @@ from official import atomic, choices, features, manifest
 from official.errors import UserError
 from official.tasks import LETTERS, SPLITS, Task
 from official.tokenizers import packing
-from tfrecords_tools import choice_files, tables, task_shards
+from tfrecords_tools import choice_files, tables, task_folder
 
 QUESTIONS_AT_ONCE = 1024
 
@@ -76,12 +76,7 @@ def build(
     Raises:
       UserError: files or questions that cannot be used.
     """
-    least = packing.num_specials(2, tokenizer) + 2
-    if max_length < least:
-        raise UserError(
-            f"--max_length={max_length} leaves no room for the text beside the special tokens: "
-            f"the least is {least}"
-        )
+    task_folder.check_room(2, tokenizer, max_length)
     splits = [split for split in SPLITS if split in files]
     if not task.labels:
         count = choice_files.count_choices(files[splits[0]])
@@ -94,7 +89,7 @@ def build(
             tally.answers.subtract(task.labels)  # so that a letter that is never right shows as 0
             asked = choice_files.read(task, files[split], split.startswith("test"), tally.bad)
             examples = _examples(asked, task, tokenizer, max_length, tally)
-            shards += task_shards.write_shards(folder, split, examples, examples_per_shard)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             if not tally.examples:
                 raise UserError(f"{files[split]}: no question can be used: {tally.bad}")
             tallies[split] = tally
@@ -166,7 +161,6 @@ def _manifest(
     shards: Iterable[manifest.Shard],
     tallies: Mapping[str, Tally],
 ) -> manifest.Manifest:
-    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
     splits = {
         split: {
             "examples": tally.examples,
@@ -177,28 +171,20 @@ def _manifest(
         }
         for split, tally in tallies.items()
     }
-    return manifest.Manifest(
-        kind="task",
-        features=("token_ids", "segment_lengths", "sequence_lengths", "row", "answer"),
-        tokenizer=tokenizer.files,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        max_length=max_length,
-        seed=0,
-        shards=tuple(shards),
-        config={"files": {split: Path(path).name for split, path in files.items()}},
-        task={
-            **task.description(),
-            "unlabelled": [split for split, tally in tallies.items() if not tally.answered],
-            "sequences": dict.fromkeys(tallies, len(task.labels)),
-        },
-        totals={
-            "examples": sum(tally.examples for tally in tallies.values()),
-            "tokens": sum(tally.tokens for tally in tallies.values()),
-            "truncated": sum(tally.truncated for tally in tallies.values()),
-            "skipped": dict(sum((t.bad.counts for t in tallies.values()), collections.Counter())),
-            "splits": splits,
-        },
-        length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
+    description = {
+        **task.description(),
+        "unlabelled": [split for split, tally in tallies.items() if not tally.answered],
+        "sequences": dict.fromkeys(tallies, len(task.labels)),
+    }
+    return task_folder.make_manifest(
+        description,
+        ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer"),
+        tokenizer,
+        max_length,
+        shards,
+        splits,
+        tallies,
+        {"files": task_folder.names(files)},
     )
 
 

@@ -19,7 +19,7 @@ from official import atomic, candidates, features, manifest, trec
 from official.errors import UserError
 from official.tasks import SPLITS, Task
 from official.tokenizers import packing
-from tfrecords_tools import tables, task_shards
+from tfrecords_tools import tables, task_folder
 
 MAX_GRADE = 4  # that the expected reciprocal rank knows
 ENCODE_AT_ONCE = 4096
@@ -149,12 +149,7 @@ def build(
     Raises:
       UserError: files or lines that cannot be used, no triple to train on, a grade too great.
     """
-    least = packing.num_specials(2, tokenizer) + 2
-    if max_length < least:
-        raise UserError(
-            f"--max_length={max_length} leaves no room for the text beside the special tokens: "
-            f"the least is {least}"
-        )
+    task_folder.check_room(2, tokenizer, max_length)
     _check_grades(task, collection.qrels)
     read = bad or tables.BadRows()
     made = _Maker(collection, tokenizer, max_length)
@@ -178,7 +173,7 @@ def build(
                 examples = ((query, (document,)) for query, document in pairs)
                 tally.queries = len(run)
             records = made.examples(examples, tally)
-            shards += task_shards.write_shards(folder, split, records, examples_per_shard)
+            shards += task_folder.write_shards(folder, split, records, examples_per_shard)
             if not tally.examples:
                 reasons = {**tally.bad.counts, **tally.left_out}
                 raise UserError(
@@ -192,12 +187,18 @@ def build(
             "unlabelled": unlabelled,
             "sequences": {split: 2 if split == "train" else 1 for split in tallies},
         }
-        config = {
-            "files": {split: Path(path).name for split, path in runs.items()},
-            "candidates": digests,
-            "negatives": negatives,
-        }
-        whole = _manifest(description, config, tokenizer, max_length, seed, shards, tallies, read)
+        whole = task_folder.make_manifest(
+            description,
+            ("token_ids", "segment_lengths", "sequence_lengths", "row"),
+            tokenizer,
+            max_length,
+            shards,
+            {split: _of_split(tally) for split, tally in tallies.items()},
+            tallies,
+            {"files": task_folder.names(runs), "candidates": digests, "negatives": negatives},
+            seed=seed,
+            skipped=read.counts,
+        )
         manifest.write(folder, whole)
     return whole
 
@@ -281,48 +282,16 @@ class _Maker:
         return packed
 
 
-def _manifest(
-    description: Mapping[str, Any],
-    config: Mapping[str, Any],
-    tokenizer: Any,
-    max_length: int,
-    seed: int,
-    shards: Iterable[manifest.Shard],
-    tallies: Mapping[str, Tally],
-    read: tables.BadRows,
-) -> manifest.Manifest:
-    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
-    skipped = sum((t.bad.counts for t in tallies.values()), collections.Counter(read.counts))
-    splits = {
-        split: {
-            "examples": tally.examples,
-            "queries": tally.queries,
-            "tokens": tally.tokens,
-            "truncated": tally.truncated,
-            "skipped": dict(tally.bad.counts),
-            "left_out": dict(tally.left_out),
-        }
-        for split, tally in tallies.items()
+def _of_split(tally: Tally) -> dict[str, Any]:
+    """What the manifest says of a split."""
+    return {
+        "examples": tally.examples,
+        "queries": tally.queries,
+        "tokens": tally.tokens,
+        "truncated": tally.truncated,
+        "skipped": dict(tally.bad.counts),
+        "left_out": dict(tally.left_out),
     }
-    return manifest.Manifest(
-        kind="task",
-        features=("token_ids", "segment_lengths", "sequence_lengths", "row"),
-        tokenizer=tokenizer.files,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        max_length=max_length,
-        seed=seed,
-        shards=tuple(shards),
-        config=config,
-        task=description,
-        totals={
-            "examples": sum(tally.examples for tally in tallies.values()),
-            "tokens": sum(tally.tokens for tally in tallies.values()),
-            "truncated": sum(tally.truncated for tally in tallies.values()),
-            "skipped": dict(skipped),
-            "splits": splits,
-        },
-        length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
-    )
 
 
 def _summary(split: str, tally: Tally, max_length: int, unlabelled: bool) -> str:

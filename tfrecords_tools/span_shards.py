@@ -17,7 +17,7 @@ from official import atomic, features, manifest, questions
 from official.errors import UserError
 from official.tasks import SPLITS, Task
 from official.tokenizers import windows
-from tfrecords_tools import squad, tables, task_shards
+from tfrecords_tools import squad, tables, task_folder
 
 QUESTIONS_AT_ONCE = 512
 
@@ -96,7 +96,7 @@ def build(
             tally.labelled = usable[0].asked.question.answers is not None
             kept |= questions.write(folder, split, (item.asked.question for item in usable))
             examples = _examples(usable, tokenizer, sizes, tally)
-            shards += task_shards.write_shards(folder, split, examples, examples_per_shard)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             tallies[split] = tally
             report(_summary(split, tally))
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
@@ -196,7 +196,6 @@ def _manifest(
     tallies: Mapping[str, Tally],
     kept: Mapping[str, str],
 ) -> manifest.Manifest:
-    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
     splits = {
         split: {
             "examples": tally.windows,
@@ -209,36 +208,22 @@ def _manifest(
         }
         for split, tally in tallies.items()
     }
-    how = dataclasses.asdict(sizes)
-    return manifest.Manifest(
-        kind="task",
-        features=(
-            "token_ids",
-            "segment_lengths",
-            "row",
-            *windows.PLACES,
-            "answer_start",
-            "answer_end",
-        ),  # fmt: skip
-        tokenizer=tokenizer.files,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        max_length=sizes.max_length,
-        seed=0,
-        shards=tuple(shards),
-        config={"files": {split: Path(path).name for split, path in files.items()}, **how},
-        task={
-            **task.description(),
-            "doc_stride": sizes.doc_stride,
-            "max_query_length": sizes.max_query_length,
-            "unlabelled": [split for split, tally in tallies.items() if not tally.labelled],
-        },
-        totals={
-            "examples": sum(tally.windows for tally in tallies.values()),
-            "tokens": sum(tally.tokens for tally in tallies.values()),
-            "skipped": dict(sum((t.bad.counts for t in tallies.values()), collections.Counter())),
-            "splits": splits,
-        },
-        length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
+    description = {
+        **task.description(),
+        "doc_stride": sizes.doc_stride,
+        "max_query_length": sizes.max_query_length,
+        "unlabelled": [split for split, tally in tallies.items() if not tally.labelled],
+    }
+    places = (*windows.PLACES, "answer_start", "answer_end")
+    return task_folder.make_manifest(
+        description,
+        ("token_ids", "segment_lengths", "row", *places),
+        tokenizer,
+        sizes.max_length,
+        shards,
+        splits,
+        tallies,
+        {"files": task_folder.names(files), **dataclasses.asdict(sizes)},
         files=kept,
     )
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from official import atomic, features, manifest
 from official.errors import UserError
 from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import packing
-from tfrecords_tools import tables
+from tfrecords_tools import tables, task_folder
 
 ROWS_AT_ONCE = 8192  # tokenizers are several times faster on thousands of texts than on one
 MAX_LABELS_FOUND = 1000
@@ -84,12 +83,7 @@ def build(
       UserError: files, columns, rows or labels that cannot be used.
     """
     parts = 2 if task.columns.text_pair is not None else 1
-    least = packing.num_specials(parts, tokenizer) + parts
-    if max_length < least:
-        raise UserError(
-            f"--max_length={max_length} leaves no room for the text beside the special tokens: "
-            f"the least is {least}"
-        )
+    task_folder.check_room(parts, tokenizer, max_length)
     if task.kind == "classification" and not task.labels:
         task = _with_found_labels(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
@@ -102,7 +96,7 @@ def build(
             tally.labels.subtract(task.labels)  # so that a class without examples shows as 0
             rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, tally)
-            shards += write_shards(folder, split, examples, examples_per_shard)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             if not tally.examples:
                 raise UserError(f"{files[split]}: no row can be used: {tally.bad}")
             tallies[split] = tally
@@ -245,22 +239,6 @@ def _score(text: str) -> float:
         return math.nan
 
 
-def write_shards(
-    folder: Path, split: str, examples: Iterator[bytes], per_shard: int
-) -> list[manifest.Shard]:
-    """Writes examples into shards, whose number is known when the last one is written."""
-    written: list[Path] = []
-    while shard := list(itertools.islice(examples, per_shard)):
-        written.append(folder / f"{split}-{len(written):05d}")
-        with tf.io.TFRecordWriter(str(written[-1])) as writer:
-            for record in shard:
-                writer.write(record)
-    finished = [
-        path.rename(folder / f"{path.name}-of-{len(written):05d}.tfrecord") for path in written
-    ]
-    return [manifest.describe(path, split) for path in finished]
-
-
 def _manifest(
     task: Task,
     files: Mapping[str, Path],
@@ -270,8 +248,6 @@ def _manifest(
     tallies: Mapping[str, Tally],
 ) -> manifest.Manifest:
     target = "label" if task.kind == "classification" else "score"
-    unlabelled = [split for split, tally in tallies.items() if not tally.labelled]
-    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
     splits = {
         split: {
             "examples": tally.examples,
@@ -282,25 +258,17 @@ def _manifest(
         }
         for split, tally in tallies.items()
     }
-    return manifest.Manifest(
-        kind="task",
-        features=("token_ids", "segment_lengths", "row", target),
-        tokenizer=tokenizer.files,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        max_length=max_length,
-        seed=0,
-        shards=tuple(shards),
-        config={"files": {split: Path(path).name for split, path in files.items()}},
-        # Splits that lack the label or score, alone among the features.
-        task={**task.description(), "unlabelled": unlabelled},
-        totals={
-            "examples": sum(tally.examples for tally in tallies.values()),
-            "tokens": sum(tally.tokens for tally in tallies.values()),
-            "truncated": sum(tally.truncated for tally in tallies.values()),
-            "skipped": dict(sum((t.bad.counts for t in tallies.values()), collections.Counter())),
-            "splits": splits,
-        },
-        length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
+    # Splits that lack the label or score, alone among the features.
+    unlabelled = [split for split, tally in tallies.items() if not tally.labelled]
+    return task_folder.make_manifest(
+        {**task.description(), "unlabelled": unlabelled},
+        ("token_ids", "segment_lengths", "row", target),
+        tokenizer,
+        max_length,
+        shards,
+        splits,
+        tallies,
+        {"files": task_folder.names(files)},
     )
 
 

@@ -8,9 +8,7 @@ import dataclasses
 from keras import ops
 
 from official.errors import UserError
-from official.layers.dropout import dropout
-from official.layers.linear import Linear
-from official.objectives import base
+from official.objectives import base, pooled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +31,7 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        base.check_pooling(self.pooling)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+        pooled.check(self)
         if self.num_labels is not None and self.num_labels < 2:
             raise ValueError(f"num_labels: {self.num_labels} is less than 2")
         if self.num_labels and self.labels and self.num_labels != len(self.labels):
@@ -50,35 +46,18 @@ def needs(config):
     return frozenset({"label"})
 
 
-class Objective(base.Objective):
+class Objective(pooled.Head):
     """Dropout and one affine map to the classes."""
 
     def __init__(self, config, encoder_config, *, name="classification", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        base.check_pooled(name, config.pooling, encoder_config)
         num_labels = config.num_labels or len(config.labels)
+        super().__init__(config, encoder_config, num_labels, name=name, seed=seed, dtype=dtype)
         if not num_labels:
             raise UserError(f"{name}: neither labels nor num_labels is set")
-        self.output_projection = Linear(
-            encoder_config.hidden_size,
-            num_labels,
-            initializer=self.initializer,
-            name="output",
-            dtype=self.dtype_policy,
-        )
-
-    def build(self, input_shape=None):
-        """Makes the variables."""
-        self.output_projection.build()
 
     def logits(self, encoded, rng=None):
         """Scores of the classes: [B, C]."""
-        pooled = dropout(self.pool(encoded), self.config.dropout, rng)
-        return self.as_loss(self.output_projection(pooled))
-
-    def weight_sums(self, batch):
-        """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
+        return self.outputs(encoded, rng)
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""

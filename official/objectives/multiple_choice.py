@@ -11,9 +11,7 @@ import dataclasses
 
 from keras import ops
 
-from official.layers.dropout import dropout
-from official.layers.linear import Linear
-from official.objectives import base
+from official.objectives import base, pooled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +30,7 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        base.check_pooling(self.pooling)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+        pooled.check(self)
 
 
 def needs(config):
@@ -43,26 +39,14 @@ def needs(config):
     return frozenset({"answer"})
 
 
-class Objective(base.Objective):
+class Objective(pooled.Head):
     """Dropout, one affine map to a score for each choice, and a softmax over those of a question.
 
     A batch has token_ids, segment_ids and padding_mask [B, C, T]; the encoder gets them as [N, T].
     """
 
     def __init__(self, config, encoder_config, *, name="multiple_choice", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        base.check_pooled(name, config.pooling, encoder_config)
-        self.output_projection = Linear(
-            encoder_config.hidden_size,
-            1,
-            initializer=self.initializer,
-            name="output",
-            dtype=self.dtype_policy,
-        )
-
-    def build(self, input_shape=None):
-        """Makes the variables."""
-        self.output_projection.build()
+        super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def prepare(self, batch, rng=None):
         """Gives every choice a row of its own."""
@@ -71,13 +55,8 @@ class Objective(base.Objective):
 
     def logits(self, batch, encoded, rng=None):
         """Scores of the choices: [B, C]."""
-        pooled = dropout(self.pool(encoded), self.config.dropout, rng)  # [N, D]
-        scores = self.as_loss(self.output_projection(pooled))
+        scores = self.outputs(encoded, rng)  # [N, 1]
         return ops.reshape(scores, (ops.shape(batch["example_weights"])[0], -1))
-
-    def weight_sums(self, batch):
-        """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""

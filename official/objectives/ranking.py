@@ -11,9 +11,7 @@ import dataclasses
 
 from keras import ops
 
-from official.layers.dropout import dropout
-from official.layers.linear import Linear
-from official.objectives import base
+from official.objectives import base, pooled
 
 LOSSES = ("pairwise", "pointwise")
 
@@ -48,9 +46,7 @@ class Config:
 
     def __post_init__(self):
         check_loss(self.loss, self.margin)
-        base.check_pooling(self.pooling)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+        pooled.check(self)
 
 
 def needs(config):
@@ -104,26 +100,13 @@ class Ranker(base.Objective):
         return {"score": self.scores(batch, encoded)}
 
 
-class Objective(Ranker):
+class Objective(pooled.Head, Ranker):
     """Dropout and one affine map of the pooled output to the score."""
 
     def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        base.check_pooled(name, config.pooling, encoder_config)
-        self.output_projection = Linear(
-            encoder_config.hidden_size,
-            1,
-            initializer=self.initializer,
-            name="output",
-            dtype=self.dtype_policy,
-        )
-
-    def build(self, input_shape=None):
-        """Makes the variables."""
-        self.output_projection.build()
+        super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def scores(self, batch, encoded, rng=None):
         """See `Ranker`."""
         del batch
-        pooled = dropout(self.pool(encoded), self.config.dropout, rng)  # [N, D]
-        return self.as_loss(self.output_projection(pooled))[:, 0]
+        return self.outputs(encoded, rng)[:, 0]

@@ -7,9 +7,7 @@ import dataclasses
 
 from keras import ops
 
-from official.layers.dropout import dropout
-from official.layers.linear import Linear
-from official.objectives import base
+from official.objectives import base, pooled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +26,7 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        base.check_pooling(self.pooling)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+        pooled.check(self)
 
 
 def needs(config):
@@ -39,32 +35,15 @@ def needs(config):
     return frozenset({"score"})
 
 
-class Objective(base.Objective):
+class Objective(pooled.Head):
     """Dropout and one affine map to the score; the loss is the squared error."""
 
     def __init__(self, config, encoder_config, *, name="regression", seed=0, dtype=None):
-        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        base.check_pooled(name, config.pooling, encoder_config)
-        self.output_projection = Linear(
-            encoder_config.hidden_size,
-            1,
-            initializer=self.initializer,
-            name="output",
-            dtype=self.dtype_policy,
-        )
-
-    def build(self, input_shape=None):
-        """Makes the variables."""
-        self.output_projection.build()
+        super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def scores(self, encoded, rng=None):
         """The predicted numbers: [B]."""
-        pooled = dropout(self.pool(encoded), self.config.dropout, rng)
-        return self.as_loss(self.output_projection(pooled))[:, 0]
-
-    def weight_sums(self, batch):
-        """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
+        return self.outputs(encoded, rng)[:, 0]
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
