@@ -40,6 +40,9 @@ def check(config: Config, source: str) -> None:
         given |= module.gives(config.corruption)
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+    for objective in config.objectives if config.segments is None else ():
+        if task := getattr(objective, "task", ""):
+            given |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
     given |= READER_FIELDS | objective_fields(config.objectives)
     # An encoder without segments is that of weights from elsewhere, which may be there to be used
     # and not to be trained on (a discriminator without its generator); or it is to learn a task,

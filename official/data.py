@@ -112,6 +112,12 @@ class Source:
         # Shards of a task are for every encoder, and laid out when they are read.
         layout = getattr(config.encoder, "layout", "cls_first")
         self._layout = layout if self.manifest.kind == "task" else "cls_first"
+        # The heads of a model of several tasks, by the task each is for.
+        self._heads = {
+            task: config_lib.module_of(objective).needs(objective)
+            for objective in config.objectives
+            if (task := getattr(objective, "task", ""))
+        }
         self._draws = any(
             "row_seeds" in config_lib.module_of(objective).needs(objective)
             for objective in config.objectives
@@ -135,6 +141,13 @@ class Source:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
+        if predicting:
+            fields |= frozenset().union(*self._heads.values())
+        if self._heads and self.task_name not in self._heads:
+            raise UserError(
+                f"{self.folder}: its task is {self.task_name}, and the model has heads for "
+                f"{', '.join(self._heads)}: name shards of these"
+            )
         fields |= objective_fields(config.objectives)
         for objective in config.objectives:
             if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):
@@ -152,6 +165,11 @@ class Source:
                 f"positions for {positions} (encoder.max_positions): make the shards again with "
                 f"max_length {positions} or less, or take an encoder with more positions"
             )
+
+    @property
+    def task_name(self) -> str | None:
+        """Of the task that the examples are of; None in pretraining."""
+        return (self.manifest.task or {}).get("name")
 
     def check_tokenizer(self, folder: str | os.PathLike) -> None:
         """Refuses data made with another tokenizer than the one in `folder` (of a model)."""
@@ -178,6 +196,9 @@ class Source:
             fields |= config_lib.module_of(corruption).gives(corruption)
         if self._draws:
             fields.add("row_seeds")
+        for task, names in self._heads.items():
+            mine = task == self.task_name
+            fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
         return frozenset(fields)
 
     def dataset(
@@ -375,6 +396,7 @@ class Source:
             batch["backward"] = batch["backward"] > 0
         if "part_lengths" in parsed:
             batch |= packed.fields(parsed, segment_ids, weights, self._parts)
+        batch |= self._asked(batch)
         if self._draws:
             batch["row_seeds"] = seeding.pairs(seeds)
         if self._predictions:
@@ -394,6 +416,19 @@ class Source:
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
         return batch
+
+    def _asked(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """What the heads of several tasks read: the examples are of one task, zeros for others."""
+        asked = {}
+        for task, names in self._heads.items():
+            for name in names:
+                field = name.removeprefix(f"{task}/")
+                if task != self.task_name:
+                    kind = tf.int32 if field == "label" else tf.float32
+                    asked[name] = tf.zeros_like(batch["example_weights"], kind)
+                elif field in batch:
+                    asked[name] = batch[field]
+        return asked
 
 
 def _read(folder: Path, split: str) -> manifest.Manifest:

@@ -53,6 +53,7 @@ Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden,
 K choices.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable
 
@@ -95,6 +96,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "inputs", None, INPUTS, "What serving_default takes. Default: what it was trained on."
     )
+    flags.DEFINE_string("task", None, "Which head, of a model of several tasks.")
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
@@ -109,6 +111,7 @@ def export(
     max_length: int | None = None,
     inputs: str | None = None,
     max_new_tokens: int | None = None,
+    task: str | None = None,
 ) -> tuple[str, int]:
     """Writes a SavedModel (see above).
 
@@ -117,10 +120,11 @@ def export(
 
     Raises:
       UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
-        fit the model, or `max_new_tokens` that, `inputs` are given for a ranking; or `output` is
-        there already.
+        fit the model, or `max_new_tokens` that, `inputs` are given for a ranking; `task` names no
+        head, or none is named where there are several; or `output` is there already.
     """
     config, tokenizer, model = inference.restore(model_dir, checkpoint)
+    config = _with_one_head(config, model, task)
     ranks = _ranker(config, model) is not None
     answers = any(configs.type_of(o) == "span_answer" for o in config.objectives)
     chooses = any(configs.type_of(o) == "multiple_choice" for o in config.objectives)
@@ -137,7 +141,9 @@ def export(
     elif chooses:
         inputs = CHOOSE
     elif inputs is None:
-        inputs = "pair" if inference.task(model_dir).get("pair") else "single"
+        about = inference.task(model_dir)
+        about = about.get("tasks", {}).get(task, about)
+        inputs = "pair" if about.get("pair") else "single"
     if max_length is None:
         max_length = inference.max_length(model_dir, config)
     most = config.encoder.max_positions
@@ -299,6 +305,22 @@ def _check_positions(config: configs.Config, token_ids: tf.Tensor) -> tf.Operati
     )
 
 
+def _with_one_head(config: configs.Config, model: Model, task: str | None) -> configs.Config:
+    """Leaves a model of several tasks the head of one; returns the config of what it is now."""
+    names = [getattr(objective, "task", "") for objective in config.objectives]
+    if task is None and not any(names):
+        return config
+    if task is None or task not in names:
+        known = ", ".join(filter(None, names)) or "none"
+        given = "missing" if task is None else f"{task!r} is not known"
+        raise UserError(f"--task: {given}: the tasks that this model has heads for are {known}")
+    place = names.index(task)
+    head = dataclasses.replace(config.objectives[place], task="")
+    model.objectives = [model.objectives[place]]
+    model.objectives[0].config = head
+    return dataclasses.replace(config, objectives=(head,))
+
+
 def _writers(
     config: configs.Config,
     tokenizer: tokenizers.Tokenizer,
@@ -406,6 +428,7 @@ def main(argv: list[str]) -> None:
         FLAGS.max_length,
         FLAGS.inputs,
         FLAGS.max_new_tokens,
+        FLAGS.task,
     )
     what = {
         "single": "a text",

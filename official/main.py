@@ -58,7 +58,12 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "config", None, "YAML file of the run. eval and predict take it from --model_dir."
     )
-    flags.DEFINE_string("data", None, "Folder of shards.")
+    flags.DEFINE_string(
+        "data",
+        None,
+        "Folder of shards; several tasks to learn at once, or evaluate: their folders, with commas "
+        "between them.",
+    )
     flags.DEFINE_string(
         "validation_data",
         None,
@@ -170,7 +175,6 @@ def _require(*names: str) -> None:
 
 def _train() -> None:
     from official import config as config_lib
-    from official.data import Source
     from official.training import checkpoints, loop, setup, strategies
 
     config = config_lib.load(FLAGS.config, FLAGS.override)
@@ -179,9 +183,8 @@ def _train() -> None:
     config = setup.inherit(config, config_lib.load(FLAGS.init) if FLAGS.init else None)
     setup.set_precision(config.recipe.precision)
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
-    train = Source(FLAGS.data, config, "train", training=True)
-    labels = tuple((train.manifest.task or {}).get("labels", ()))
-    config = setup.resolve(config, train.tokenizer.vocab_size, labels)
+    train = _source(FLAGS.data, config, "train", training=True)
+    config = setup.resolve(config, train.tokenizer.vocab_size, setup.labels_of(train.manifest))
     train.check(config, strategy.num_replicas_in_sync)
     if FLAGS.init:
         train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
@@ -195,7 +198,7 @@ def _train() -> None:
         held_out = (
             (FLAGS.validation_data, "train") if config.segments else (FLAGS.data, "validation")
         )
-        validation = Source(held_out[0], config, held_out[1])
+        validation = _source(held_out[0], config, held_out[1])
         validation.check(config, strategy.num_replicas_in_sync)
         if validation.tokenizer.fingerprint != train.tokenizer.fingerprint:
             raise errors.UserError(
@@ -231,6 +234,15 @@ def _train() -> None:
         trainer.train(validation)
     except loop.Stopped as stopped:
         sys.exit(128 + stopped.number if stopped.number != signal.SIGTERM else 143)
+
+
+def _source(folders: str, config, split: str, training: bool = False):
+    """The examples of a split; of several folders, parted by commas, a mixture of their tasks."""
+    from official.data import Source
+    from official.mixture import Mixture
+
+    sources = [Source(folder, config, split, training) for folder in folders.split(",")]
+    return sources[0] if len(sources) == 1 else Mixture(sources, config)
 
 
 def _sweep() -> None:
@@ -284,7 +296,6 @@ def _apply() -> None:
     """Evaluates or predicts with a trained model."""
     from official import config as config_lib
     from official import streams
-    from official.data import Source
     from official.training import evaluation, predict, setup, strategies
 
     model_dir = Path(FLAGS.model_dir)
@@ -293,6 +304,8 @@ def _apply() -> None:
     setup.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
+    if predicting and "," in FLAGS.data:
+        raise errors.UserError("--data: predict takes one folder at a time")
     if predicting and bool(FLAGS.output) == bool(FLAGS.submission):
         raise errors.UserError(
             "give either --output=FILE or --submission=FOLDER (--mode=predict); see --help"
@@ -300,11 +313,9 @@ def _apply() -> None:
     splits = _splits(config)
     model = None
     for split in splits:
-        source = Source(FLAGS.data, config, split)
+        source = _source(FLAGS.data, config, split)
         source.check(config, strategy.num_replicas_in_sync, predicting)
-        setup.check_labels(
-            config, tuple((source.manifest.task or {}).get("labels", ())), FLAGS.data
-        )
+        setup.check_labels(config, source.manifest, FLAGS.data)
         trained = config_lib.load(model_dir).encoder
         if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
             # Held-out text may be shorter than the memory of training, but asking for more is in
@@ -338,7 +349,10 @@ def _splits(config) -> list[str]:
     kind = "validation" if FLAGS.mode == "eval" else "test"
     if config.segments or FLAGS.output:
         return ["train" if config.segments and kind == "validation" else kind]
-    there = {shard.split for shard in manifest.read(FLAGS.data).shards}
+    # Of several folders the splits that all have.
+    there = set.intersection(
+        *({s.split for s in manifest.read(folder).shards} for folder in FLAGS.data.split(","))
+    )
     return [s for s in tasks.SPLITS if s.startswith(kind) and s in there] or [kind]
 
 

@@ -5,6 +5,7 @@ Parts that YAML names by `type` (corruption, encoder, objectives) are dataclasse
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -275,6 +276,8 @@ class Recipe:
       max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
       shuffle_buffer: examples among which the reader draws.
       bucket_lengths: lengths to which batches are padded; empty = always the longest.
+      task_sampling: of several tasks, which one a batch is of: drawn by their sizes
+        (`proportional`), or more and more alike (`annealed`); see `official.mixture`.
       init_weights: what `--init` gives: `encoder`, `all`, `none` (its sizes alone), or `generator`:
         the encoder, and again as a frozen generator, with its masked LM.
     """
@@ -297,10 +300,12 @@ class Recipe:
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
+    task_sampling: str = "proportional"
     init_weights: str = "encoder"
 
     def __post_init__(self):
         _one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
+        _one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
         _one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator"])
         for name in (
             "batch_size accumulation report_every save_every keep_checkpoints "
@@ -313,6 +318,10 @@ class Recipe:
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
             raise ValueError("bucket_lengths: must rise")
+
+    def total_steps(self, num_examples: int) -> int:
+        """Updates of a run: given, or enough for the epochs (the last batch rounded up)."""
+        return self.steps or max(1, math.ceil(self.epochs * num_examples / self.batch_size))
 
 
 @dataclasses.dataclass(frozen=True)

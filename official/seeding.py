@@ -33,6 +33,7 @@ class Stream(enum.IntEnum):
     PERMUTATION = 9
     CONTEXT = 10
     PARTS = 11
+    TASK = 12
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:

@@ -120,7 +120,7 @@ class Objective(keras.Layer):
 
     def example_weights(self, batch):
         """The weight of each example, in the type of losses: [B]."""
-        weights = batch.get("example_weights")
+        weights = batch.get(field(self.config, "example_weights"))
         if weights is None:
             return ops.ones(ops.shape(batch["token_ids"])[:1], accurate(self.compute_dtype))
         return ops.cast(weights, accurate(self.compute_dtype))
@@ -149,6 +149,18 @@ def sequences_apart(batch):
             rows, count, length = ops.shape(batch[name])
             flat[name] = ops.reshape(batch[name], (rows * count, length))
     return {**batch, **flat}
+
+
+def field(config, name):
+    """What a head calls a field of the batch, or a prediction: with the task that it is for."""
+    task = getattr(config, "task", "")
+    return f"{task}/{name}" if task else name
+
+
+def fields(config, target):
+    """The batch fields that the head of a task reads: the target, and whose examples these are."""
+    names = (target, "example_weights") if config.task else (target,)
+    return frozenset(field(config, name) for name in names)
 
 
 POOLINGS = ("pooled", "first")

@@ -22,6 +22,7 @@ class Config:
         pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
             `base.Objective.pool`.
         weight: factor of this loss in the sum.
+        task: which task the head is for, where a model has several; see `official.mixture`.
     """
 
     labels: tuple[str, ...] = ()
@@ -29,6 +30,7 @@ class Config:
     dropout: float = 0.1
     pooling: str = "pooled"
     weight: float = 1.0
+    task: str = ""
 
     def __post_init__(self):
         pooled.check(self)
@@ -42,14 +44,14 @@ class Config:
 
 def needs(config):
     """The batch fields that the objective reads."""
-    del config
-    return frozenset({"label"})
+    return base.fields(config, "label")
 
 
 class Objective(pooled.Head):
     """Dropout and one affine map to the classes."""
 
-    def __init__(self, config, encoder_config, *, name="classification", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        name = name or config.task or "classification"
         num_labels = config.num_labels or len(config.labels)
         super().__init__(config, encoder_config, num_labels, name=name, seed=seed, dtype=dtype)
         if not num_labels:
@@ -62,9 +64,12 @@ class Objective(pooled.Head):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         return base.class_terms(
-            self.name, self.logits(encoded, rng), batch["label"], self.example_weights(batch)
+            self.name,
+            self.logits(encoded, rng),
+            batch[base.field(self.config, "label")],
+            self.example_weights(batch),
         )
 
     def predictions(self, batch, encoded, encoder):
-        """Returns `probabilities` [B, C]."""
-        return {"probabilities": ops.softmax(self.logits(encoded))}
+        """Returns `probabilities` [B, C]; of one of several tasks with its name before it."""
+        return {base.field(self.config, "probabilities"): ops.softmax(self.logits(encoded))}

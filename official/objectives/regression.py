@@ -19,11 +19,13 @@ class Config:
         pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
             `base.Objective.pool`.
         weight: factor of this loss in the sum.
+        task: which task the head is for, where a model has several; see `official.mixture`.
     """
 
     dropout: float = 0.1
     pooling: str = "pooled"
     weight: float = 1.0
+    task: str = ""
 
     def __post_init__(self):
         pooled.check(self)
@@ -31,14 +33,14 @@ class Config:
 
 def needs(config):
     """The batch fields that the objective reads."""
-    del config
-    return frozenset({"score"})
+    return base.fields(config, "score")
 
 
 class Objective(pooled.Head):
     """Dropout and one affine map to the score; the loss is the squared error."""
 
-    def __init__(self, config, encoder_config, *, name="regression", seed=0, dtype=None):
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        name = name or config.task or "regression"
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def scores(self, encoded, rng=None):
@@ -48,7 +50,7 @@ class Objective(pooled.Head):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         weights = self.example_weights(batch)
-        errors = self.scores(encoded, rng) - self.as_loss(batch["score"])
+        errors = self.scores(encoded, rng) - self.as_loss(batch[base.field(self.config, "score")])
         squared = ops.sum(ops.square(errors) * weights)
         return base.Terms(
             losses={self.name: squared},
@@ -56,5 +58,5 @@ class Objective(pooled.Head):
         )
 
     def predictions(self, batch, encoded, encoder):
-        """Returns `score` [B]."""
-        return {"score": self.scores(encoded)}
+        """Returns `score` [B]; of one of several tasks with its name before it."""
+        return {base.field(self.config, "score"): self.scores(encoded)}

@@ -11,6 +11,7 @@ import tensorflow as tf
 from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
+from official.mixture import AVERAGE, Mixture
 from official.model import Model
 from official.training import answers, memory, ranking_metrics, task_metrics
 from official.training.step import Statistics
@@ -26,7 +27,7 @@ TARGETS = {
 
 
 def distribute(
-    strategy: tf.distribute.Strategy, source: Source, batch_size: int, start_step: int = 0
+    strategy: tf.distribute.Strategy, source: Source | Mixture, batch_size: int, start_step: int = 0
 ):
     """The batches of a source, shared out over the replicas of a strategy."""
 
@@ -72,7 +73,7 @@ class Evaluator:
         self._memory = memory.of(config, strategy, self.batch_size)
         self._step: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
 
-    def run(self, source: Source, batches: int = 0) -> dict[str, float]:
+    def run(self, source: Source | Mixture, batches: int = 0) -> dict[str, float]:
         """Scores a source; the rows of a stream start with an empty memory.
 
         Args:
@@ -80,8 +81,12 @@ class Evaluator:
           batches: how many batches to score; 0 = all.
 
         Returns:
-          `loss`, each term, each metric, and the task's metrics where the data is a task's.
+          `loss`, each term, each metric, and the task's metrics where the data is a task's; of a
+          mixture those of each task with its name before them, and the average of their first
+          metrics.
         """
+        if isinstance(source, Mixture):
+            return self._run_each(source, batches)
         rows, outputs = [], []
         if self._memory is not None:
             self._memory.clear()
@@ -95,7 +100,11 @@ class Evaluator:
             raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
         figures = self.statistics.summarise(np.stack(rows), self.model.term_weights)
         if source.manifest.task:
-            merged = {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
+            head = f"{source.task_name}/"  # of this task, where the model has several
+            merged = {
+                name.removeprefix(head): np.concatenate([output[name] for output in outputs])
+                for name in outputs[0]
+            }
             if source.manifest.task.get("kind") == "ranking":
                 figures |= ranking_metrics.evaluate(source, merged)
             elif source.manifest.task.get("kind") == "span":
@@ -109,6 +118,24 @@ class Evaluator:
         if self._questions is None or self._questions[0] is not source:
             self._questions = source, answers.Answers(self._config, source)
         return self._questions[1]
+
+    def _run_each(self, mixture: Mixture, batches: int) -> dict[str, float]:
+        figures, firsts = {}, []
+        for source in mixture.sources:
+            found = self.run(source, batches)
+            firsts.append(found[source.manifest.task["metrics"][0]])
+            others = [
+                f"{other}{metric}"
+                for other in mixture.manifest.task["tasks"]
+                for metric in ("", "_accuracy", "_squared_error")
+                if other != source.task_name
+            ]
+            figures |= {
+                f"{source.task_name}/{name}": value
+                for name, value in found.items()
+                if name not in others
+            }
+        return {**figures, AVERAGE: float(np.mean(firsts))}
 
     def _run(self, batch):
         statistics, outputs = self.strategy.run(self._replica_step, args=(batch,))

@@ -49,7 +49,7 @@ class Trainer:
         self.strategy = strategy
         self.model_dir = Path(model_dir)
         self.chief = strategies.is_chief(strategy)
-        self.total_steps = total_steps(config.recipe, source.num_examples)
+        self.total_steps = config.recipe.total_steps(source.num_examples)
         with strategy.scope():
             self.optimizer = optimizers.make(config.recipe, self.total_steps, model)
         self.variables = {
@@ -266,11 +266,6 @@ class Stopped(Exception):
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
         self.number = number
-
-
-def total_steps(recipe: config_lib.Recipe, num_examples: int) -> int:
-    """Updates of a run: given, or enough for the epochs (the last batch rounded up)."""
-    return recipe.steps or max(1, math.ceil(recipe.epochs * num_examples / recipe.batch_size))
 
 
 def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, bool]:

@@ -153,7 +153,8 @@ def _gather(
 
     def on_replica(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         batch = model.prepare(batch, None)
-        found = model.predictions(batch)
+        head = f"{source.task_name}/"  # of this task, where the model has several
+        found = {k.removeprefix(head): value for k, value in model.predictions(batch).items()}
         known = names or ("probabilities", "score")
         wanted = {name: found[name] for name in known if name in found}
         if len(wanted) != max(1, len(names)):
@@ -185,7 +186,8 @@ def _gather(
 def _labels(config: Any, source: Any) -> list[str]:
     """The names of the classes: the model's own, or those of the data."""
     for objective in config.objectives:
-        if labels := getattr(objective, "labels", ()):
+        mine = getattr(objective, "task", "") in ("", source.task_name)
+        if mine and (labels := getattr(objective, "labels", ())):
             return list(labels)
     return list(source.manifest.task["labels"])
 

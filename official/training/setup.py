@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import keras
@@ -69,14 +69,16 @@ def inherit(
 
 
 def resolve(
-    config: config_lib.Config, vocab_size: int, labels: tuple[str, ...] = ()
+    config: config_lib.Config,
+    vocab_size: int,
+    labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> config_lib.Config:
     """Fills in what a config leaves to its data.
 
     Args:
       config: from `inherit`.
       vocab_size: of the data's tokenizer.
-      labels: class names of the data's task.
+      labels: class names of the data's tasks, by the name of each.
 
     Raises:
       UserError: what it says does not fit the data.
@@ -89,7 +91,7 @@ def resolve(
             f"encoder.vocab_size: {encoder.vocab_size} is less than the {vocab_size} pieces of the "
             "data's tokenizer"
         )
-    objectives = tuple(_labelled(objective, labels) for objective in config.objectives)
+    objectives = tuple(_labelled(o, _labels_for(o, labels)) for o in config.objectives)
     return dataclasses.replace(config, encoder=encoder, objectives=objectives)
 
 
@@ -115,6 +117,14 @@ def _like(initial, encoder):
     return dataclasses.replace(initial, **rates)
 
 
+def _labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
+    """The class names that an objective learns: of its task, or of the only one."""
+    labels = labels or {}
+    if task := getattr(objective, "task", ""):
+        return labels.get(task, ())
+    return next(iter(labels.values()), ()) if len(labels) == 1 else ()
+
+
 def _labelled(objective, labels: tuple[str, ...]):
     if not hasattr(objective, "labels") or not labels:
         return objective
@@ -126,7 +136,14 @@ def _labelled(objective, labels: tuple[str, ...]):
     return dataclasses.replace(objective, labels=labels)
 
 
-def check_labels(config: config_lib.Config, labels: tuple[str, ...], folder: str) -> None:
+def labels_of(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
+    """The class names of a manifest's tasks, by the name of each task."""
+    task = found.task or {}
+    tasks = task.get("tasks", {task.get("name", ""): task})
+    return {name: tuple(each.get("labels", ())) for name, each in tasks.items()}
+
+
+def check_labels(config: config_lib.Config, found: manifest.Manifest, folder: str) -> None:
     """Refuses data whose classes are not those of a trained model.
 
     Names may differ, as those of a model from elsewhere do, but not how many there are, and the
@@ -134,12 +151,14 @@ def check_labels(config: config_lib.Config, labels: tuple[str, ...], folder: str
 
     Args:
       config: of the model.
-      labels: class names of the data's task; empty where it has none.
+      found: the data's manifest.
       folder: that the data is in.
     """
-    for objective in config.objectives if labels else ():
-        ours = getattr(objective, "labels", ())
-        if ours and (len(ours) != len(labels) or (ours != labels and set(ours) == set(labels))):
+    for objective in config.objectives:
+        ours, labels = getattr(objective, "labels", ()), _labels_for(objective, labels_of(found))
+        if not ours or not labels:
+            continue
+        if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):
             raise UserError(
                 f"{folder}: its labels are {', '.join(labels)}, and the model knows "
                 f"{', '.join(ours)}: name the shards of the model's own task"

@@ -36,6 +36,7 @@ class Source:
     """Five examples in batches of 4 with 3 rows of filler, in two lengths."""
 
     split = "test"
+    task_name = "cola"
     num_examples = 5
     manifest = types.SimpleNamespace(task={"labels": ["no", "yes"]})
     rows = NUMBERS

@@ -1,3 +1,4 @@
+import collections
 import dataclasses
 import json
 
@@ -12,6 +13,7 @@ from official.training import checkpoints, setup
 from tests import small
 
 ONE = tf.distribute.get_strategy()
+Manifest = collections.namedtuple("Manifest", "task")
 
 
 TRANSFORMER = {
@@ -34,7 +36,7 @@ def tuned(**changes):
 def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
     initial = small.config()
     found = setup.inherit(tuned(), initial)
-    found = setup.resolve(found, initial.encoder.vocab_size, ("bad", "good"))
+    found = setup.resolve(found, initial.encoder.vocab_size, {"x": ("bad", "good")})
     assert found.encoder == initial.encoder and found.objectives[0].labels == ("bad", "good")
 
 
@@ -68,7 +70,7 @@ def test_labels_of_another_task():
     config = tuned(objectives=[{"type": "classification", "labels": ["a", "b"]}])
     config = setup.inherit(config, small.config())
     with pytest.raises(UserError, match="labels a, b in the config, b, a in the data"):
-        setup.resolve(config, 10, ("b", "a"))
+        setup.resolve(config, 10, {"x": ("b", "a")})
 
 
 def test_a_model_folder_of_another_config_is_refused(tmp_path):
@@ -190,11 +192,38 @@ def test_the_task_is_noted_for_serving(tmp_path):
 
 
 def test_data_with_other_classes_than_the_model_is_refused():
-    config = setup.resolve(tuned(encoder={"type": "transformer"}), 9, ("a", "b", "c"))
-    setup.check_labels(config, ("a", "b", "c"), "shards")
-    setup.check_labels(config, ("LABEL_0", "LABEL_1", "LABEL_2"), "shards")
-    setup.check_labels(config, (), "shards")
+    encoder = {"type": "transformer"}
+    config = setup.resolve(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
+
+    def check(*labels):
+        setup.check_labels(config, Manifest({"name": "abc", "labels": list(labels)}), "shards")
+
+    check("a", "b", "c")
+    check("LABEL_0", "LABEL_1", "LABEL_2")
+    check()
+    setup.check_labels(config, Manifest(None), "shards")
     message = "shards: its labels are {}, and the model knows a, b, c: name the shards of the model"
     for labels in (("a", "b"), ("b", "a", "c")):
         with pytest.raises(UserError, match=message.format(", ".join(labels))):
-            setup.check_labels(config, labels, "shards")
+            check(*labels)
+
+
+def test_heads_of_several_tasks_get_the_labels_of_theirs():
+    heads = [{"type": "classification", "task": name} for name in ("abc", "xy")]
+    heads.append({"type": "regression", "task": "score"})
+    data = Manifest(
+        {
+            "metrics": ["average"],
+            "tasks": {
+                "abc": {"labels": ["a", "b", "c"]}, "xy": {"labels": ["x", "y"]},
+                "score": {"labels": []},
+            },
+        }
+    )  # fmt: skip
+    labels = setup.labels_of(data)
+    config = setup.resolve(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
+    assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]
+    setup.check_labels(config, data, "shards")
+    setup.check_labels(config, Manifest({"name": "xy", "labels": ["x", "y"]}), "shards")
+    with pytest.raises(UserError, match="shards: its labels are x, z, u, and the model knows x, y"):
+        setup.check_labels(config, Manifest({"name": "xy", "labels": ["x", "z", "u"]}), "shards")
