@@ -1,6 +1,9 @@
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from official.training import checkpoints, evaluation, loop, predict, setup
 from tests import small
 from tfrecords_tools import task_shards
 
+ROOT = Path(__file__).resolve().parents[2]
 ONE = tf.distribute.get_strategy()
 # Name, size, and columns; the first word of a text tells its label or score.
 RTE, MNLI, STSB = tasks.find("rte"), tasks.find("mnli"), tasks.find("stsb")
@@ -225,6 +229,32 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
     ):
         with pytest.raises(UserError, match=message):
             export.export(tmp_path / "model", tmp_path / "other", task=task)
+
+
+@pytest.mark.slow
+def test_command_line(folders, tmp_path):
+    def run(*options):
+        command = [sys.executable, "-m", "official.main", *options]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+
+    config = config_lib.to_dict(_config(steps=3))
+    for objective in config["objectives"]:
+        objective.pop("labels", None)  # they come from the data
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    every = f"--data={','.join(map(str, folders.values()))}"
+    model = f"--model_dir={tmp_path}/model"
+    done = run("--mode=train_and_eval", f"--config={tmp_path}/config.yaml", every, model)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{sum(SIZES.values())} training examples, 3 steps of 4 on" in done.stdout
+    lines = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
+    figures = {k: v for k, v in json.loads(lines[-1]).items() if k not in ("step", "split")}
+    done = run("--mode=eval", every, model)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+    assert found == pytest.approx(figures, abs=1e-5) and "average" in found
+    done = run("--mode=predict", every, model, f"--output={tmp_path}/p.tsv", "--split=validation")
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: --data: predict takes one folder at a time\n")
 
 
 def test_what_does_not_go_together(folders, tmp_path):
