@@ -236,12 +236,17 @@ def _train() -> None:
         sys.exit(128 + stopped.number if stopped.number != signal.SIGTERM else 143)
 
 
+def _folders(text: str) -> list[str]:
+    """The folders that --data names; a folder may have a comma in its name."""
+    return [text] if Path(text).exists() else text.split(",")
+
+
 def _source(folders: str, config, split: str, training: bool = False):
     """The examples of a split; of several folders, parted by commas, a mixture of their tasks."""
     from official.data import Source
     from official.mixture import Mixture
 
-    sources = [Source(folder, config, split, training) for folder in folders.split(",")]
+    sources = [Source(folder, config, split, training) for folder in _folders(folders)]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
 
 
@@ -304,7 +309,7 @@ def _apply() -> None:
     setup.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
-    if predicting and "," in FLAGS.data:
+    if predicting and len(_folders(FLAGS.data)) > 1:
         raise errors.UserError("--data: predict takes one folder at a time")
     if predicting and bool(FLAGS.output) == bool(FLAGS.submission):
         raise errors.UserError(
@@ -351,7 +356,7 @@ def _splits(config) -> list[str]:
         return ["train" if config.segments and kind == "validation" else kind]
     # Of several folders the splits that all have.
     there = set.intersection(
-        *({s.split for s in manifest.read(folder).shards} for folder in FLAGS.data.split(","))
+        *({s.split for s in manifest.read(folder).shards} for folder in _folders(FLAGS.data))
     )
     return [s for s in tasks.SPLITS if s.startswith(kind) and s in there] or [kind]
 
