@@ -179,6 +179,7 @@ def _train(folders, config, model_dir, validation=None):
     return model, figures
 
 
+@pytest.mark.slow
 def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path):
     config = _config()
     validation = _mixture(folders, config, "validation", training=False)
