@@ -1,0 +1,91 @@
+"""A hundred steps of fine-tuning follow the losses of transformers, under every head."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as config_lib
+from official.convert import huggingface, model_folder
+from official.training import optimizers, setup, step
+from tests.official.convert import systems
+
+OBJECTIVES = {
+    "classification": {"num_labels": 3, "dropout": 0.0},
+    "regression": {"dropout": 0.0},
+    "multiple_choice": {"dropout": 0.0},
+    "span_answer": {"candidates": "row"},
+}
+TARGETS = {"classification": "label", "regression": "score", "multiple_choice": "answer"}
+
+
+@pytest.fixture(scope="module")
+def made(hf, tmp_path_factory):
+    """The encoder as a model folder, `model`, and what came of each head."""
+    folder = tmp_path_factory.mktemp("fine_tuning")
+    hf.run("hf_fine_tuning.py", folder)
+    systems.write_vocabulary(folder / "bert", "bert")
+    model_folder.write(huggingface.read(folder / "bert"), folder / "model")
+    return folder
+
+
+def fields_of(kind, arrays):
+    """The batches of transformers as ours: each field with an axis of steps before it."""
+    ids = arrays["input_ids"]
+    fields = {
+        "token_ids": ids,
+        "segment_ids": arrays["token_type_ids"],
+        "padding_mask": arrays["attention_mask"],
+    }
+    fields = {name: value.astype(np.int32) for name, value in fields.items()}
+    fields["padding_mask"] = fields["padding_mask"].astype(bool)
+    fields["example_weights"] = np.ones(ids.shape[:2], np.float32)
+    if kind != "span_answer":
+        labels = arrays["labels"]
+        fields[TARGETS[kind]] = labels if kind == "regression" else labels.astype(np.int32)
+        return fields
+    length, none = ids.shape[2], arrays["start_positions"] == 0
+    begin = fields["segment_ids"].argmax(axis=-1)  # where the context does
+    size = length - 1 - begin
+    places = {
+        "context_start": begin,
+        "context_length": size,
+        "window_start": 0 * begin,
+        "own_start": 0 * begin,
+        "own_end": size,
+        "answer_start": np.where(none, -1, arrays["start_positions"] - begin),
+        "answer_end": np.where(none, -1, arrays["end_positions"] - begin),
+    }
+    return fields | {name: value.astype(np.int32) for name, value in places.items()}
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_losses_follow_those_of_transformers(made, kind):
+    """The same weights and batches, dropout off, a hundred steps."""
+    arrays = dict(np.load(made / f"{kind}.npz"))
+    expected = arrays["losses"]
+    fields = fields_of(kind, arrays)
+    recipe = {
+        "steps": len(expected),
+        "batch_size": fields["token_ids"].shape[1],
+        "optimizer": {"learning_rate": 1e-3},
+        "schedule": {"type": "bert", "warmup_steps": 10},
+    }
+    encoder = config_lib.to_dict(config_lib.load(made / "model"))["encoder"]
+    objectives = [{"type": kind, **OBJECTIVES[kind]}]
+    config = config_lib.from_dict(
+        {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": recipe}
+    )
+    strategy = tf.distribute.get_strategy()
+    model = setup.build_model(config, strategy)
+    setup.start_from(model, str(made / "model"), "last", "encoder")
+    head = model.objectives[0].output_projection
+    head.kernel.assign(arrays["kernel"])
+    head.bias.assign(arrays["bias"])
+    optimizer = optimizers.make(config.recipe, len(expected), model)
+    trained = step.TrainStep(model, optimizer, strategy, seed=0)
+    batches = iter(tf.data.Dataset.from_tensor_slices(fields))
+    rows = trained.run(batches, len(expected))
+    losses = [trained.statistics.summarise(row[None], model.term_weights)["loss"] for row in rows]
+    assert len(expected) == 100
+    assert np.mean(expected[-10:]) < 0.9 * np.mean(expected[:10])
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-3)
