@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from official import atomic, manifest
@@ -19,6 +20,7 @@ _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_ch
              "recipe.eval_batch_size", "recipe.max_bad_steps")  # fmt: skip
 CONFIG = "config.yaml"
 _POOLER = "encoder/pooler/"
+_POSITIONS = "/position_embedding/table"
 
 
 def set_precision(precision: str) -> None:
@@ -33,7 +35,8 @@ def inherit(
     """Fills in what a config leaves to the model that it starts from, the encoder.
 
     To learn a task the encoder gets a pooler where that model had none and the task reads it, and
-    it has no memory, for nothing comes before an example.
+    it has no memory, for nothing comes before an example. A config with an encoder of its own may
+    change the dropout of that model, and have more positions (see `start_from`).
 
     Args:
       config: as read.
@@ -108,13 +111,15 @@ def _for_task(config: config_lib.Config, encoder):
 
 
 def _like(initial, encoder):
-    """The initial encoder's sizes, with the dropout of the config where it gives an encoder."""
-    rates = {
-        name: getattr(encoder, name)
-        for name in ("dropout", "attention_dropout", "inner_dropout")
-        if hasattr(initial, name) and hasattr(encoder, name)
+    """The initial encoder with what a config may change of it: dropout, and more positions."""
+    both = {f.name for f in dataclasses.fields(initial)} & {
+        f.name for f in dataclasses.fields(encoder)
     }
-    return dataclasses.replace(initial, **rates)
+    rates = {"dropout", "attention_dropout", "inner_dropout"} & both
+    changes = {name: getattr(encoder, name) for name in rates}
+    if "max_positions" in both:
+        changes["max_positions"] = max(initial.max_positions, encoder.max_positions)
+    return dataclasses.replace(initial, **changes)
 
 
 def _labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
@@ -200,6 +205,9 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
     """Copies weights of another model folder into a new model.
 
     A pooler that the other's encoder lacks keeps its first weights, where `weights` is `encoder`.
+    Where the new encoder has more positions, the other's table of them is repeated until it is long
+    enough, so that what attention learned of near positions holds within each copy (Longformer,
+    Beltagy et al., 2020, section 5).
 
     Args:
       model: the new one.
@@ -224,8 +232,20 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
             arrays |= {f"generator/{path}": array for path, array in arrays.items()}
         if weights == "encoder" and not any(path.startswith(_POOLER) for path in arrays):
             variables = {path: v for path, v in variables.items() if not path.startswith(_POOLER)}
+        for path in variables:
+            if path.endswith(_POSITIONS) and path in arrays:
+                rows, offset = variables[path].shape[0], model.encoder.config.position_offset
+                arrays[path] = _repeated(arrays[path], rows, offset)
         checkpoints.assign(variables, arrays, f"--init={init}")
     return len(variables), _other_parts(model.variables_by_path(), variables)
+
+
+def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:
+    """A table of positions with `rows` rows: those after the first `offset` again and again."""
+    if rows <= len(table):
+        return table
+    source = offset + (np.arange(rows) - offset) % (len(table) - offset)
+    return table[np.where(np.arange(rows) < offset, np.arange(rows), source)]
 
 
 def _other_parts(paths: Iterable[str], known: Collection[str]) -> list[str]:

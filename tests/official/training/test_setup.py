@@ -103,6 +103,26 @@ def test_weights_from_another_model(tmp_path):
     )
 
 
+@pytest.mark.parametrize("offset", [0, 2])
+def test_more_positions_are_copies_of_those_of_init(tmp_path, offset):
+    initial = small.config(encoder__position_offset=offset, encoder__max_positions=32)
+    arrays = checkpoints.values(setup.build_model(initial, ONE).variables_by_path())
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    longer = small.config(encoder__position_offset=offset, encoder__max_positions=75)
+    config = setup.inherit(longer, initial)
+    assert config.encoder == longer.encoder
+    model = setup.build_model(config, ONE)
+    setup.start_from(model, str(tmp_path), "last", "encoder")
+    path = "encoder/embeddings/position_embedding/table"
+    given, found = arrays[path], model.variables_by_path()[path].numpy()
+    expected = [given[row] for row in range(offset)]
+    for position in range(75):
+        expected.append(given[offset + position % 32])
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(UserError, match="encoder.max_positions: 32 in the config and 75 in the"):
+        setup.inherit(initial, longer)
+
+
 XL = {
     "type": "transformer_xl", "vocab_size": 30, "hidden_size": 8, "num_layers": 2, "num_heads": 2,
     "intermediate_size": 12, "memory_length": 6, "reuse_length": 4,
