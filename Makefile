@@ -60,6 +60,7 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.preprocess
 	$(PY) -m benchmarks.train_step
 	$(PY) -m benchmarks.masks
+	$(PY) -m benchmarks.serving
 
 clean:
 	rm -rf .venv .parity demo_run

@@ -15,17 +15,11 @@ against our BERT, beside what the FLOPs of the two say.
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
-from benchmarks import environments
+from benchmarks.process import Process
 
-PEERS = Path(__file__).resolve().parent / "peers"
 # Side → (environment or None = ours, script, system).
 SIDES = {
     "encoder garden": (None, "garden.py", "BERT"),
@@ -66,46 +60,16 @@ def flops(sizes: dict, system: str) -> int:
     return encoder(hidden, inner) + projection + masked_lm(hidden, embedding)
 
 
-class Side:
+class Side(Process):
     """One process that makes steps when asked."""
 
     def __init__(self, name: str, precision: str, sizes: dict):
+        environment, script, system = SIDES[name]
+        settings = sizes | {"precision": precision, "system": system}
+        super().__init__(f"{name}, {precision}", environment, script, settings)
         self.name = name
         self.precision = precision
         self.answers: list[dict] = []
-        environment, script, system = SIDES[name]
-        variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        if environment is None:
-            python = sys.executable
-            variables["PYTHONPATH"] = str(environments.ROOT)
-        else:
-            python = environments.python(environment)
-        settings = sizes | {"precision": precision, "system": system}
-        self._errors = tempfile.TemporaryFile("w+")
-        self._process = subprocess.Popen(
-            [python, str(PEERS / script), json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=variables,
-        )
-
-    def run(self, steps: int) -> dict:
-        """Makes `steps` steps; gives seconds per step, the last loss and peak memory."""
-        try:
-            print(steps, file=self._process.stdin, flush=True)
-            return json.loads(self._process.stdout.readline())
-        except (BrokenPipeError, json.JSONDecodeError):
-            self._errors.seek(0)
-            said = self._errors.read()[-3000:]
-            sys.exit(f"error: {self.name}, {self.precision}, ended early:\n{said}")
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.stdin.close()
-        self._process.wait()
 
     def seconds(self) -> float:
         """Seconds per step, the median of the rounds."""
@@ -124,12 +88,12 @@ def main() -> None:
     for name in options.sides:
         for precision in options.precisions:
             side = Side(name, precision, sizes)
-            first = side.run(options.warmup)  # Graphs are made, memory is taken.
+            first = side.ask(options.warmup)  # Graphs are made, memory is taken.
             print(f"{name}, {precision}: first loss {first['loss']:.3f}", flush=True)
             sides.append(side)
     for number in range(options.rounds):
         for side in sides:
-            side.answers.append(side.run(options.steps))
+            side.answers.append(side.ask(options.steps))
         seconds = "  ".join(f"{side.answers[-1]['seconds']:.3f}" for side in sides)
         print(f"round {number + 1}: {seconds} s/step", flush=True)
     for side in sides:

@@ -1,0 +1,43 @@
+"""Our side of `finetune_epoch`: the training loop's own steps under configs/finetune/sst2.yaml."""
+
+from pathlib import Path
+
+import finetune_work as work
+
+from official import config as config_lib
+from official.data import Source
+from official.training import checkpoints, optimizers, setup, strategies
+from official.training.evaluation import Evaluator, distribute
+from official.training.step import TrainStep
+
+
+def main() -> None:
+    """Serves the steps of this side."""
+    settings = work.settings()
+    folder = Path(settings["folder"])
+    config = config_lib.load(settings["config"], settings["overrides"])
+    config = setup.inherit(config, config_lib.load(folder / "init"))
+    setup.set_precision(config.recipe.precision)
+    strategy = strategies.create("one_device", "", 0)
+    shards = str(folder / "shards")
+    source = Source(shards, config, "train", training=True)
+    config = setup.resolve(config, source.tokenizer.vocab_size, setup.labels_of(source.manifest))
+    validation = Source(shards, config, "validation")
+    model = setup.build_model(config, strategy)
+    checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")
+    total = config.recipe.total_steps(source.num_examples)
+    with strategy.scope():
+        optimizer = optimizers.make(config.recipe, total, model)
+    step = TrainStep(model, optimizer, strategy, seed=config.seed)
+    iterator = iter(distribute(strategy, source, config.recipe.batch_size))
+    evaluator = Evaluator(config, model, strategy)
+
+    def evaluate() -> dict:
+        figures = evaluator.run(validation)
+        return {name: figures[name] for name in ("accuracy", "loss")}
+
+    work.serve(total, lambda count: step.run(iterator, count), evaluate)
+
+
+if __name__ == "__main__":
+    main()

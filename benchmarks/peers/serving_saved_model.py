@@ -1,0 +1,36 @@
+"""Our side of `serving`: a SavedModel, loaded as a server does it, with nothing of `official`."""
+
+import serving_work as work
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  its ops are in the graph
+
+
+def main() -> None:
+    """Serves the requests of this side."""
+    settings = work.settings()
+    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+    def load():
+        # The signatures are used until the end, so what they belong to stays.
+        model = load.model = tf.saved_model.load(f"{settings['folder']}/saved_{settings['mode']}")
+        tokens, text = (model.signatures[name] for name in ("tokens", "serving_default"))
+
+        def made(rows):
+            batch = work.padded(rows)
+            ids, mask = (tf.constant(batch[name]) for name in ("ids", "mask"))
+            return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
+
+        def of_ids(batch):
+            return tokens(**batch)["probabilities"].numpy()
+
+        def of_texts(texts):
+            return text(text=tf.constant(texts))["probabilities"].numpy()
+
+        return made, of_ids, of_texts
+
+    work.serve(load, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""PyTorch transformers' side of `serving`: `BertForSequenceClassification`, its fast tokenizer."""
+
+import serving_work as work
+import torch
+from transformers import AutoTokenizer, BertForSequenceClassification
+
+
+def main() -> None:
+    """Serves the requests of this side."""
+    settings = work.settings()
+    torch.set_num_threads(settings["threads"])
+
+    def load():
+        folder = f"{settings['folder']}/huggingface"
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
+        model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
+        model.eval()
+        if settings["mode"].startswith("bfloat16"):
+            model.to(torch.bfloat16)
+        forward = model
+        if settings["mode"].endswith("compiled"):
+            forward = torch.compile(model, dynamic=True)
+
+        def made(rows):
+            batch = {k: torch.from_numpy(v).long() for k, v in work.padded(rows).items()}
+            return {"input_ids": batch["ids"], "attention_mask": batch["mask"]}
+
+        @torch.inference_mode()
+        def of_ids(batch):
+            return torch.softmax(forward(**batch).logits.float(), dim=-1).numpy()
+
+        def of_texts(texts):
+            return of_ids(
+                tokenizer(
+                    texts,
+                    padding=True,
+                    truncation=True,
+                    max_length=settings["max_length"],
+                    return_tensors="pt",
+                )
+            )
+
+        return made, of_ids, of_texts
+
+    work.serve(load, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import serving
+from official import inference, tokenizers
+from official.convert import model_folder
+from official.objectives import classification
+from tests import small
+
+OURS = "encoder garden, float32"
+THEIRS = "ONNX Runtime, float32"
+
+
+def test_lengths():
+    rng = np.random.default_rng(0)
+    assert serving.lengths("short", 3, rng) == [32] * 3
+    assert serving.lengths("long", 2, rng) == [128] * 2
+    mixed = np.array(serving.lengths("mixed", 4000, rng))
+    assert mixed.min() == 8 and mixed.max() == 128
+    # From 8 to 16 as many as from 64 to 128; the mean of 1/x over (8, 129) is 121 / ln(129 / 8).
+    assert np.mean(mixed < 16) == pytest.approx(np.mean(mixed >= 64), abs=0.03)
+    assert mixed.mean() == pytest.approx(121 / np.log(129 / 8) - 0.5, rel=0.03)
+
+
+def test_texts_are_cut_to_length():
+    words = iter([("a", [5]), ("long", [6, 7, 8]), ("b", [9]), ("c", [10]), ("d", [11])])
+    assert serving.cut(words, 5) == ("a b c", [5, 9, 10])
+
+
+def test_requests_are_texts_with_their_ids(tmp_path):
+    (tmp_path / "text.txt").write_text("\n\n".join(map("\n".join, small.documents(20))))
+    small.tokenizer_folder(tmp_path / "tokenizer")
+    serving.write_requests(tmp_path / "text.txt", tmp_path, 5)
+    requests = json.loads((tmp_path / "requests.json").read_text())
+    tokenizer = tokenizers.load(tmp_path / "tokenizer")
+    assert list(requests) == list(serving.LENGTHS)
+    for kind, (least, most) in serving.LENGTHS.items():
+        pairs = requests[kind]
+        assert len(pairs["texts"]) == len(pairs["ids"]) == 5
+        assert all(least <= len(ids) <= most for ids in pairs["ids"])
+        for ids, read in zip(
+            pairs["ids"], tokenizer.tokenize(pairs["texts"]).to_list(), strict=True
+        ):
+            assert ids == [tokenizer.cls_id, *read, tokenizer.sep_id]
+
+
+class Server:
+    """What the tables want of a server."""
+
+    loaded = {"seconds": 1.0, "before_mib": 100.0, "mib": 500.0}
+    peak = 600.0
+    calls, rate = serving.Server.calls, serving.Server.rate
+
+    def __init__(self, name, seconds):
+        self.name = name
+        self.seconds = seconds
+
+
+def test_figures(capsys):
+    cell = ("text", "short", 2)
+    ours = Server(OURS, {cell: [[0.1, 0.1], [0.1, 0.3], [0.1, 0.2]]})
+    theirs = Server(THEIRS, {cell: [[0.2, 0.4], [0.3, 0.3], [0.6, 0.6]]})
+    assert ours.rate(cell, 4) == pytest.approx(4 / 0.3)  # the round in the middle
+    serving.table([ours, theirs], [cell], 4)
+    printed = capsys.readouterr().out
+    assert "Text in, 32 tokens:" in printed
+    assert f"| {OURS} | 100.0, 295.0 | 13.3 |" in printed
+    assert f"| {THEIRS} | 350.0, 600.0 | 6.7 |" in printed
+    assert f"| texts a second | {OURS} / {THEIRS} |" in printed
+    assert "| text in, short, batch 2 | 2.00 |" in printed
+    assert f"| {OURS} | 1.0 | 500 | 600 |" in printed
+
+
+class Answers:
+    def __init__(self, name, value):
+        self.name = name
+        self.value = value
+
+    def probabilities(self, inputs):
+        return np.array([[0.2, 0.8], [self.value, 1 - self.value]])
+
+
+def test_sides_must_agree_in_float32(capsys):
+    first = Answers("PyTorch transformers, float32", 0.5)
+    serving.compare([first, Answers(OURS, 0.50005), Answers("ONNX Runtime, int8", 0.6)])
+    assert "ONNX Runtime, int8: differs by 1.0e-01 from ids, 1.0e-01 from text" in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(SystemExit, match=f"{OURS} says something else than PyTorch"):
+        serving.compare([first, Answers(OURS, 0.5002)])
+
+
+@pytest.mark.slow
+def test_our_side_is_served_and_tabled(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(map("\n".join, small.documents(20))))
+    vocabulary = small.tokenizer_folder(tmp_path / "tokenizer") / "vocab.txt"
+    config = small.config(encoder__max_positions=128)
+    head = classification.Config(labels=("no", "yes"))
+    config = dataclasses.replace(config, segments=None, corruption=None, objectives=(head,))
+    variables = {
+        path: np.asarray(variable)
+        for path, variable in inference.build(config).variables_by_path().items()
+    }
+    made = model_folder.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
+    model_folder.write(made, tmp_path / "made" / "converted")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.serving", f"--folder={tmp_path}/made", f"--text={text}",
+         f"--vocabulary={vocabulary}", f"--vocab={config.encoder.vocab_size}", "--sides", OURS,
+         "--requests=4", "--rounds=2", "--batches", "1", "3", "--lengths", "short", "mixed"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith(f"| {OURS}")]
+    assert len(rows) == 5 and all(float(row[3].replace(",", "")) > 0 for row in rows)
+    assert "Ids in, 32 tokens" in done.stdout and "Text in, 8 to 128 tokens" in done.stdout
+
+
+def test_a_side_that_ends_is_shown(tmp_path):
+    options = argparse.Namespace(threads=1)
+    with pytest.raises(SystemExit, match="ended early:\n(?s:.*)requests.json"):
+        serving.Server(OURS, tmp_path, options)
