@@ -25,7 +25,7 @@ def encode(encoder, batch, rng=None, output_all=False):
     stream, and `backward` [B] for rows whose text is reversed.
 
     Returns:
-        The encoder's dict.
+        The encoder's dict, and `padding_mask` in it where the batch has one.
 
     Raises:
         UserError: the batch has a field that this encoder has no use for.
@@ -45,7 +45,7 @@ def encode(encoder, batch, rng=None, output_all=False):
             )
     if "permutation_mask" in given and "masked_positions" in batch:
         given["query_positions"] = batch["masked_positions"]
-    return encoder(
+    encoded = encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
         masks.combine(padding, apart, before, batch.get("attention_mask")),
@@ -55,6 +55,7 @@ def encode(encoder, batch, rng=None, output_all=False):
         pooled_positions=_pooled_positions(encoder, batch),
         **given,
     )
+    return encoded if padding_mask is None else {**encoded, "padding_mask": padding_mask}
 
 
 def check_ranks(token_ids, attention_mask, mask_shape):

@@ -112,10 +112,12 @@ class Objective(keras.Layer):
         """One vector for each example, as `config.pooling` says: [B, D].
 
         'pooled' is the pooler's output (BERT, and of its last position XLNet), 'first' the last
-        layer's first position (ELECTRA).
+        layer's first position (ELECTRA), 'mean' the mean of its positions without padding.
         """
         if self.config.pooling == "first":
             return encoded["sequence_output"][:, 0]
+        if self.config.pooling == "mean":
+            return _mean(encoded["sequence_output"], encoded.get("padding_mask"))
         return encoded["pooled_output"]
 
     def example_weights(self, batch):
@@ -128,6 +130,19 @@ class Objective(keras.Layer):
     def as_loss(self, x):
         """Brings scores to the type in which losses are computed."""
         return ops.cast(x, accurate(self.compute_dtype))
+
+
+def _mean(states, real):
+    """The mean of states [B, T, D] over the positions that are real: [B, D].
+
+    Args:
+        states: [B, T, D].
+        real: bool [B, T], False for padding; None = there is none.
+    """
+    if real is None:
+        return ops.mean(states, axis=1)
+    weights = ops.cast(real, states.dtype)[:, :, None]
+    return ops.sum(states * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1)
 
 
 # What has an axis of sequences where an example is several of them.
@@ -163,7 +178,7 @@ def fields(config, target):
     return frozenset(field(config, name) for name in names)
 
 
-POOLINGS = ("pooled", "first")
+POOLINGS = ("pooled", "first", "mean")
 
 
 def check_pooling(pooling):
@@ -176,7 +191,8 @@ def check_pooled(name, pooling, encoder):
     """Raises UserError where the encoder with the `Config` given has nothing to pool like that."""
     if pooling == "pooled" and not encoder.pooler:
         raise UserError(
-            f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first"
+            f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first or "
+            "mean"
         )
     if pooling == "first" and encoder.pooled_position != "first":
         raise UserError(

@@ -19,7 +19,7 @@ class Config:
         labels: the labels' names in the order of their numbers; filled in from the data.
         num_labels: how many there are; None = as many as `labels`.
         dropout: on the pooled output.
-        pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
+        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
             `base.Objective.pool`.
         weight: factor of this loss in the sum.
         task: which task the head is for, where a model has several; see `official.mixture`.

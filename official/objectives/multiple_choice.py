@@ -20,7 +20,7 @@ class Config:
 
     Attributes:
         dropout: on the pooled output.
-        pooling: what that is: 'pooled', or for an encoder without a pooler 'first'; see
+        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
             `base.Objective.pool`.
         weight: factor of this loss in the sum.
     """

@@ -229,3 +229,16 @@ def test_the_global_policy_is_the_default():
 def test_errors():
     with pytest.raises(UserError, match="objectives: masked_lm is there twice"):
         make(masked_lm.Config(), masked_lm.Config())
+
+
+def test_a_mean_of_the_last_states_leaves_padding_out():
+    model = make(classification.Config(num_labels=3, pooling="mean"))
+    longer = dict(BATCH)
+    longer["token_ids"] = np.where(BATCH["padding_mask"], BATCH["token_ids"], 5)
+    found, other = (model.predictions(batch)["probabilities"] for batch in (BATCH, longer))
+    np.testing.assert_allclose(found, other, atol=1e-6)
+    shorter = {name: BATCH[name][:1, :6] for name in ("token_ids", "segment_ids")}
+    alone = model.predictions({**shorter, "padding_mask": BATCH["padding_mask"][:1, :6]})
+    np.testing.assert_allclose(found[:1], alone["probabilities"], atol=1e-6)
+    without = model.predictions(shorter)["probabilities"]
+    np.testing.assert_allclose(found[:1], without, atol=1e-6)

@@ -284,6 +284,28 @@ def test_the_first_position_in_place_of_a_pooler(module, options):
         np.testing.assert_allclose(found[name], value)
 
 
+@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
+def test_the_mean_of_what_is_no_padding_in_place_of_a_pooler(module, options):
+    encoder_config = dataclasses.replace(ENCODER, pooler=False)
+    objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="mean", **options)
+    pooler, _, _ = make(module, **options)
+    for a, b in zip(pooler.variables, objective.variables, strict=True):
+        a.assign(b)
+    states = ENCODED["sequence_output"]
+    count, length = states.shape[:2]
+    real = np.arange(length) < np.arange(2, 2 + count)[:, None]
+    changed = np.where(real[:, :, None], states, 1e3)  # what padding holds does not matter
+    for mask, given in ((real, states), (real, changed), (None, states)):
+        encoded = {"sequence_output": given}
+        encoded |= {} if mask is None else {"padding_mask": mask}
+        found = objective.predictions(BATCH, encoded, encoder)
+        rows = [row if mask is None else row[keep] for row, keep in zip(given, real, strict=True)]
+        means = np.stack([row.mean(axis=0) for row in rows])
+        expected = pooler.predictions(BATCH, {"pooled_output": means}, encoder)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+
+
 def test_the_output_of_masked_lm_is_the_token_table_itself():
     objective, encoder, paths = make(masked_lm)
     assert not [path for path in paths if "table" in path]
@@ -310,8 +332,8 @@ def test_errors():
             make(module, encoder_config=no_pooler, **options)
     last = dataclasses.replace(ENCODER, pooled_position="last")
     for module, options in [(classification, {"num_labels": 2}), (regression, {})]:
-        with pytest.raises(ValueError, match="pooling: 'mean' is not one of pooled, first"):
-            module.Config(pooling="mean")
+        with pytest.raises(ValueError, match="pooling: 'max' is not one of pooled, first, mean"):
+            module.Config(pooling="max")
         with pytest.raises(UserError, match=r"pooling: first, and this encoder has .*: last: take"):
             make(module, encoder_config=last, pooling="first", **options)
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):

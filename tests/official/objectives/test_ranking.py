@@ -238,7 +238,7 @@ def test_scores_are_those_of_transformers():
         (lambda: ranking.Config(loss="listwise"), "loss: 'listwise' is not one of pairwise, poin"),
         (lambda: ranking.Config(margin=0), "margin: 0 is not greater than 0"),
         (lambda: ranking.Config(dropout=1.0), "dropout: 1.0 is not in [0, 1)"),
-        (lambda: ranking.Config(pooling="mean"), "pooling: 'mean' is not one of pooled, first"),
+        (lambda: ranking.Config(pooling="max"), "pooling: 'max' is not one of pooled, first, mean"),
         (lambda: kernel_ranking.Config(kernels=1), "kernels: 1 is less than 2"),
         (lambda: kernel_ranking.Config(sigma=0.0), "sigma: 0.0 is not greater than 0"),
         (lambda: kernel_ranking.Config(loss="x"), "loss: 'x' is not one of"),

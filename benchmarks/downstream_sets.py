@@ -1,0 +1,275 @@
+"""The data sets of `benchmarks.downstream`: their files, and how an encoder is fine-tuned on them.
+
+Files have the names that samples of the sets come under here; those that are not there as the task
+names them are given to `build_task_shards` one by one.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """One data set.
+
+    Attributes:
+      name: what `--task` calls it.
+      about: in a few words, for `--list`.
+      folder: where it lies in `--data`.
+      task: of `official.tasks`; "ranking"; "masked_lm" = nothing is learnt, the encoder's own
+        masked LM is evaluated.
+      files: split → file; "" = goes without. Splits that are not named have the task's own files.
+      splits: those that are evaluated.
+      metrics: what is shown of each.
+      config: in `configs/finetune`.
+      length: the most tokens of a sequence; the encoder's positions may make it less.
+      buckets: lengths below it to which batches are padded.
+      stride: of a span task: tokens from a window to the next.
+      learning_rate: the peak.
+      epochs: passes over the training rows.
+      batch_size: of training.
+      dropout: of the encoder in training, whatever it was in pretraining.
+      eval_every: steps; 0 = the weights at the end are taken, and nothing is evaluated before. Else
+        the validation split, which is not among `splits`, picks the best of these checkpoints.
+      overrides: further ones of the config.
+      prepare: how `files` are made of those in the folder: see `downstream_files`.
+      model_of: the data set whose model is used; nothing is learnt.
+      format: of `build_ranking_data`.
+    """
+
+    name: str
+    about: str
+    folder: str
+    task: str
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    splits: tuple[str, ...] = ("validation",)
+    metrics: tuple[str, ...] = ("accuracy",)
+    config: str = "classification"
+    length: int = 128
+    buckets: tuple[int, ...] = (16, 32, 64)
+    stride: int = 128
+    learning_rate: float = 2e-4
+    epochs: float = 3
+    batch_size: int = 32
+    dropout: float = 0.1
+    eval_every: int = 0
+    overrides: tuple[str, ...] = ()
+    prepare: str = ""
+    model_of: str = ""
+    format: str = ""
+
+
+def _sample(**files: str) -> dict[str, str]:
+    return {"train": "train_sample.tsv", **files}
+
+
+_RANKING = {"train": "train.run", "validation": "validation.run", "test": "test.run"}
+_RANKED = {"task": "ranking", "files": _RANKING, "splits": ("test",), "config": "ranking"}
+_NDCG = ("ndcg_20", "mrr", "map")
+_MEAN = {"overrides": ("objectives.0.pooling=mean",)}
+_SQUAD = {"buckets": (96,), "stride": 96, "epochs": 1.5, "dropout": 0.0}
+_ANSWERS = ("f1", "exact_match")
+
+SETS: dict[str, DataSet] = {
+    data_set.name: data_set
+    for data_set in (
+        DataSet(
+            "cola",
+            "GLUE: is a sentence acceptable?",
+            "glue/CoLA",
+            "cola",
+            metrics=("matthews_correlation", "accuracy"),
+            learning_rate=1e-4,
+            **_MEAN,
+        ),
+        DataSet(
+            "sst2",
+            "GLUE: sentiment",
+            "glue/SST-2",
+            "sst2",
+            config="sst2",
+            epochs=1,
+            buckets=(8, 16, 32),
+            **_MEAN,
+        ),
+        DataSet(
+            "mrpc",
+            "GLUE: paraphrases",
+            "glue/MRPC",
+            "mrpc",
+            config="mrpc",
+            metrics=("accuracy", "f1"),
+        ),
+        DataSet(
+            "stsb",
+            "GLUE: similarity, a score",
+            "glue/STS-B",
+            "stsb",
+            config="regression",
+            metrics=("pearson", "spearman"),
+            epochs=4,
+        ),
+        DataSet(
+            "qqp",
+            "GLUE: duplicate questions, samples of the train file",
+            "glue/QQP",
+            "qqp",
+            _sample(validation="dev_sample.tsv"),
+            metrics=("accuracy", "f1"),
+        ),
+        DataSet(
+            "mnli",
+            "GLUE: entailment, a sample of the train file",
+            "glue/MNLI",
+            "mnli",
+            _sample(validation_mismatched="dev_mismatched_sample.tsv"),
+            splits=("validation", "validation_mismatched"),
+            epochs=2,
+        ),
+        DataSet(
+            "qnli",
+            "GLUE: does the sentence answer? A sample of the train file",
+            "glue/QNLI",
+            "qnli",
+            _sample(),
+        ),
+        DataSet("rte", "GLUE: entailment", "glue/RTE", "rte"),
+        DataSet("wnli", "GLUE: what a pronoun means", "glue/WNLI", "wnli"),
+        DataSet(
+            "ax",
+            "GLUE: the diagnostic set, with the model of mnli",
+            "glue/diagnostic",
+            "ax",
+            splits=("test",),
+            model_of="mnli",
+        ),
+        DataSet(
+            "squad1",
+            "SQuAD 1.1: two parts of the train file; the dev file",
+            "squad",
+            "squad1",
+            {"train": "train-v1.1-subset.json + train-v1.1-extra.json"},
+            metrics=_ANSWERS,
+            config="squad1",
+            prepare="join_squad",
+            **_SQUAD,
+        ),
+        DataSet(
+            "squad2",
+            "SQuAD 2.0: a part of the train file; the dev file",
+            "squad",
+            "squad2",
+            {"train": "train-v2.0-subset.json"},
+            metrics=("best_f1", "best_exact_match", "f1"),
+            config="squad2",
+            **_SQUAD,
+        ),
+        DataSet(
+            "new_wiki",
+            "SQuADShifts' new Wikipedia articles to learn from; SQuAD 1.1's dev file",
+            "squadshifts",
+            "squad1",
+            {"train": "new_wiki_v1.0.json", "validation": "../squad/dev-v1.1.json"},
+            metrics=_ANSWERS,
+            config="squad1",
+            **_SQUAD,
+        ),
+        DataSet(
+            "race",
+            "RACE: 1,000 questions, a fifth of them held out",
+            "race",
+            "race",
+            {"train": "train.jsonl", "validation": "validation.jsonl", "test": ""},
+            config="race",
+            buckets=(96,),
+            learning_rate=1e-4,
+            batch_size=8,
+            overrides=("recipe.steps=0", "recipe.schedule.warmup_steps=20"),
+            prepare="split_race",
+        ),
+        DataSet(
+            "dream",
+            "DREAM: dialogues, three choices",
+            "dream",
+            "dream",
+            splits=("test",),
+            config="dream",
+            buckets=(64, 96),
+            learning_rate=1e-4,
+            epochs=2,
+            batch_size=16,
+        ),
+        DataSet(
+            "imdb",
+            "IMDB: sentiment of reviews, a sample",
+            "imdb",
+            "imdb",
+            {"train": "train.tsv.gz", "test": "test.tsv.gz"},
+            splits=("test",),
+            length=256,
+            buckets=(128, 192),
+            epochs=2,
+            **_MEAN,
+        ),
+        DataSet(
+            "dbpedia",
+            "DBpedia: 14 classes, a sample",
+            "dbpedia14",
+            "dbpedia",
+            {"train": "train.tsv", "test": "test.tsv"},
+            splits=("test",),
+            buckets=(32, 48, 64, 96),
+            learning_rate=3e-4,
+            epochs=4,
+            **_MEAN,
+        ),
+        DataSet(
+            "wikiqa",
+            "WikiQA: answer sentences, ranked",
+            "wikiqa",
+            length=64,
+            buckets=(32,),
+            metrics=("mrr", "map", "ndcg_20"),
+            learning_rate=5e-5,
+            epochs=1,
+            batch_size=16,
+            eval_every=75,
+            format="wikiqa",
+            **_RANKED,
+        ),
+        DataSet(
+            "cranfield",
+            "Cranfield: abstracts, ranked; a share of the queries held out",
+            "cranfield",
+            metrics=_NDCG,
+            learning_rate=1e-4,
+            epochs=2,
+            batch_size=16,
+            eval_every=123,
+            format="cranfield",
+            **_RANKED,
+        ),
+        DataSet(
+            "cisi",
+            "CISI: abstracts, ranked; a share of the queries held out",
+            "cisi",
+            metrics=_NDCG,
+            learning_rate=1e-4,
+            epochs=1,
+            batch_size=16,
+            eval_every=123,
+            format="cisi",
+            **_RANKED,
+        ),
+        DataSet(
+            "wikitext2",
+            "WikiText-2's held-out text, by the encoder's own masked LM",
+            "wikitext-2",
+            "masked_lm",
+            {"validation": "valid.txt", "test": "test.txt"},
+            splits=("validation", "test"),
+            metrics=("masked_lm",),
+            prepare="articles",
+        ),
+    )
+}

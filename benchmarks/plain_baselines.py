@@ -1,0 +1,258 @@
+"""Plain baselines beside an encoder's figures: majorities, and TF-IDF with linear models.
+
+How strong a penalty is, is chosen by cross-validation on the training rows. Shapes: N rows, F
+features.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
+
+from official.training import answer_metrics
+
+FOLDS = 3
+# Above so many rows the penalty is not searched for.
+SEARCHED = 20_000
+
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+
+def majority(train: np.ndarray, count: int) -> np.ndarray:
+    """The most frequent class of the training rows, for `count` others."""
+    return np.full(count, np.bincount(train).argmax())
+
+
+class Overlap:
+    """What two texts share, as features, and their TF-IDF vectors."""
+
+    def __init__(self, texts: Sequence[str], ngrams: int = 1):
+        """Learns the weights of words from texts."""
+        self.vectorizer = TfidfVectorizer(
+            ngram_range=(1, ngrams), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b"
+        )
+        self.vectorizer.fit(texts)
+
+    def vectors(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """TF-IDF: [N, F]."""
+        return self.vectorizer.transform(texts)
+
+    def cosines(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """[N]."""
+        shared = self.vectors(first).multiply(self.vectors(second))
+        return np.asarray(shared.sum(axis=1))[:, 0]
+
+    def simple(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """Cosine, shares of words in common, and lengths: [N, 7]."""
+        rows = []
+        for a, b in zip(first, second, strict=True):
+            left, right = (re.findall(r"\w+", text.lower()) for text in (a, b))
+            one, other = set(left), set(right)
+            shared = len(one & other)
+            rows.append(
+                (
+                    shared / max(1, len(one | other)),
+                    shared / max(1, len(one)),
+                    shared / max(1, len(other)),
+                    np.log1p(len(left)),
+                    np.log1p(len(right)),
+                    abs(len(left) - len(right)) / max(1, len(left) + len(right)),
+                )
+            )
+        return np.column_stack([self.cosines(first, second), np.array(rows)])
+
+    def pairs(self, texts: Sequence[tuple[str, ...]]) -> sparse.csr_matrix:
+        """All features of rows of one text or two: [N, F]."""
+        first = [row[0] for row in texts]
+        if len(texts[0]) == 1:
+            return self.vectors(first)
+        second = [row[1] for row in texts]
+        a, b = self.vectors(first), self.vectors(second)
+        simple = sparse.csr_matrix(self.simple(first, second))
+        return sparse.hstack([a, b, a.multiply(b), simple]).tocsr()
+
+
+def classify(
+    train: Sequence[tuple[str, ...]],
+    labels: np.ndarray,
+    others: Sequence[Sequence[tuple[str, ...]]],
+    metric: Metric,
+) -> list[np.ndarray]:
+    """TF-IDF of words and pairs of words, of two texts what they share too; logistic regression.
+
+    Args:
+      train: texts of the training rows.
+      labels: their class ids [N].
+      others: texts of other splits.
+      metric: of labels and predictions, by which the penalty is chosen.
+
+    Returns:
+      Class ids for each of `others`.
+    """
+    overlap = Overlap([text for row in train for text in row], ngrams=2)
+    features = overlap.pairs(train)
+    strengths = [0.1, 1, 10] if len(train) <= SEARCHED else [10]
+
+    def made(strength: float):
+        model = LogisticRegression(C=strength, solver="liblinear")
+        return model if labels.max() < 2 else OneVsRestClassifier(model)
+
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    best = _best(strengths, made, features, labels, folds, metric)
+    model = made(best).fit(features, labels)
+    return [model.predict(overlap.pairs(texts)) for texts in others]
+
+
+def score(
+    train: Sequence[tuple[str, ...]],
+    scores: np.ndarray,
+    others: Sequence[Sequence[tuple[str, ...]]],
+    metric: Metric,
+) -> list[np.ndarray]:
+    """Ridge regression on TF-IDF of two texts and what they share; returns scores of `others`."""
+    overlap = Overlap([text for row in train for text in row])
+    features = overlap.pairs(train)
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    best = _best([0.1, 0.3, 1, 3, 10], Ridge, features, scores, folds, metric)
+    model = Ridge(best).fit(features, scores)
+    return [model.predict(overlap.pairs(texts)) for texts in others]
+
+
+def _best(values, make, features, targets, folds, metric, groups=None):
+    """The value whose models, each learnt from the other folds, have the best figure."""
+    if len(values) == 1:
+        return values[0]
+
+    def figure(value):
+        found = cross_val_predict(make(value), features, targets, cv=folds, groups=groups)
+        return metric(targets, found)
+
+    return max(values, key=figure)
+
+
+def rank(
+    queries: Sequence[str], texts: Sequence[str], relevant: np.ndarray, others: Sequence
+) -> list[np.ndarray]:
+    """Logistic regression on what query and document share, and on TF-IDF of the document.
+
+    Args:
+      queries: of the training pairs.
+      texts: their documents.
+      relevant: 0 or 1 for each [N].
+      others: pairs of lists of queries and documents.
+
+    Returns:
+      A score for each pair of `others`.
+    """
+    overlap = Overlap([*queries, *texts])
+
+    def features(first, second):
+        return sparse.hstack(
+            [sparse.csr_matrix(overlap.simple(first, second)), overlap.vectors(second)]
+        ).tocsr()
+
+    model = LogisticRegression(C=1, max_iter=300, class_weight="balanced")
+    model.fit(features(queries, texts), relevant)
+    return [model.decision_function(features(*pair)) for pair in others]
+
+
+class Chooser:
+    """Which choice a text speaks for, by the words that they share."""
+
+    def __init__(self, questions: Sequence):
+        """Learns from `choice_files.Question`s."""
+        texts = {q.context for q in questions} | {c for q in questions for c in q.choices}
+        self._overlap = Overlap(sorted(texts))
+        features = self._features(questions)
+        right = np.array([i == q.answer for q in questions for i in range(len(q.choices))])
+        groups = np.repeat(np.arange(len(questions)), len(questions[0].choices))
+        folds = GroupKFold(FOLDS)
+        best = max(
+            (0.01, 0.1, 1),
+            key=lambda strength: self._figure(strength, features, right, groups, folds),
+        )
+        self._model = LogisticRegression(C=best, max_iter=300).fit(features, right)
+
+    def _figure(self, strength, features, right, groups, folds):
+        model = LogisticRegression(C=strength, max_iter=300)
+        found = cross_val_predict(
+            model, features, right, cv=folds, groups=groups, method="decision_function"
+        )
+        count = groups.max() + 1
+        chosen = found.reshape(count, -1).argmax(axis=1)
+        return np.mean(chosen == right.reshape(count, -1).argmax(axis=1))
+
+    def __call__(self, questions: Sequence) -> np.ndarray:
+        """The number of the choice that is likeliest, of each question."""
+        scores = self._model.decision_function(self._features(questions))
+        return scores.reshape(len(questions), -1).argmax(axis=1)
+
+    def _features(self, questions: Sequence) -> sparse.csr_matrix:
+        """Of each choice, and how it differs from the others of its question: [N, F]."""
+        contexts = [q.context for q in questions for _ in q.choices]
+        choices = [choice for q in questions for choice in q.choices]
+        asked = [f"{q.text} {choice}" for q in questions for choice in q.choices]
+        found = [
+            self._overlap.simple(contexts, choices)[:, [0, 2, 4]],
+            self._overlap.simple(contexts, asked)[:, [0, 2]],
+            self._sentences(questions)[:, None],
+        ]
+        own = np.concatenate(found, axis=1)
+        grouped = own.reshape(len(questions), -1, own.shape[1])
+        relative = (grouped - grouped.mean(axis=1, keepdims=True)).reshape(own.shape)
+        vectors = self._overlap.vectors(choices)
+        return sparse.hstack([own, relative, vectors]).tocsr()
+
+    def _sentences(self, questions: Sequence) -> np.ndarray:
+        """The cosine of question and choice with the sentence that is most like them."""
+        found, known = [], {}
+        for q in questions:
+            if q.context not in known:
+                known[q.context] = self._overlap.vectors(sentences(q.context))
+            asked = self._overlap.vectors([f"{q.text} {choice}" for choice in q.choices])
+            found.append((known[q.context] @ asked.T).toarray().max(axis=0))
+        return np.concatenate(found)
+
+
+_NAME = r"(?:[A-Z][\w'-]*|\d[\d,.]*\d|\d)"
+_NAMES = re.compile(rf"{_NAME}(?:\s+(?:of\s+|the\s+)?{_NAME})*")
+
+
+def sentences(text: str) -> list[str]:
+    """Parts text behind full stops and at line ends."""
+    return [part for part in re.split(r"(?<=[.!?])\s+|\n+", text) if part.strip()] or [text]
+
+
+def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, float]]:
+    """Answers questions with the longest name or number of the sentence that is most like them.
+
+    Args:
+      train: `official.questions.Question`s, of which the weights of words are learnt.
+      asked: those to be answered.
+
+    Returns:
+      Answers by id, and how little the sentence is like the question (1 - cosine).
+    """
+    overlap = Overlap([*{q.context for q in train}, *(q.text for q in train)])
+    answers, odds, known = {}, {}, {}
+    for q in asked:
+        if q.context not in known:
+            parts = sentences(q.context)
+            known[q.context] = parts, overlap.vectors(parts)
+        parts, vectors = known[q.context]
+        cosines = (vectors @ overlap.vectors([q.text]).T).toarray()[:, 0]
+        best = parts[int(cosines.argmax())]
+        said = set(answer_metrics.normalize(q.text).split())
+        names = [
+            name
+            for name in _NAMES.findall(best)
+            if not set(answer_metrics.normalize(name).split()) <= said
+        ]
+        answers[q.id] = max(names, key=len) if names else best
+        odds[q.id] = 1 - float(cosines.max())
+    return answers, odds
