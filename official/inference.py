@@ -123,11 +123,11 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:
 
 
 def restore(
-    model_dir: str | os.PathLike, checkpoint: str = "best"
+    model_dir: str | os.PathLike, checkpoint: str = "best", precision: str = "float32"
 ) -> tuple[configs.Config, tokenizers.Tokenizer, Model]:
     """Builds the model of a model folder and gives it the weights of a checkpoint.
 
-    It computes in float32, or in float64 where it was trained in it.
+    It computes as `build` has it.
 
     Raises:
       UserError: it is not a model folder, or its parts do not fit together.
@@ -149,13 +149,19 @@ def restore(
         )
     path = checkpoints.find(model_dir, checkpoint)
     arrays = checkpoints.load_variables(model_dir, checkpoint)
-    model = build(config)
+    model = build(config, precision)
     checkpoints.assign(model.variables_by_path(), arrays, str(path))
     return config, tokenizer, model
 
 
-def build(config: configs.Config) -> Model:
-    """The model of a config for use, not for training: mixed precision is left aside."""
+def build(config: configs.Config, precision: str = "float32") -> Model:
+    """The model of a config for use, not for training: mixed precision is left aside.
+
+    It computes in float32, or in float64 where it was trained in it. With the precision `bfloat16`
+    the encoder is kept and computes in that, and the heads in float32.
+    """
+    if precision == "bfloat16":
+        return Model(config, dtype="bfloat16", head_dtype="float32")
     return Model(config, dtype="float64" if config.recipe.precision == "float64" else "float32")
 
 

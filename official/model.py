@@ -17,20 +17,24 @@ class Model(keras.Layer):
     Variables' paths do not depend on the recipe: `encoder/...` and one prefix per objective.
     """
 
-    def __init__(self, config, *, dtype=None, name="model"):
+    def __init__(self, config, *, dtype=None, head_dtype=None, name="model"):
         """Makes the encoder and the objectives of `config`.
 
         Args:
             config: has `seed`, `encoder` and `objectives`, each of these a `Config` of its module.
             dtype: Keras dtype policy; None = the global one.
+            head_dtype: that of the objectives; None = the same.
             name: not part of any path.
 
         Raises:
             UserError: parts that do not fit together, or two objectives of the same name.
         """
         super().__init__(name=name, dtype=dtype)
-        options = {"seed": config.seed, "dtype": self.dtype_policy}
-        self.encoder = _module(config.encoder).Encoder(config.encoder, **options)
+        dtype = self.dtype_policy
+        self.encoder = _module(config.encoder).Encoder(
+            config.encoder, seed=config.seed, dtype=dtype
+        )
+        options = {"seed": config.seed, "dtype": head_dtype or dtype}
         self.objectives = [
             _module(objective).Objective(objective, config.encoder, **options)
             for objective in config.objectives

@@ -23,8 +23,9 @@ class LayerNorm(keras.Layer):
 
     def build(self, input_shape=None):
         """Makes the variables."""
-        self.scale = self.add_weight((self.size,), "ones", name="scale", autocast=False)
-        self.offset = self.add_weight((self.size,), "zeros", name="offset", autocast=False)
+        options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
+        self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
+        self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
 
     def call(self, x):
         """Normalises x [..., D]."""

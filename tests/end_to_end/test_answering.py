@@ -8,10 +8,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
-from official import answering, export, inference, questions, tokenizers
 from official import config as config_lib
+from official import export, inference, questions, tokenizers
 from official.data import Source
 from official.errors import UserError
+from official.serving import answer, doors, rows
+from official.serving.precision import Weights
 from official.training import answer_metrics, evaluation, loop, predict, setup
 from tests import small, squads
 
@@ -135,10 +137,11 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
 @pytest.mark.slow
 def test_served_answers_are_those_of_prediction(trained, tmp_path):
     saved = tmp_path / "saved"
-    assert export.export(trained["model_dir"], saved, "last") == ("question and context", 32)
+    assert export.export(trained["model_dir"], saved, "last") == ("answer", 32)
     served = tf.saved_model.load(str(saved)).signatures
     kinds = {"answer", "serving_default"}
-    kinds |= {"tokens"} if trained["config"].objectives[0].form == "independent" else set()
+    if trained["config"].objectives[0].form == "independent":
+        kinds |= {"tokens", "serve", "serve_examples"}
     assert set(served) == kinds
     asked = questions.read(trained["shards"], "validation", trained["source"].manifest)
     answers, best, *odds = files(trained)
@@ -189,11 +192,13 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
 def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     config, tokenizer, model = inference.restore(trained["model_dir"], "last")
     task = inference.task(trained["model_dir"])
-    answerer = answering.Answerer(config, tokenizer, model, 32, task)
+    weights = Weights([model.encoder, model.objectives[0]])
+    parts = doors.Parts(config, tokenizer, model, weights, 32, task, model.objectives[0])
+    answerer = answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]
     texts = tf.constant(["ba", "be"]), tf.constant([" ".join(words), " ".join(words[:31])])
     many = answerer.answer(*texts)
-    monkeypatch.setattr(answering, "WINDOWS_AT_ONCE", 3)
+    monkeypatch.setattr(rows, "PLACES", 100)
     few = answerer.answer(*texts)
     for name, value in many.items():
         value, other = value.numpy(), few[name].numpy()
@@ -214,7 +219,7 @@ def test_refusals(trained, tmp_path):
         predict.predict(*parts, trained["output"])
     with pytest.raises(UserError, match="a.tsv: is the name of a file"):
         predict.predict(*parts, tmp_path / "a.tsv")
-    with pytest.raises(UserError, match="--inputs=pair: a model of span_answer takes a question"):
+    with pytest.raises(UserError, match="--inputs=pair: this model has `answer`, of question"):
         export.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
     with pytest.raises(UserError, match="max_length: 9 has no room for a question"):
         export.export(trained["model_dir"], tmp_path / "saved", "last", max_length=9)

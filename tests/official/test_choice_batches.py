@@ -212,7 +212,9 @@ def test_learned_predicted_and_served(tmp_path):
     assert first.split("\t")[:2] == ["0", predicted[0]["label"]]
 
     assert export.export(model_dir, tmp_path / "saved", "last") == ("choose", T)
-    with pytest.raises(UserError, match="--inputs=pair: multiple choice takes context, question"):
+    with pytest.raises(
+        UserError, match="--inputs=pair: this model has `choose`, of context, question and choices"
+    ):
         export.export(model_dir, tmp_path / "again", "last", inputs="pair")
     requests = [
         (

@@ -175,7 +175,9 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     predict.predict(model, config, source, strategy, tmp_path / "top.run", top=3)
     three = trec.read_run(tmp_path / "top.run")
     assert three == {query: dict(trec.ordered(scores)[:3]) for query, scores in new.items()}
-    with pytest.raises(UserError, match="--inputs=pair: a ranking takes a query and documents"):
+    with pytest.raises(
+        UserError, match="--inputs=pair: this model has `rank`, of a query and documents"
+    ):
         export.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
         predict.predict(model, config, source, strategy, tmp_path / "other.tsv")

@@ -1,0 +1,85 @@
+"""`single`, `pair` and `tokens`: a label, a number or vectors for each text or pair of texts.
+
+Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from official import config as configs
+from official.errors import UserError
+from official.layers.precision import accurate
+from official.serving import doors, garden, rows
+from official.tokenizers.packing import pack
+
+Outputs = dict[str, tf.Tensor]
+
+# What is given of an encoder's outputs: texts do not go on, so nobody needs its memory.
+_VECTORS = ("sequence_output", "pooled_output")
+
+
+def signatures(parts: doors.Parts) -> dict[str, doors.Signature]:
+    """The signatures of a classifier, of a regression, or of an encoder without a head.
+
+    Raises:
+      UserError: the labels of a classifier have no names.
+    """
+    layout = parts.config.encoder.layout
+    score, finished = _head(parts)
+    scored = rows.scorer(score, parts.config.encoder)
+
+    def packed(*texts: tf.Tensor) -> Outputs:
+        if len(texts) == 2:
+            texts = doors.same_number(**dict(zip(("text", "text_b"), texts, strict=True)))
+        read = [parts.tokenizer.tokenize(t) for t in texts]
+        return pack(read, parts.tokenizer, parts.max_length, layout)
+
+    def of_texts(*texts: tf.Tensor) -> Outputs:
+        batch = packed(*texts)
+        outputs = finished(scored(batch))
+        if "sequence_output" in outputs:
+            outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
+        return outputs
+
+    def tokens(*ids):
+        return finished(scored(doors.batch_of_ids(parts, *ids)))
+
+    def bare(batch):
+        (outputs,) = scored(batch).values()
+        return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
+
+    made = {
+        "single": doors.signature(of_texts, *doors.texts("text")),
+        "pair": doors.signature(of_texts, *doors.texts("text", "text_b")),
+        "tokens": doors.signature(tokens, *doors.ids()),
+    }
+    if parts.head is None:
+        return made
+    return made | garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+
+
+def _head(parts: doors.Parts) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
+    """What is computed for each row, and how that is said."""
+    head = parts.head
+    if head is None:
+        return lambda batch: {
+            name: tf.cast(value, accurate(value.dtype.name))
+            for name, value in parts.encode(batch).items()
+            if name in _VECTORS
+        }, dict
+    if configs.type_of(head.config) == "regression":
+        return lambda batch: {"score": head.scores(parts.encode(batch))}, dict
+    labels = head.config.labels
+    if not labels:
+        raise UserError(
+            "objectives: the classification has no `labels` in config.yaml: write the names "
+            "there, in the order of their numbers"
+        )
+
+    def named(outputs: Outputs) -> Outputs:
+        probabilities = tf.nn.softmax(outputs["logits"])
+        label = tf.gather(tf.constant(labels), tf.argmax(probabilities, axis=-1))
+        return {"probabilities": probabilities, "label": label}
+
+    return lambda batch: {"logits": head.logits(parts.encode(batch))}, named

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import export
+from tests.official import test_export
+
+IDS = [[2, 7, 9, 3], [2, 8, 3, 0]]
+MASK = [[1, 1, 1, 1], [1, 1, 1, 0]]
+TYPES = [[0, 0, 1, 1], [0, 0, 0, 0]]
+GIVEN = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
+
+
+def examples(**columns):
+    """Serialised examples of int64 lists or of texts."""
+    made = []
+    for row in zip(*columns.values(), strict=True):
+        features = {
+            name: tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+            if isinstance(value, list)
+            else tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+            for name, value in zip(columns, row, strict=True)
+        }
+        features = tf.train.Features(feature=features)
+        made.append(tf.train.Example(features=features).SerializeToString())
+    return tf.constant(made)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
+    test_export.make(tmp_path / "model", kind)
+    export.export(tmp_path / "model", tmp_path / "saved")
+    signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    ours = signatures["tokens"](**{name: tf.constant(value) for name, value in GIVEN.items()})
+    found = signatures["serve"](**{name: tf.constant(value) for name, value in GIVEN.items()})
+    assert found.keys() == {"outputs"}
+
+    def same(outputs, answers):
+        if kind == "regression":
+            np.testing.assert_allclose(outputs[:, 0], answers["score"], atol=1e-6)
+        else:
+            np.testing.assert_allclose(tf.nn.softmax(outputs), answers["probabilities"], atol=1e-6)
+            assert abs(outputs.numpy().sum(axis=1) - 1).max() > 1e-3  # no probabilities
+
+    same(found["outputs"], ours)
+    same(signatures["serve_examples"](examples=examples(**GIVEN))["outputs"], ours)
+    # Of ids alone: padding is what has its id, and all is one segment.
+    plain = signatures["tokens"](
+        **{name: tf.constant(GIVEN[name]) for name in ("input_word_ids", "input_mask")},
+        input_type_ids=tf.zeros([2, 4], tf.int32),
+    )
+    same(signatures["serve_examples"](examples=examples(input_word_ids=IDS))["outputs"], plain)
+    texts = ["The cat sat.", "", b"a \xff mat"]
+    raw = [t if isinstance(t, bytes) else t.encode() for t in texts]
+    same(
+        signatures["serve_text_examples"](examples=examples(text=raw))["outputs"],
+        signatures["single"](text=tf.constant(raw)),
+    )
+
+
+def test_pairs_are_examples_with_two_texts(tmp_path):
+    test_export.make(tmp_path / "model", "regression", pair=True)
+    export.export(tmp_path / "model", tmp_path / "saved")
+    signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    first, second = [b"The cat sat.", b"a"], [b"on the mat", b"dog " * 30]
+    found = signatures["serve_text_examples"](examples=examples(text=first, text_b=second))
+    expected = signatures["pair"](text=tf.constant(first), text_b=tf.constant(second))
+    np.testing.assert_allclose(found["outputs"][:, 0], expected["score"], atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text_b"):
+        signatures["serve_text_examples"](examples=examples(text=first))
+
+
+def test_an_encoder_alone_has_none_of_them(tmp_path):
+    test_export.make(tmp_path / "model", "bare")
+    export.export(tmp_path / "model", tmp_path / "saved")
+    signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    assert set(signatures) == {"serving_default", "single", "pair", "tokens"}

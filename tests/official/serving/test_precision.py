@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import export, inference, tokenizers
+from official.encoders import transformer_xl
+from official.objectives import causal_lm
+from official.serving import precision
+from tests.official import test_export
+
+TEXTS = tf.constant(test_export.TEXTS)
+XL = transformer_xl.Config(
+    vocab_size=tokenizers.load(test_export.GOLDEN).vocab_size, hidden_size=12, num_layers=2,
+    num_heads=3, intermediate_size=20, memory_length=5, pooler=True, initializer_range=0.5,
+)  # fmt: skip
+
+
+def stored(folder):
+    """{(type, shape): how many variables} of a SavedModel."""
+    read = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    shapes, types = read.get_variable_to_shape_map(), read.get_variable_to_dtype_map()
+    found = {}
+    for name, shape in shapes.items():
+        if types[name] != tf.string:
+            key = types[name].name, tuple(shape)
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def test_integers_are_within_half_a_step_of_what_they_stand_for():
+    array = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    array[:, 2] = 0
+    for axis, shape in ((-1, (1, 7)), (0, (5, 1))):
+        integers, scale = precision.quantised(array, axis)
+        assert integers.dtype == np.int8 and scale.dtype == np.float32 and scale.shape == shape
+        assert (np.abs(integers * scale - array) <= scale * 0.5001).all()
+        largest = np.abs(integers).max(axis=1 if axis == 0 else 0)
+        assert set(largest[np.abs(array).max(axis=1 if axis == 0 else 0) > 0]) == {127}
+    assert not precision.quantised(array, -1)[0][:, 2].any()
+
+
+def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(tmp_path):
+    model = test_export.make(tmp_path / "model", "classification")
+    for name in ("float32", "bfloat16"):
+        export.export(model, tmp_path / name, precision=name)
+    kinds = stored(tmp_path / "bfloat16")
+    # Norms and the head, a kernel [12, 3] and its biases, are what stays.
+    assert {shape for kind, shape in kinds if kind == "float32"} == {(12,), (12, 3), (3,)}
+    assert kinds["bfloat16", (12, 36)] == 2 and kinds["float32", (12,)] == 10
+    found = [
+        tf.saved_model.load(str(tmp_path / name)).signatures["single"](text=TEXTS)["probabilities"]
+        for name in ("float32", "bfloat16")
+    ]
+    assert found[1].dtype == tf.float32
+    difference = np.abs(found[0] - found[1]).max()
+    assert 1e-5 < difference < 0.05
+    # The numbers are those of the model that is evaluated beside it.
+    exact = inference.restore(model, precision="bfloat16")[2]
+    ids = {"token_ids": np.array([[2, 7, 9, 3]]), "segment_ids": np.zeros((1, 4), int)}
+    expected = exact.predictions(ids)["probabilities"]
+    tokens = tf.saved_model.load(str(tmp_path / "bfloat16")).signatures["tokens"]
+    answer = tokens(
+        input_word_ids=tf.constant(ids["token_ids"], tf.int32),
+        input_mask=tf.ones([1, 4], tf.int32),
+        input_type_ids=tf.zeros([1, 4], tf.int32),
+    )
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=3e-3)
+
+
+@pytest.mark.parametrize("encoder", [None, XL], ids=["transformer", "transformer_xl"])
+def test_int8_stores_integers_and_computes_with_what_they_stand_for(tmp_path, encoder):
+    more = {"encoder": encoder} if encoder else {}
+    model_dir = test_export.make(tmp_path / "model", "classification", **more)
+    export.export(model_dir, tmp_path / "saved", precision="int8")
+    loaded = official.load(model_dir)
+    matrices = [v for v in loaded.model.encoder.variables if precision.axis_of(v) is not None]
+    assert sum(n for (kind, _), n in stored(tmp_path / "saved").items() if kind == "int8") == len(
+        matrices
+    )
+    assert ("float32", (12, 20)) not in stored(tmp_path / "saved")
+    before = [np.asarray(v) for v in matrices]
+    precision.round_weights(loaded.model)
+    assert all((a != np.asarray(v)).any() for a, v in zip(before, matrices, strict=True))
+    rows = [loaded.tokenizer.encode([text])[0][:10] for text in test_export.TEXTS]
+    tokenizer = loaded.tokenizer
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
+    found = serve(text=TEXTS)["probabilities"].numpy()
+    if encoder is None:
+        for row, ids in enumerate(rows):
+            ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]])
+            expected = loaded.model.predictions({"token_ids": ids, "segment_ids": ids * 0})
+            np.testing.assert_allclose(found[row], expected["probabilities"][0], atol=1e-5)
+    # As a server that knows nothing of Python loads it: graph, initialisation, signature.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "saved"))
+        signature = meta.signature_def["single"]
+        feed = {signature.inputs["text"].name: [t.encode() for t in test_export.TEXTS]}
+        again = session.run(signature.outputs["probabilities"].name, feed)
+    np.testing.assert_allclose(again, found, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "int8"])
+def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
+    model = test_export.make(
+        tmp_path / "model", "bare", objectives=(causal_lm.Config(),),
+        encoder=test_export.causal_encoder(),
+    )  # fmt: skip
+    export.export(model, tmp_path / "saved", precision=name, max_new_tokens=4)
+    signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
+    written = signatures["generate"](text=tf.constant(["the cat", ""]))
+    assert written["token_ids"].shape == (2, 4)
+    assert all(b"cat" in text for text in written["text"].numpy()[:1])
+    assert signatures["single"](text=TEXTS)["sequence_output"].dtype == tf.float32
+    loaded = official.load(model)
+    if name == "int8":
+        precision.round_weights(loaded.model)
+        expected = loaded.generate(["the cat", ""], max_new_tokens=4, temperature=0.0)
+        assert [text.decode() for text in written["text"].numpy()] == expected
