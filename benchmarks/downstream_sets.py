@@ -67,7 +67,7 @@ _RANKING = {"train": "train.run", "validation": "validation.run", "test": "test.
 _RANKED = {"task": "ranking", "files": _RANKING, "splits": ("test",), "config": "ranking"}
 _NDCG = ("ndcg_20", "mrr", "map")
 _MEAN = {"overrides": ("objectives.0.pooling=mean",)}
-_SQUAD = {"buckets": (96,), "stride": 96, "epochs": 1.5, "dropout": 0.0}
+_SQUAD = {"buckets": (96,), "stride": 96, "epochs": 1, "dropout": 0.0}
 _ANSWERS = ("f1", "exact_match")
 
 SETS: dict[str, DataSet] = {
@@ -108,6 +108,7 @@ SETS: dict[str, DataSet] = {
             config="regression",
             metrics=("pearson", "spearman"),
             epochs=4,
+            dropout=0.0,
         ),
         DataSet(
             "qqp",
@@ -151,8 +152,10 @@ SETS: dict[str, DataSet] = {
             {"train": "train-v1.1-subset.json + train-v1.1-extra.json"},
             metrics=_ANSWERS,
             config="squad1",
+            length=256,
+            buckets=(128, 192),
+            epochs=2,
             prepare="join_squad",
-            **_SQUAD,
         ),
         DataSet(
             "squad2",
@@ -196,7 +199,7 @@ SETS: dict[str, DataSet] = {
             config="dream",
             buckets=(64, 96),
             learning_rate=1e-4,
-            epochs=2,
+            epochs=1,
             batch_size=16,
         ),
         DataSet(
@@ -221,6 +224,7 @@ SETS: dict[str, DataSet] = {
             buckets=(32, 48, 64, 96),
             learning_rate=3e-4,
             epochs=4,
+            dropout=0.0,
             **_MEAN,
         ),
         DataSet(
