@@ -4,12 +4,12 @@
 
 Both sides read the same rows with the same vocabulary, start from the same weights, an encoder of
 ours (`--init`, a model folder; without it a new one of 4 layers of 256) and a new head, and learn
-with AdamW, the same rate, warm-up and batches of 32. Ours is configs/finetune/sst2.yaml, whose
-`bucket_lengths` put texts of like length into a batch; theirs are its records, every row padded to
-128, its data loader and its sentence prediction. Each side is a process in an environment of its
-own (made as by `make parity` when missing); the two take turns, a part of the epoch at a time, on
-the same cores. Before and after it both are evaluated on dev.tsv: before, with the same weights,
-they must say the same.
+with AdamW (bias corrected, as theirs is), the same rate, warm-up and batches of 32. Ours is
+configs/finetune/sst2.yaml, whose `bucket_lengths` put texts of like length into a batch; theirs are
+its records, every row padded to 128, its data loader and its sentence prediction. Each side is a
+process in an environment of its own (made as by `make parity` when missing); the two take turns, a
+part of the epoch at a time, on the same cores. Before and after it both are evaluated on dev.tsv:
+before, with the same weights, they must say the same.
 
 --examples=N takes N rows of train.tsv, drawn with the seed, for a part of an epoch.
 """
@@ -105,6 +105,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
     overrides = [
         "recipe.epochs=1",
         f"recipe.optimizer.learning_rate={options.learning_rate}",
+        "recipe.optimizer.bias_correction=true",  # their AdamW has it
         f"recipe.precision={precision}",
         f"seed={options.seed}",
         *options.override,

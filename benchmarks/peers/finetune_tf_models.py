@@ -100,6 +100,7 @@ def main() -> None:
                     "type": "adamw",
                     "adamw": {
                         "weight_decay_rate": learning["weight_decay"],
+                        "epsilon": learning["epsilon"],
                         "exclude_from_weight_decay": ["LayerNorm", "layer_norm", "bias"],
                         "gradient_clip_norm": learning["clip_norm"],
                     },

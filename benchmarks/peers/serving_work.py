@@ -56,6 +56,7 @@ def serve(
             given = requests[asked["length"]]["ids" if asked["inputs"] == "ids" else "texts"]
             size = asked["batch"]
             batches = [given[at : at + size] for at in range(0, len(given), size)]
+            batches = batches[: asked.get("calls")]
             if asked["inputs"] == "ids":
                 batches = [made(batch) for batch in batches]
             function = functions[asked["inputs"]]

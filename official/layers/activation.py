@@ -5,6 +5,7 @@ bfloat16 a pass over float32 numbers is the faster one on a CPU, and the way bac
 Where nothing asks for the gradient the slope is never computed.
 """
 
+import functools
 import math
 
 from keras import ops
@@ -34,6 +35,14 @@ def gelu(x):
     slope = ops.cast(gate + z * density, x.dtype)
     return ops.cast(z * gate, x.dtype), lambda upstream: upstream * slope
 
+
+# What a config's name stands for, also where nothing is learned: the backend's own function, which
+# it may compute together with the product before it.
+PLAIN = {
+    "gelu_tanh": functools.partial(ops.gelu, approximate=True),
+    "gelu": functools.partial(ops.gelu, approximate=False),
+    "relu": ops.relu,
+}
 
 ACTIVATIONS = {
     # The tanh form of the releases of BERT, ALBERT and XLNet; the erf form of the PyTorch ports.

@@ -20,13 +20,14 @@ def linear(x, kernel, bias=None):
     Returns:
         [..., O].
     """
-    rows = ops.reshape(x, (-1, kernel.shape[0]))  # [R, I]
+    flat = len(x.shape) == 2
+    rows = x if flat else ops.reshape(x, (-1, kernel.shape[0]))  # [R, I]
     kernel = ops.cast(kernel, x.dtype)
     if bias is None:
         y = ops.matmul(rows, kernel)  # [R, O]
     else:
         y = _affine(rows, kernel, ops.cast(bias, x.dtype))
-    return ops.reshape(y, (*ops.shape(x)[:-1], kernel.shape[1]))
+    return y if flat else ops.reshape(y, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 
 @with_gradient
@@ -38,7 +39,9 @@ def _affine(x, kernel, bias):
             sum_rows(upstream),
         )
 
-    return ops.matmul(x, kernel) + bias, backward
+    # `ops.add` and not `+`: TensorFlow knows the sum with a bias as an operation of its own, which
+    # it computes with the product, and an activation after it too.
+    return ops.add(ops.matmul(x, kernel), bias), backward
 
 
 class Linear(keras.Layer):
