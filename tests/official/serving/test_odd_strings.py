@@ -86,7 +86,10 @@ def text(raw):
 
 
 def model_folder(folder, objectives, task):
-    """Random weights, those of the heads large, so that answers differ."""
+    """Random weights, those of the heads large, so that answers differ.
+
+    A span's score is a sum of several, and their differences: smaller ones will do.
+    """
     raw = {"name": "odd", "encoder": ENCODER, "objectives": objectives, "recipe": {"steps": 1}}
     config = configs.from_dict(raw)
     recipe = dataclasses.replace(config.recipe, batch_size=16, bucket_lengths=(8, 14, LENGTH))
@@ -95,9 +98,10 @@ def model_folder(folder, objectives, task):
     tokenizers.load(GOLDEN).save(folder / "tokenizer")
     variables = checkpoints.values(inference.build(config).variables_by_path())
     draw = np.random.default_rng(0)
+    spread = 0.2 if objectives[0]["type"] == "span_answer" else 0.7
     for path, value in variables.items():
         if not path.startswith("encoder/"):
-            variables[path] = draw.normal(0, 0.7, value.shape).astype(value.dtype)
+            variables[path] = draw.normal(0, spread, value.shape).astype(value.dtype)
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps(task))
     return config
