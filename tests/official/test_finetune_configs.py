@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from official import config, tasks
 FOLDER = Path(__file__).parents[2] / "configs" / "finetune"
 
 
-OTHERS = "electra xlnet ranking ranking_kernels squad1 squad2 xlnet_squad race swag dream".split()
+OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
+OTHERS += ["race", "swag", "dream"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -93,3 +95,86 @@ def test_choices(name, length, batch_size, rate, weight_decay):
     assert (recipe.optimizer.weight_decay, recipe.optimizer.epsilon) == (weight_decay, 1e-6)
     assert (config.type_of(objective), objective.dropout) == ("multiple_choice", 0.1)
     assert tasks.TASKS[name].kind == "choice"
+
+
+def variants(name):
+    """The config as it is, and with each line of overrides in its file."""
+    path = FOLDER / f"{name}.yaml"
+    lines = [re.findall(r"--override=(\S+)", line) for line in path.read_text().splitlines()]
+    return [config.load(path, overrides) for overrides in ([], *filter(None, lines))]
+
+
+def test_roberta():
+    """Table 10, and the release's table of GLUE."""
+    found = []
+    for read in variants("roberta"):
+        recipe, optimizer, (objective,) = read.recipe, read.recipe.optimizer, read.objectives
+        assert (read.name, read.encoder, read.segments) == ("roberta", None, None)
+        assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-6)
+        assert (optimizer.no_decay, optimizer.clip_norm) == ((), 0)
+        assert optimizer.bias_correction and objective.dropout == 0.1
+        assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0)
+        assert recipe.schedule.warmup_fraction == (0.25 if len(found) == 6 else 0.06)
+        found.append(
+            (
+                config.type_of(objective), recipe.epochs, recipe.batch_size,
+                optimizer.learning_rate, optimizer.weight_decay,
+            )
+        )  # fmt: skip
+    assert found == [
+        ("classification", 10, 32, 1e-5, 0.1),
+        ("classification", 10, 16, 1e-5, 0.1),
+        ("classification", 10, 16, 2e-5, 0.1),
+        ("regression", 10, 16, 2e-5, 0.1),
+        ("span_answer", 2, 48, 1.5e-5, 0.01),
+        ("multiple_choice", 4, 16, 1e-5, 0.1),
+        ("classification", 10, 32, 1e-5, 0.1),
+    ]
+
+
+def test_albert():
+    """Table 14."""
+    found = []
+    for read in variants("albert"):
+        recipe, optimizer, (objective,) = read.recipe, read.recipe.optimizer, read.objectives
+        assert (read.name, read.encoder, read.segments) == ("albert", None, None)
+        assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
+        assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 1.0)
+        assert not optimizer.bias_correction and objective.dropout == 0.1
+        assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("bert", 0)
+        found.append(
+            (
+                config.type_of(objective), optimizer.learning_rate, recipe.batch_size,
+                recipe.steps, recipe.schedule.warmup_steps,
+            )
+        )  # fmt: skip
+    assert found == [
+        ("classification", 1e-5, 32, 20935, 1256),
+        ("classification", 1e-5, 16, 5336, 320),
+        ("regression", 2e-5, 16, 3598, 214),
+        ("classification", 3e-5, 128, 10000, 1000),
+        ("classification", 1e-5, 32, 33112, 1986),
+        ("classification", 5e-5, 128, 14000, 1000),
+        ("classification", 3e-5, 32, 800, 200),
+        ("classification", 2e-5, 32, 800, 200),
+        ("classification", 2e-5, 16, 2000, 250),
+        ("span_answer", 5e-5, 48, 3649, 365),
+        ("span_answer", 3e-5, 48, 8144, 814),
+        ("multiple_choice", 2e-5, 32, 12000, 1000),
+    ]
+    forms = [getattr(read.objectives[0], "form", None) for read in variants("albert")]
+    assert forms[9:11] == ["independent", "conditional"]
+
+
+def test_an_electra_that_answers_questions():
+    """Table 7."""
+    lines = (FOLDER / "squad2.yaml").read_text().splitlines()
+    found = [re.findall(r"--override=(\S+)", line) for line in lines]
+    threshold, electra = filter(None, found)
+    assert threshold == ["objectives.span_answer.null_threshold=THRESHOLD"]
+    recipe = config.load(FOLDER / "squad2.yaml", electra).recipe
+    assert (recipe.epochs, recipe.batch_size, recipe.schedule.type) == (2, 32, "electra")
+    optimizer = recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.layer_decay) == (1e-4, 0.8)
+    assert (optimizer.weight_decay, optimizer.epsilon) == (0, 1e-6)
+    assert recipe.schedule.warmup_fraction == 0.1
