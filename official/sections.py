@@ -273,6 +273,7 @@ class Recipe:
       eval_batch_size: 0 = `batch_size`.
       best_metric: which figure of the evaluation picks the best checkpoint; empty = the task's
         first metric, or the loss.
+      patience: evaluations in a row without a better figure after which the run ends; 0 = none.
       max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
       shuffle_buffer: examples among which the reader draws.
       bucket_lengths: lengths to which batches are padded; empty = always the longest.
@@ -297,6 +298,7 @@ class Recipe:
     save_every: int = 1000
     keep_checkpoints: int = 2
     best_metric: str = ""
+    patience: int = 0
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
@@ -312,8 +314,13 @@ class Recipe:
             "max_bad_steps shuffle_buffer"
         ).split():
             _at_least(name, getattr(self, name), 1)
-        for name in "steps epochs eval_every eval_batches eval_batch_size".split():
+        for name in "steps epochs eval_every eval_batches eval_batch_size patience".split():
             _at_least(name, getattr(self, name), 0)
+        if self.patience and not self.eval_every:
+            raise ValueError(
+                "patience: counts evaluations, and eval_every: 0 makes one at the end: give "
+                "eval_every the steps from one to the next"
+            )
         if bool(self.steps) == bool(self.epochs):
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):

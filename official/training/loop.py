@@ -71,6 +71,8 @@ class Trainer:
         )
         self._evaluator = Evaluator(config, model, strategy)
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
+        self._best: dict | None = None  # as in `checkpoints.best`
+        self._waited = 0  # evaluations since then
         self._stop: int | None = None
         self._bad_steps = 0
 
@@ -78,6 +80,7 @@ class Trainer:
         """Goes on from the last checkpoint of the model folder; returns its step, or 0."""
         if self.chief:
             checkpoints.sweep(self.model_dir)
+        self._best = checkpoints.best(self.model_dir)
         step = checkpoints.last_step(self.model_dir)
         if step is None:
             return 0
@@ -86,7 +89,9 @@ class Trainer:
         checkpoints.assign(self.variables, arrays, str(path))
         if self.memory is not None:
             self.memory.assign(arrays, str(path))
-        if figures := checkpoints.load_state(path)["figures"]:
+        state = checkpoints.load_state(path)
+        self._waited = state.get("waited", 0)
+        if figures := state["figures"]:
             # The kill may have come between this checkpoint and its being named the best.
             self._figures = figures
             self._judge(step)
@@ -99,14 +104,26 @@ class Trainer:
           The figures of the evaluation at the end; empty without `validation`.
 
         Raises:
-          UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full.
+          UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full; there is
+            a `patience`, and nothing to evaluate on.
           Stopped: SIGTERM or SIGINT came; the state is saved.
         """
         recipe = self.config.recipe
+        if recipe.patience and validation is None:
+            raise UserError(
+                f"recipe.patience: {recipe.patience} evaluations, and there are none: train with "
+                "--mode=train_and_eval and a validation split, or leave it out"
+            )
         step = self.restore()
         reporter = metrics.Reporter(self.model_dir, self.total_steps, step, not self.chief)
         if step >= self.total_steps:
             reporter.say(f"{self.model_dir}: trained already, to step {step}")
+            return self._figures
+        if step and self._due(step) and not self._figures and validation is not None:
+            # A signal came when this evaluation was due; a run without it had one.
+            self._evaluate(step, validation, reporter)
+        if self._patience_is_over():
+            reporter.say(f"{self.model_dir}: {self._end_line(step)}")
             return self._figures
         if step:
             reporter.say(f"going on from step {step} of {self.model_dir}")
@@ -131,26 +148,36 @@ class Trainer:
                     reporter.train(step, *self._summary(np.concatenate(rows)))
                     rows = []
                 stop = self._agreed_stop()
-                due = at_end or (recipe.eval_every and step % recipe.eval_every == 0)
+                due = at_end or self._due(step)
                 with reporter.paused():
                     self._figures = {}
                     if validation is not None and due and stop is None:
-                        self._figures = self._evaluator.run(validation, recipe.eval_batches)
-                    if due or step % recipe.save_every == 0 or stop is not None:
+                        self._evaluate(step, validation, reporter)
+                    elif due or step % recipe.save_every == 0 or stop is not None:
                         self.save(step)
-                    if self._figures:
-                        best = self._judge(step)
-                        reporter.evaluation(step, self._figures, "validation", best)
                 if stop is not None:
                     reporter.say(f"{signal.Signals(stop).name}: saved step {step}, stopping")
                     raise Stopped(stop)
+                if self._patience_is_over():
+                    break
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             reporter.close()
         last = checkpoints.find(self.model_dir, "last")
-        reporter.say(f"done: {step} steps; last checkpoint {last}{self._best_line()}")
+        reporter.say(f"{self._end_line(step)}; last checkpoint {last}{self._best_line()}")
         return self._figures
+
+    def _due(self, step: int) -> bool:
+        every = self.config.recipe.eval_every
+        return bool(every) and step % every == 0
+
+    def _evaluate(self, step: int, validation: Source, reporter: metrics.Reporter) -> None:
+        """Evaluates the weights at a step, saves them with the figures, and judges them."""
+        self._figures = self._evaluator.run(validation, self.config.recipe.eval_batches)
+        self.save(step)
+        best = self._judge(step)
+        reporter.evaluation(step, self._figures, "validation", best)
 
     def save(self, step: int) -> None:
         """Writes the checkpoint of a step (the chief alone)."""
@@ -165,6 +192,8 @@ class Trainer:
                 "seed": self.config.seed,
                 "total_steps": self.total_steps,
                 "figures": self._figures,
+                # Before the evaluation at this step is judged, where there is one.
+                "waited": self._waited,
             },
             keep=self.config.recipe.keep_checkpoints,
         )
@@ -232,14 +261,29 @@ class Trainer:
             raise UserError(
                 f"recipe.best_metric: {name!r} is not measured here: {', '.join(figures)}"
             )
-        value = figures[name]
-        old = checkpoints.best(self.model_dir)
+        value, old = figures[name], self._best
         better = old is None or (value > old["value"] if higher else value < old["value"])
+        if old is not None and old["step"] == step:
+            better = True  # judged before, by a run that was killed after it
         if not better or not math.isfinite(value):
+            self._waited += 1
             return ""
+        self._best, self._waited = {"step": step, "metric": name, "value": value}, 0
         if self.chief:
             checkpoints.mark_best(self.model_dir, step, name, value)
         return "  (best so far)"
+
+    def _patience_is_over(self) -> bool:
+        return 0 < self.config.recipe.patience <= self._waited
+
+    def _end_line(self, step: int) -> str:
+        if step == self.total_steps or not self._patience_is_over():
+            return f"done: {step} steps"
+        name, _ = best_metric(self.config.recipe, self.source.manifest.task)
+        return (
+            f"stopped early at step {step} of {self.total_steps}: {self._waited} evaluations "
+            f"without a better {name} (recipe.patience)"
+        )
 
     def _best_line(self) -> str:
         best = checkpoints.best(self.model_dir)

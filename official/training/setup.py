@@ -17,7 +17,7 @@ from official.training import checkpoints
 
 # Changing these when a run goes on changes nothing of what it computes.
 _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_checkpoints",
-             "recipe.eval_batch_size", "recipe.max_bad_steps")  # fmt: skip
+             "recipe.eval_batch_size", "recipe.max_bad_steps", "recipe.patience")  # fmt: skip
 CONFIG = "config.yaml"
 _POOLER = "encoder/pooler/"
 _POSITIONS = "/position_embedding/table"

@@ -1,0 +1,122 @@
+"""A run ends where its figures have not become better for a while, however often it is stopped."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.data import Source
+from official.errors import UserError
+from official.training import checkpoints, loop, setup
+from tests import small
+
+# Losses at the evaluations: the best is the second, and the fifth would be better still.
+LOSSES = [3.0, 1.0, 2.0, 1.0, 0.5, 0.4]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return small.shard_folder(tmp_path_factory.mktemp("shards") / "train", small.config())
+
+
+def trainer(shards, model_dir, losses=LOSSES, **recipe):
+    """A run of 12 steps with an evaluation every second one, of the losses given, by the step."""
+    recipe = {"steps": 12, "eval_every": 2, "save_every": 100, "patience": 2, **recipe}
+    config = small.replace(small.config(), **recipe)
+    strategy = tf.distribute.get_strategy()
+    source = Source(shards, config, "train", training=True)
+    made = loop.Trainer(config, setup.build_model(config, strategy), source, strategy, model_dir)
+    made.evaluated = []
+
+    def run(source, batches):
+        step = int(made.optimizer.iterations.numpy())
+        made.evaluated.append(step)
+        return {"loss": losses[step // 2 - 1]}
+
+    made._evaluator.run = run
+    return made
+
+
+def steps(model_dir):
+    return sorted(int(path.name[5:]) for path in (model_dir / "checkpoints").glob("step-*"))
+
+
+def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, capsys):
+    made = trainer(shards, tmp_path)
+    assert made.train(validation=object()) == {"loss": 1.0}
+    assert made.evaluated == [2, 4, 6, 8]
+    assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
+    assert steps(tmp_path) == [4, 6, 8]
+    said = "stopped early at step 8 of 12: 2 evaluations without a better loss (recipe.patience)"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith(f"{said}; last checkpoint ")
+    assert lines[-1].endswith("; best step 4 (loss 1)")
+    # Given again, the command says the same and trains no further; with more patience it does.
+    again = trainer(shards, tmp_path)
+    assert again.train(validation=object()) == {"loss": 1.0}
+    assert again.evaluated == []
+    assert capsys.readouterr().out.splitlines() == [f"{tmp_path}: {said}"]
+    patient = trainer(shards, tmp_path, patience=3)
+    patient.train(validation=object())
+    assert patient.evaluated == [10, 12]
+    assert checkpoints.best(tmp_path)["step"] == 12
+    assert "done: 12 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+@pytest.mark.parametrize("at", [4, 6])
+def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment):
+    """Before an evaluation, between its checkpoint and the judgement, or after that."""
+    whole = trainer(shards, tmp_path / "whole")
+    whole.train(validation=object())
+    made = trainer(shards, tmp_path / "killed")
+    judge, evaluate = made._judge, made._evaluator.run
+
+    class Killed(Exception):
+        pass
+
+    def killed(step):
+        note = "" if step == at and moment == "between" else judge(step)
+        if step == at:
+            raise Killed
+        return note
+
+    def signalled(source, batches):
+        # Looked at after the next two steps, where the next evaluation is due.
+        if made.optimizer.iterations.numpy() == at - 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(source, batches)
+
+    if moment == "before":
+        made._evaluator.run = signalled
+    else:
+        made._judge = killed
+    with pytest.raises(loop.Stopped if moment == "before" else Killed):
+        made.train(validation=object())
+    assert checkpoints.last_step(tmp_path / "killed") == at
+    assert made.evaluated[-1] == (at - 2 if moment == "before" else at)
+    resumed = trainer(shards, tmp_path / "killed")
+    resumed.train(validation=object())
+    assert steps(tmp_path / "killed") == steps(tmp_path / "whole") == [4, 6, 8]
+    best = [checkpoints.best(tmp_path / name) for name in ("whole", "killed")]
+    assert best[0] == best[1] == {"step": 4, "metric": "loss", "value": 1.0}
+    for path, value in checkpoints.values(whole.variables).items():
+        np.testing.assert_array_equal(resumed.variables[path].numpy(), value, err_msg=path)
+
+
+def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
+    made = trainer(shards, tmp_path, [3.0, float("nan"), float("nan"), 1.0])
+    made.train(validation=object())
+    assert made.evaluated == [2, 4, 6]
+    assert checkpoints.best(tmp_path)["step"] == 2
+
+
+def test_patience_without_evaluations_is_refused(shards, tmp_path):
+    with pytest.raises(UserError, match="recipe.patience: 2 evaluations, and there are none: tra"):
+        trainer(shards, tmp_path).train()
+    with pytest.raises(ValueError, match="patience: counts evaluations, and eval_every: 0 makes"):
+        small.replace(small.config(), patience=2)
+    with pytest.raises(ValueError, match="patience: -1 is less than 0"):
+        small.replace(small.config(), patience=-1)
