@@ -6,7 +6,7 @@ Label 1 of the sentence-order head is "swapped" on all sides.
 import re
 
 from official.convert import bert
-from official.convert.bert import embedding_rows, task_rows
+from official.convert.bert import embedding_rows, task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, SIZES, System
 from official.encoders import transformer
@@ -85,8 +85,7 @@ SYSTEM = System(
         frozenset(): "AlbertModel",
         frozenset({"masked_lm"}): "AlbertForMaskedLM",
         frozenset({"masked_lm", "sentence_order"}): "AlbertForPreTraining",
-        frozenset({"classification"}): "AlbertForSequenceClassification",
-        frozenset({"regression"}): "AlbertForSequenceClassification",
+        **task_classes("Albert"),
     },
     form={name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")},
     sizes={

@@ -1,7 +1,7 @@
 """BERT: the names of its tensors, in Hugging Face's files and in the TF1 release.
 
-Masked LM, next sentence and sequence classification or regression heads come along where they are
-there. Label 1 of the next-sentence head is "random" on all sides.
+Masked LM, next sentence and the heads of tasks come along where they are there. Label 1 of the
+next-sentence head is "random" on all sides.
 """
 
 import dataclasses
@@ -59,9 +59,32 @@ def encoder_rows(prefix: str) -> Callable[[transformer.Config], list[Row]]:
     return rows
 
 
-def task_rows(name: str) -> dict[str, list[Row]]:
-    """The rows of the heads of tasks, whose last layer is called `name`."""
-    return {task: linear(f"{task}/output", name) for task in ("classification", "regression")}
+def task_rows(
+    name: str, choice: str | None = None, span: str = "qa_outputs"
+) -> dict[str, list[Row]]:
+    """The rows of the heads of tasks.
+
+    Args:
+      name: of the last layer of classification and regression.
+      choice: the same of multiple choice; None = the same name.
+      span: of the layer that scores first and last tokens.
+    """
+    return {
+        "classification": linear("classification/output", name),
+        "regression": linear("regression/output", name),
+        "multiple_choice": linear("multiple_choice/output", choice or name),
+        "span_answer": linear("span_answer/output", span),
+    }
+
+
+def task_classes(name: str, span: str = "QuestionAnswering") -> dict[frozenset[str], str]:
+    """The classes of transformers for these heads, whose names begin with `name`."""
+    return {
+        frozenset({"classification"}): f"{name}ForSequenceClassification",
+        frozenset({"regression"}): f"{name}ForSequenceClassification",
+        frozenset({"multiple_choice"}): f"{name}ForMultipleChoice",
+        frozenset({"span_answer"}): f"{name}For{span}",
+    }
 
 
 def tf1_name(name: str) -> str:
@@ -108,8 +131,7 @@ SYSTEM = System(
         frozenset({"masked_lm"}): "BertForMaskedLM",
         frozenset({"next_sentence"}): "BertForNextSentencePrediction",
         frozenset({"masked_lm", "next_sentence"}): "BertForPreTraining",
-        frozenset({"classification"}): "BertForSequenceClassification",
-        frozenset({"regression"}): "BertForSequenceClassification",
+        **task_classes("Bert"),
     },
     aliases={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",

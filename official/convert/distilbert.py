@@ -1,10 +1,10 @@
 """DistilBERT: the names of its tensors in Hugging Face's files, to read.
 
-It comes in as a transformer without segments and pooler, with its masked-LM head where it is there.
-Its classification head has a layer that ours has not (a ReLU instead of the pooler) and is left
-out.
+It comes in as a transformer without segments, with its heads where they are there. The hidden layer
+of those that read the first position is our pooler, with a ReLU; otherwise there is none.
 """
 
+from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, System
 from official.encoders import transformer
@@ -48,8 +48,14 @@ SYSTEM = System(
             *linear("masked_lm/transform", "vocab_transform"),
             *norm("masked_lm/norm", "vocab_layer_norm"),
             Row("masked_lm/output_bias", ("vocab_projector.bias",)),
-        ]
+        ],
+        **task_rows("classifier"),
     },
+    task_poolers=dict.fromkeys(
+        ("classification", "regression", "multiple_choice"), "pre_classifier"
+    ),
+    pooler_activation=lambda head, config: "relu" if head else "tanh",
+    architectures=task_classes("DistilBert"),
     form={**FORM, "segment_types": 0},
     sizes={
         "vocab_size": "vocab_size",
@@ -63,6 +69,7 @@ SYSTEM = System(
         "initializer_range": "initializer_range",
     },
     activation="activation",
+    dropout="seq_classif_dropout",
     only={"tie_word_embeddings": True, "tie_weights_": True},
     aliases={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     buffers=("distilbert.embeddings.position_ids",),

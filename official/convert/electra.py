@@ -2,13 +2,15 @@
 
 transformers has the discriminator and the generator as two models: here the generator stands in
 the folder `generator` inside the discriminator's, and either may be there without the other (a
-generator alone is an encoder with a masked LM). The release has both in one checkpoint, and no
-config file: its sizes are those of the tensors, with heads of 64.
+generator alone is an encoder with a masked LM). Heads of tasks read a pooled output there, with a
+GELU, where those of the release read the first position; multiple choice may do either. The release
+has both in one checkpoint, and no config file: its sizes are those of the tensors, with heads of
+64.
 """
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from official import config as configs
 from official.convert import bert, model_folder
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import FORM, SIZES, System
+from official.convert.system import ACTIVATIONS, FORM, SIZES, System
 from official.encoders import transformer
 from official.errors import UserError
 from official.objectives import generator, masked_lm
@@ -44,6 +46,41 @@ def _tf1_row(row: Row) -> Row:
     return bert.tf1_row(row, _tf1_name)
 
 
+def _pooler_activation(head: str, config: Mapping[str, Any]) -> str:
+    """That of the head's hidden layer; what config.json says of it is said of multiple choice.
+
+    Raises:
+      ValueError: a summary that is none of one position.
+    """
+    if head != "multiple_choice":
+        return "gelu"
+    if config.get("summary_type", "first") != "first":
+        raise ValueError(f"summary_type: {config['summary_type']!r} is not supported, only 'first'")
+    projected, name = config.get("summary_use_proj", True), config.get("summary_activation", "gelu")
+    names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all} | {"tanh": "tanh"}
+    if name not in (names if projected else (None, "")):
+        raise ValueError(
+            f"summary_activation: {name!r} is not supported where summary_use_proj is {projected}"
+        )
+    return names[name] if projected else "gelu"
+
+
+def _more_keys(encoder: transformer.Config, objectives: Sequence[Any]) -> dict[str, Any]:
+    """How multiple choice reads the first position."""
+    for objective in objectives:
+        if configs.type_of(objective) == "multiple_choice":
+            pooled = objective.pooling == "pooled"
+            name = encoder.pooler_activation
+            name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
+            return {
+                "summary_type": "first",
+                "summary_use_proj": pooled,
+                "summary_activation": name if pooled else None,
+                "summary_last_dropout": objective.dropout,
+            }
+    return {}
+
+
 SYSTEM = System(
     model_type="electra",
     title="an ELECTRA",
@@ -59,12 +96,22 @@ SYSTEM = System(
             *linear("replaced_tokens/transform", "discriminator_predictions.dense"),
             *linear("replaced_tokens/output", "discriminator_predictions.dense_prediction"),
         ],
+        **bert.task_rows("classifier.out_proj", choice="classifier"),
     },
+    task_poolers={
+        "classification": "classifier.dense",
+        "regression": "classifier.dense",
+        "multiple_choice": "sequence_summary.summary",
+    },
+    pooler_activation=_pooler_activation,
     architectures={
         frozenset(): "ElectraModel",
         frozenset({"masked_lm"}): "ElectraForMaskedLM",
         frozenset({"replaced_tokens"}): "ElectraForPreTraining",
+        **bert.task_classes("Electra"),
     },
+    more_keys=_more_keys,
+    unpooled_heads=frozenset({"multiple_choice"}),
     form={name: only for name, only in FORM.items() if name != "embedding_size"},
     sizes={**SIZES, "embedding_size": "embedding_size"},
     gelu_heads=frozenset({"masked_lm"}),

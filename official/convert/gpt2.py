@@ -4,7 +4,7 @@ Its matrices stand as ours do, [in, out], and queries, keys and values side by s
 head is the token table and has no tensors of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from official.convert.mapping import Row, norm
@@ -46,7 +46,8 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": config.get("n_inner") or 4 * config["n_embd"]}
 
 
-def _more_keys(encoder: transformer.Config) -> dict[str, Any]:
+def _more_keys(encoder: transformer.Config, objectives: Sequence[Any]) -> dict[str, Any]:
+    del objectives
     inner = encoder.intermediate_size
     inner = None if inner == 4 * encoder.hidden_size else inner
     return {"n_inner": inner, "embd_pdrop": encoder.dropout}

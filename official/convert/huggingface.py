@@ -28,7 +28,7 @@ from official.convert import (
     transfo_xl,
     xlnet,
 )
-from official.convert.system import System
+from official.convert.system import SPANS, System
 from official.errors import UserError
 
 # `model_type` of config.json → its table.
@@ -87,7 +87,14 @@ def system_of(config: configs.Config) -> System:
         return roberta.SYSTEM
     kinds = {configs.type_of(objective) for objective in config.objectives}
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
-    if projected or kinds & {"generator", "replaced_tokens"} or not (kinds or encoder.pooler):
+    # BERT's pooler has tanh, and its multiple choice no other way.
+    other = encoder.pooler_activation != "tanh" or any(
+        configs.type_of(objective) == "multiple_choice" and objective.pooling == "first"
+        for objective in config.objectives
+    )
+    if projected or other or kinds & {"generator", "replaced_tokens"}:
+        return electra.SYSTEM
+    if not (kinds or encoder.pooler):
         return electra.SYSTEM
     return bert.SYSTEM
 
@@ -129,8 +136,10 @@ def _files(
     """What config.json says of a network, and its tensors."""
     # An objective's name is the first part of its variables' paths.
     heads = {path.split("/")[0] for path in variables} - {"encoder"}
-    # Those without variables only the config names.
+    # Those without variables only the config names, and the form of one of spans.
     own = {configs.type_of(objective) for objective in config.objectives}
+    spans = {SPANS[o.form] for o in config.objectives if configs.type_of(o) == "span_answer"}
+    heads = heads - {"span_answer"} | spans
     heads = sorted(heads | {h for h, rows in system.head_rows.items() if not rows and h in own})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:

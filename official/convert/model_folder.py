@@ -59,7 +59,7 @@ def read(
     heads = system.heads_of(names, described)
     config = config_of(
         folder.resolve().name,
-        system.encoder_config(described, str(source), system.has_pooler(names, heads)),
+        system.encoder_config(described, str(source), system.has_pooler(names, heads), heads),
         system.objectives(heads, described, str(source)),
         system,
     )

@@ -4,7 +4,7 @@ The position table has as many rows more as the padding token's id and one, 2 in
 classification head's hidden layer is our pooler.
 """
 
-from official.convert.bert import encoder_rows, task_rows
+from official.convert.bert import encoder_rows, task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
 
@@ -14,20 +14,19 @@ SYSTEM = System(
     prefix="roberta.",
     encoder_rows=encoder_rows("roberta."),
     pooler="pooler.dense",
-    task_pooler="classifier.dense",
+    task_poolers=dict.fromkeys(("classification", "regression"), "classifier.dense"),
     head_rows={
         "masked_lm": [
             *linear("masked_lm/transform", "lm_head.dense"),
             *norm("masked_lm/norm", "lm_head.layer_norm"),
             Row("masked_lm/output_bias", ("lm_head.bias",)),
         ],
-        **task_rows("classifier.out_proj"),
+        **task_rows("classifier.out_proj", choice="classifier"),
     },
     architectures={
         frozenset(): "RobertaModel",
         frozenset({"masked_lm"}): "RobertaForMaskedLM",
-        frozenset({"classification"}): "RobertaForSequenceClassification",
-        frozenset({"regression"}): "RobertaForSequenceClassification",
+        **task_classes("Roberta"),
     },
     padded_positions=True,
     gelu_heads=frozenset({"masked_lm"}),

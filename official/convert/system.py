@@ -17,13 +17,19 @@ from official.objectives import (
     causal_lm,
     classification,
     masked_lm,
+    multiple_choice,
     permutation_lm,
     regression,
     replaced_tokens,
     sentence_pair,
+    span_answer,
 )
 
-TASKS = ("classification", "regression")
+# Heads of spans, which read no pooled output, by the form of the objective.
+SPANS = {"independent": "span_answer", "conditional": "conditional_span_answer"}
+# Heads of tasks. A classification, a regression and multiple choice have the same names in many
+# files, and the class that config.json names tells which it is.
+TASKS = ("classification", "regression", "multiple_choice", *SPANS.values())
 
 # `gelu` is the erf form; the first name of each is the one that is written.
 ACTIVATIONS = {
@@ -45,6 +51,9 @@ SIZES = {
     "attention_dropout": "attention_probs_dropout_prob",
     "initializer_range": "initializer_range",
 }
+
+# The same of the beam of a conditional span.
+BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
 
 # Keys of config.json that change what the network computes, and the only values we have.
 ONLY = {
@@ -80,14 +89,15 @@ class System:
       encoder_rows: from the encoder's config, its rows but for the pooler's.
       head_rows: the rows of each head.
       pooler: the name of the pooler's layer, or None.
-      task_pooler: the name under which heads of tasks keep that layer as their own, or None.
-      architectures: which class of transformers holds which heads; empty for a system that is
-        read only.
+      task_poolers: the name under which a task's head keeps that layer as its own.
+      pooler_activation: from a task's head (or "") and config.json, the pooler's activation there;
+        None = tanh in any case.
+      architectures: which class of transformers holds which heads.
       encoder_type: the `Config` of the encoder.
       form: fields of our encoder that the system does not leave open.
       sizes: our fields under the keys of config.json.
       more_fields: from config.json, fields of ours that are not one key each; None = none.
-      more_keys: the same from our encoder's config: keys of config.json.
+      more_keys: the same from our encoder's config and the objectives': keys of config.json.
       activation: the key of the activation; None where `more_fields` tells it.
       epsilon: the key of what norms add to the variance.
       dropout: the key of a task's dropout.
@@ -97,6 +107,7 @@ class System:
       projected: whether a projection follows the embeddings whatever their size.
       bounds: whether config.json names the tokens that open and end a sequence.
       gelu_heads: heads that have the erf form of GELU whatever the config says.
+      unpooled_heads: heads of tasks that can do without a pooler, and read the first position.
       aliases: tensors that repeat another one, such as a tied output layer.
       bare: what names begin with in a file of the bare encoder.
       tensors: from the tensors of a file, those that the rows name; None = they are the same.
@@ -117,13 +128,14 @@ class System:
     encoder_rows: Callable[[Any], list[Row]]
     head_rows: Mapping[str, Sequence[Row]]
     pooler: str | None = None
-    task_pooler: str | None = None
+    task_poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    pooler_activation: Callable[[str, Mapping[str, Any]], str] | None = None
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
     encoder_type: type = transformer.Config
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
     more_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    more_keys: Callable[[Any], dict[str, Any]] | None = None
+    more_keys: Callable[[Any, Sequence[Any]], dict[str, Any]] | None = None
     activation: str | None = "hidden_act"
     epsilon: str = "layer_norm_eps"
     dropout: str = "classifier_dropout"
@@ -135,6 +147,7 @@ class System:
     projected: bool = False
     bounds: bool = False
     gelu_heads: frozenset[str] = frozenset()
+    unpooled_heads: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = BARE
     tensors: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
@@ -162,8 +175,11 @@ class System:
         return self._named(rows)
 
     def _pooler_rows(self, heads: Collection[str]) -> list[Row]:
-        if self.task_pooler is not None and any(head in TASKS for head in heads):
-            return linear("encoder/pooler", self.task_pooler)
+        task = _task(heads)
+        if task in SPANS.values():
+            return []
+        if task in self.task_poolers:
+            return linear("encoder/pooler", self.task_poolers[task])
         return [] if self.pooler is None else linear("encoder/pooler", self.prefix + self.pooler)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
@@ -179,12 +195,14 @@ class System:
             for head, rows in self.head_rows.items()
             if head not in TASKS and (self._any(rows, names) or self._classed(head, config))
         ]
-        # Other classes (one label a token, multiple choice) name their head `classifier` as well.
-        task_class = self.architectures.get(frozenset({"classification"}))
-        architectures = config.get("architectures") or [task_class]
-        head = "regression" if _num_labels(config) == 1 else "classification"
-        if task_class in architectures and self._any(self.head_rows.get(head, ()), names):
-            found.append(head)
+        texts = "regression" if _num_labels(config) == 1 else "classification"
+        for head in (texts, "multiple_choice", *SPANS.values()):
+            if not self._any(self.head_rows.get(head, ()), names):
+                continue
+            # Classes that are not here (one label a token) name their head `classifier` as well.
+            named, ours = config.get("architectures"), self.architectures.get(frozenset({head}))
+            if ours in named if named else head != "multiple_choice":
+                return (*found, head)
         return tuple(found)
 
     def _classed(self, head: str, config: Mapping[str, Any]) -> bool:
@@ -196,13 +214,20 @@ class System:
         """Whether a file with these names and heads has a pooler."""
         return self._any(self._pooler_rows(heads), names)
 
-    def encoder_config(self, config: Mapping[str, Any], source: str, pooler: bool = True) -> Any:
+    def encoder_config(
+        self,
+        config: Mapping[str, Any],
+        source: str,
+        pooler: bool = True,
+        heads: Collection[str] = (),
+    ) -> Any:
         """The encoder that a config.json describes.
 
         Args:
           config: the parsed file.
           source: the file's name for messages.
           pooler: whether the weights have a pooler.
+          heads: those of the file.
 
         Raises:
           UserError: a key is missing or has a value that this encoder does not have.
@@ -226,6 +251,8 @@ class System:
             if self.padded_positions:
                 fields["position_offset"] = config.get("pad_token_id", 1) + 1
                 fields["max_positions"] -= fields["position_offset"]
+            if self.pooler_activation:
+                fields["pooler_activation"] = self.pooler_activation(_task(heads), config)
             epsilon = config.get(self.epsilon, 1e-12)
             return self.encoder_type(**fields, norm_epsilon=epsilon, pooler=pooler)
         except (TypeError, ValueError) as error:
@@ -272,6 +299,15 @@ class System:
                 made.append(replaced_tokens.Config())
             elif head == "regression":
                 made.append(regression.Config(dropout=dropout))
+            elif head == "multiple_choice":
+                pooling = "pooled" if config.get("summary_use_proj", True) else "first"
+                rate = config.get("summary_last_dropout", dropout)
+                made.append(multiple_choice.Config(dropout=rate, pooling=pooling))
+            elif head == "span_answer":
+                made.append(span_answer.Config())
+            elif head == "conditional_span_answer":
+                beams = {ours: config[theirs] for ours, theirs in BEAMS.items() if theirs in config}
+                made.append(span_answer.Config(form="conditional", **beams))
             else:
                 labels = _labels(config, source)
                 made.append(classification.Config(labels=labels, dropout=dropout))
@@ -288,7 +324,8 @@ class System:
         """
         encoder = config.encoder
         self.check(encoder, pad_id)
-        if encoder.pooler and not self._pooler_rows(heads):
+        task = _task(heads)
+        if encoder.pooler and not self._pooler_rows(heads) and task not in SPANS.values():
             raise UserError(
                 f"encoder.pooler: {self.title} of transformers has none without the head of a task"
             )
@@ -310,15 +347,26 @@ class System:
             self.activation: ACTIVATIONS[encoder.activation][0],
             self.epsilon: encoder.norm_epsilon,
             **self.also,
-            **(self.more_keys(encoder) if self.more_keys else {}),
+            **(self.more_keys(encoder, config.objectives) if self.more_keys else {}),
             "pad_token_id": pad_id,
         }
         if "embedding_size" in self.sizes:
             result["embedding_size"] = encoder.embedding_size or encoder.hidden_size
         if self.padded_positions:
             result[self.sizes["max_positions"]] += encoder.position_offset
+        if encoder.pooler and self._pooler_rows(heads):
+            ours, theirs = getattr(encoder, "pooler_activation", "tanh"), "tanh"
+            if self.pooler_activation:
+                theirs = self.pooler_activation(task, result)
+            if ours != theirs:
+                raise UserError(
+                    f"encoder.pooler_activation: {self.title} of transformers has {theirs!r}"
+                    f"{' with ' + task if task else ''}, not {ours!r}"
+                )
         for objective in config.objectives:
-            if getattr(objective, "pooling", "pooled") != "pooled":
+            pooling = getattr(objective, "pooling", "pooled")
+            unpooled = configs.type_of(objective) in self.unpooled_heads and not encoder.pooler
+            if pooling != "pooled" and not (unpooled and pooling == "first"):
                 raise UserError(
                     f"objectives: {configs.type_of(objective)}.pooling: {self.title} of "
                     f"transformers has 'pooled', not {objective.pooling!r}"
@@ -338,6 +386,10 @@ class System:
                 result["id2label"], result["label2id"] = {"0": "score"}, {"score": 0}
                 result[self.dropout] = objective.dropout
                 result["problem_type"] = "regression"
+            elif configs.type_of(objective) == "multiple_choice":
+                result[self.dropout] = objective.dropout
+            elif "conditional_span_answer" in heads:
+                result |= {theirs: getattr(objective, ours) for ours, theirs in BEAMS.items()}
         return result
 
     def check(self, encoder: Any, pad_id: int) -> None:
@@ -364,6 +416,11 @@ class System:
                 f"{place}embedding_size: {size} is the hidden size: {self.title} of transformers "
                 "has a projection after the embeddings even then, and this encoder has none"
             )
+
+
+def _task(heads: Collection[str]) -> str:
+    """The head of a task among these; empty = there is none."""
+    return next((head for head in heads if head in TASKS), "")
 
 
 def _num_labels(config: Mapping[str, Any]) -> int:

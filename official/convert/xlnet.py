@@ -10,10 +10,10 @@ of each layer in its files whatever the config says, and so has what is read fro
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from official.convert.bert import task_rows
+from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
 from official.encoders import transformer_xl
@@ -27,8 +27,8 @@ _TF1 = {
     r"word_embedding\.weight$": "word_embedding.lookup_table",
     r"mask_emb$": "mask_emb.mask_emb",
     r"layer\.(\d+)\.": r"layer_\1.",
-    r"layer_norm\.weight$": "LayerNorm.gamma",
-    r"layer_norm\.bias$": "LayerNorm.beta",
+    r"(layer_norm|LayerNorm)\.weight$": "LayerNorm.gamma",
+    r"(layer_norm|LayerNorm)\.bias$": "LayerNorm.beta",
     r"\.([qkvro])$": r".\1.kernel",
     r"layer_\d+\.rel_attn\.(r_._bias|seg_embed)$": r"\1",
     r"^sequence_summary": "model.sequnece_summary",  # The release's own spelling.
@@ -101,12 +101,13 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def more_keys(encoder: transformer_xl.Config) -> dict[str, Any]:
+def more_keys(encoder: transformer_xl.Config, objectives: Sequence[Any]) -> dict[str, Any]:
     """The same the other way round: keys of config.json.
 
     Raises:
       UserError: heads have another size than XLNet's.
     """
+    del objectives
     size = encoder.hidden_size // encoder.num_heads
     if encoder.head_size not in (None, size):
         raise UserError(f"encoder.head_size: an XLNet has {size} here, not {encoder.head_size}")
@@ -148,16 +149,27 @@ SYSTEM = System(
     title="an XLNet",
     prefix="transformer.",
     encoder_rows=encoder_rows,
-    task_pooler="sequence_summary.summary",
+    task_poolers=dict.fromkeys(
+        ("classification", "regression", "multiple_choice"), "sequence_summary.summary"
+    ),
     head_rows={
         "permutation_lm": [Row("permutation_lm/output_bias", ("lm_loss.bias",))],
         **task_rows("logits_proj"),
+        "conditional_span_answer": [
+            *linear("span_answer/start", "start_logits.dense"),
+            *linear("span_answer/end_hidden", "end_logits.dense_0"),
+            *norm("span_answer/end_norm", "end_logits.LayerNorm"),
+            *linear("span_answer/end", "end_logits.dense_1"),
+            *linear("span_answer/answerable_hidden", "answer_class.dense_0"),
+            # The last one has no bias.
+            *linear("span_answer/answerable", "answer_class.dense_1")[:1],
+        ],
     },
     architectures={
         frozenset(): "XLNetModel",
         frozenset({"permutation_lm"}): "XLNetLMHeadModel",
-        frozenset({"classification"}): "XLNetForSequenceClassification",
-        frozenset({"regression"}): "XLNetForSequenceClassification",
+        **task_classes("XLNet", span="QuestionAnsweringSimple"),
+        frozenset({"conditional_span_answer"}): "XLNetForQuestionAnswering",
     },
     encoder_type=transformer_xl.Config,
     form={

@@ -15,6 +15,7 @@ from official import masks
 from official.encoders import checks, pooling
 from official.encoders.inputs import check_ranks
 from official.errors import UserError
+from official.layers.activation import POOLER_ACTIVATIONS
 from official.layers.block import Block
 from official.layers.embeddings import Embeddings
 from official.layers.linear import Linear
@@ -46,9 +47,10 @@ class Config:
         position_offset: row of the position table that the first token takes.
         layer_groups: None = no layer shares parameters; otherwise the number of groups that do.
         inner_layers: blocks in a group.
-        pooler: whether there is a pooled output: tanh of an affine map of one position.
-        pooled_position: which: 'first', or 'last' = the last real one. None = 'first', or 'last'
-            where causal is true, for the first one sees no other there.
+        pooler: whether there is a pooled output: an affine map of one position and an activation.
+        pooler_activation: which: 'tanh', or another one as in `activation`.
+        pooled_position: of which position: 'first', or 'last' = the last real one. None = 'first',
+            or 'last' where causal is true, for the first one sees no other there.
         initializer_range: standard deviation of the initial weights.
         scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
             of which 2 L add up (GPT-2, section 2.3).
@@ -72,6 +74,7 @@ class Config:
     layer_groups: int | None = None
     inner_layers: int = 1
     pooler: bool = True
+    pooler_activation: str = "tanh"
     pooled_position: str | None = None
     initializer_range: float = 0.02
     scale_residual_init: bool = False
@@ -95,6 +98,7 @@ class Config:
         checks.activation(self)
         if self.norm not in ("post", "pre"):
             raise ValueError(f"norm: {self.norm!r} is neither 'post' nor 'pre'")
+        checks.choice(self, "pooler_activation", sorted(POOLER_ACTIVATIONS))
         checks.choice(self, "pooled_position", ["first", "last"])
         if self.causal and self.pooled_position == "first":
             raise ValueError(
@@ -256,7 +260,8 @@ class Encoder(keras.Layer):
         outputs = {"sequence_output": x}
         if self.pooler is not None:
             pooled = pooling.states(x, self.config.pooled_position, real, pooled_positions)
-            outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
+            activation = POOLER_ACTIVATIONS[self.config.pooler_activation]
+            outputs["pooled_output"] = activation(self.pooler(pooled))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(attentions)

@@ -50,3 +50,5 @@ ACTIVATIONS = {
     "gelu": gelu,
     "relu": ops.relu,
 }
+# What a pooler may have.
+POOLER_ACTIVATIONS = {"tanh": ops.tanh, **ACTIVATIONS}

@@ -130,7 +130,7 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
             small(pooler=False, embedding_size=4),
             (classification.Config(labels=("a", "b"), pooling="first"),),
             0,
-            "no ELECTRA class of transformers has the heads classification",
+            "classification.pooling: an ELECTRA of transformers has 'pooled', not 'first'",
         ),
         (
             small(pooler=False),
@@ -182,14 +182,28 @@ def test_distilbert_comes_without_segments_and_pooler(tmp_path):
         huggingface.write(tmp_path / "model", tmp_path / "out", "last")
 
 
-def test_the_head_of_a_distilbert_classifier_is_left_over(tmp_path):
+def test_a_distilbert_classifier_has_a_pooler_with_a_relu(tmp_path):
     config, parts, _ = systems.load("distilbert_bare")
     weights = {f"distilbert.{name}": array for name, array in parts["weight"].items()}
-    weights |= {"classifier.weight": np.zeros((2, 15), np.float32)}
+    rng = np.random.default_rng(0)
+    for name, shape in (("pre_classifier", (15, 15)), ("classifier", (2, 15))):
+        weights[f"{name}.weight"] = rng.normal(size=shape).astype(np.float32)
+        weights[f"{name}.bias"] = rng.normal(size=shape[:1]).astype(np.float32)
+    config |= {"architectures": ["DistilBertForSequenceClassification"]}
     folder = systems.write(tmp_path / "hf", config, weights)
     made = huggingface.read(folder)
-    assert made.leftover == ["classifier.weight"]
-    assert made.config.objectives == ()
+    assert made.leftover == []
+    labels = ("LABEL_0", "LABEL_1")
+    assert made.config.objectives == (classification.Config(labels=labels, dropout=0.2),)
+    model_folder.write(made, tmp_path / "model")
+    model = inference.restore(tmp_path / "model")[2]
+    encoded = systems.run(model.encoder, parts["batch"])
+    first = np.asarray(encoded["sequence_output"])[:, 0]
+    hidden = np.maximum(
+        first @ weights["pre_classifier.weight"].T + weights["pre_classifier.bias"], 0
+    )
+    expected = hidden @ weights["classifier.weight"].T + weights["classifier.bias"]
+    np.testing.assert_allclose(model.objectives[0].logits(encoded), expected, **systems.CLOSE)
 
 
 def test_tied_copies_and_old_constants_are_put_right(tmp_path):

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import keras
 import numpy as np
@@ -108,6 +109,25 @@ def test_the_last_real_position_may_be_pooled(causal):
     some = run(encoder, pooled_positions=places)["pooled_output"]
     expected = np.stack([states[b][places[b]] for b in range(2)])
     np.testing.assert_allclose(some, np.tanh(expected @ kernel + bias), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
+def test_a_pooler_may_have_another_activation(name):
+    encoder = make("float64", pooler_activation=name)
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    outputs = run(encoder)
+    z = outputs["sequence_output"].numpy()[:, 0] @ kernel + bias
+    expected = {
+        "gelu": [[v * (1 + math.erf(v / 2**0.5)) / 2 for v in row] for row in z],
+        "gelu_tanh": z / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (z + 0.044715 * z**3))),
+        "relu": np.maximum(z, 0),
+    }[name]
+    np.testing.assert_allclose(outputs["pooled_output"], expected, rtol=1e-9)
+
+
+def test_an_activation_of_poolers_that_there_is_none_of():
+    with pytest.raises(ValueError, match="pooler_activation: 'silu' is not one of gelu, gelu_tanh"):
+        transformer.Config(pooler_activation="silu")
 
 
 def test_which_position_is_pooled_where_nothing_says_so():
