@@ -22,6 +22,7 @@ from official import config as config_lib
 from official import seeding
 from official.data import Source
 from official.errors import UserError
+from official.tasks import GENERIC
 
 AVERAGE = "average"  # over the tasks, of the first metric of each: what picks the best checkpoint
 _LOWEST = 0.2  # where annealing ends
@@ -49,13 +50,19 @@ class Mixture:
           config: of which seed and recipe are used.
 
         Raises:
-          UserError: two have the same task, or another tokenizer or length.
+          UserError: two have the same task, or another tokenizer or length; one has a task that
+            is no classification or regression.
         """
         self.sources = list(sources)
         first = self.sources[0]
         tasks: dict[str, Any] = {}
         for source in self.sources:
             task = source.manifest.task
+            if task is not None and task["kind"] not in GENERIC:
+                raise UserError(
+                    f"{source.folder}: a task of the kind {task['kind']} is learnt and scored by "
+                    "itself: name its folder alone"
+                )
             if task is None or task["name"] in tasks:
                 what = "no task" if task is None else f"the task {task['name']} again"
                 raise UserError(f"{source.folder} is of {what}: name a folder for each task")

@@ -74,6 +74,11 @@ class Source:
         self.num_examples = sum(self._files.counts)
         for path, other in zip(paths[1:], manifests[1:], strict=True):
             shard_folder.check_alike(paths[0], self.manifest, path, other)
+        if len(paths) > 1 and not training and (self.manifest.task or {}).get("kind") == "ranking":
+            raise UserError(
+                f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
+                "predict one ranking at a time"
+            )
         self.tokenizer = shard_folder.load_tokenizer(Path(paths[0]), self.manifest)
         task = self.manifest.task or {}
         features = frozenset(self.manifest.features)

@@ -146,6 +146,10 @@ def test_errors_leave_nothing(tmp_path):
     output = tmp_path / "predictions.csv"
     with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):
         _predict(output)
+    with pytest.raises(UserError, match="--top_k=3: is of rankings, and this is no ranking: leave"):
+        predict_lib.predict(
+            Model("score"), _config(), Source(), tf.distribute.get_strategy(), output, top=3
+        )
     with pytest.raises(UserError, match="no classification, regression or ranking objective"):
         _predict(tmp_path / "p.tsv", "masked_lm")
     twice = Source()

@@ -2,13 +2,14 @@ import importlib.resources
 import itertools
 import shutil
 import subprocess
+import types
 
 import ir_measures
 import numpy as np
 import pytest
 from ir_measures import AP, ERR, RR, nDCG
 
-from official import tasks, trec
+from official import candidates, tasks, trec
 from official.errors import UserError
 from official.training import ranking_metrics
 
@@ -113,3 +114,28 @@ def test_errors(names, qrels, message):
     with pytest.raises(UserError) as error:
         ranking_metrics.compute(names, qrels, {"1": {"a": 1.0}})
     assert message in str(error.value)
+
+
+def _source(folder, qrels):
+    run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
+    _, digests = candidates.write(folder, "test", run, qrels)
+    made = types.SimpleNamespace(config={"candidates": digests}, task={"metrics": ["mrr"]})
+    return types.SimpleNamespace(folder=str(folder), split="test", manifest=made)
+
+
+OUTPUTS = {
+    "row": np.array([1, 0, 0], np.int32),
+    "score": np.array([0.5, 0.25, 9], np.float32),
+    "example_weights": np.array([1, 1, 0], np.float32),
+}
+
+
+def test_a_split_is_scored_over_the_queries_whose_candidates_were(tmp_path):
+    """Of query 2 nothing was, and the last row only fills the batch up."""
+    source = _source(tmp_path, {"1": {"a": 1}, "2": {"a": 1}})
+    assert ranking_metrics.evaluate(source, OUTPUTS) == {"mrr": 0.5}
+
+
+def test_a_split_without_judgements(tmp_path):
+    with pytest.raises(UserError, match="nothing is known of what is relevant in the test split"):
+        ranking_metrics.evaluate(_source(tmp_path, {"3": {"a": 1}}), OUTPUTS)

@@ -1,0 +1,68 @@
+"""Several folders of rankings at once."""
+
+import pytest
+
+from official import config as config_lib
+from official import tasks, tokenizers, trec
+from official.data import Source
+from official.errors import UserError
+from official.mixture import Mixture
+from tests import small
+from tfrecords_tools import ranking_shards, tables
+
+ENCODER = {
+    "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
+    "intermediate_size": 32, "max_positions": 24, "dropout": 0.0, "attention_dropout": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Shards of 12 queries, each with a document of its own words and others."""
+    parent = tmp_path_factory.mktemp("ranking")
+    words = small.WORDS
+    queries = {f"q{i}": " ".join(words[3 * i : 3 * i + 2]) for i in range(12)}
+    documents = {
+        f"d{i}": " ".join(words[3 * i : 3 * i + 3] * (1 + i % 4) + [words[-i - 1]])
+        for i in range(12)
+    }
+    for name, texts in {"queries": queries, "documents": documents}.items():
+        lines = [f"{key}\t{text}\n" for key, text in texts.items()]
+        (parent / f"{name}.tsv").write_text("id\ttext\n" + "".join(lines))
+    with open(parent / "qrels", "w") as stream:
+        trec.write_qrels(stream, {f"q{i}": {f"d{i}": 1} for i in range(12)})
+    run = {query: {d: float(i) for i, d in enumerate(documents)} for query in queries}
+    with open(parent / "all.run", "w") as stream:
+        trec.write_run(stream, run, "x")
+    collection = ranking_shards.read_collection(
+        parent / "queries.tsv", parent / "documents.tsv", parent / "qrels", tables.BadRows()
+    )
+    tokenizer = tokenizers.load(small.tokenizer_folder(parent / "tokenizer"))
+    splits = {"train": parent / "all.run", "validation": parent / "all.run"}
+    for name in ("one", "two"):
+        ranking_shards.build(
+            tasks.ranking(), collection, splits, tokenizer, parent / name, max_length=20,
+            report=lambda line: None,
+        )  # fmt: skip
+    return parent
+
+
+def config(objective, **recipe):
+    recipe = {"steps": 12, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}, **recipe}
+    recipe |= {"bucket_lengths": [12, 16, 20]}
+    raw = {"name": "x", "encoder": ENCODER, "objectives": [objective], "recipe": recipe}
+    return config_lib.from_dict(raw)
+
+
+def test_several_rankings_at_once(folder):
+    read = config({"type": "ranking", "dropout": 0.0})
+    both = [folder / "one", folder / "two"]
+    count = Source(folder / "one", read, "train", training=True).num_examples
+    assert count > 0
+    assert Source(both, read, "train", training=True).num_examples == 2 * count
+    message = "one, .*two: candidates are listed in each folder for itself: evaluate and predict"
+    with pytest.raises(UserError, match=message):
+        Source(both, read, "validation")
+    sources = [Source(path, read, "train", training=True) for path in both]
+    with pytest.raises(UserError, match="one: a task of the kind ranking is learnt and scored by"):
+        Mixture(sources, read)
