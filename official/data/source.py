@@ -239,6 +239,12 @@ class Source:
             tf.autograph.experimental.do_not_convert(lambda rows: self._assemble(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
+        if self.training:
+            # Buckets hide that there is no end; a strategy would look out for one at each step, and
+            # take the number of rows for unknown.
+            batches = batches.apply(
+                tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            )
         options = tf.data.Options()
         options.deterministic = True
         # Strategies would otherwise share the files out among workers, on top of the above.

@@ -79,11 +79,11 @@ class Ranker(base.Objective):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`; the accuracy is of pairs, a tie counts half."""
         weights = self.example_weights(batch)  # [B]
-        scores = self.scores(batch, encoded, rng)  # [N]
-        count = ops.shape(scores)[0] // ops.shape(weights)[0]
-        if count == 1:
+        rows = batch.get("example_rows")
+        if rows is None or rows.shape[1] == 1:
             return base.Terms(losses={}, metrics={})
-        scores = ops.reshape(scores, (-1, count))  # [B, C]
+        scores = ops.take(self.scores(batch, encoded, rng), rows)  # [B, C]
+        count = rows.shape[1]
         margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
         if self.config.loss == "pairwise":
             losses = ops.mean(ops.relu(self.config.margin - margins), axis=1)

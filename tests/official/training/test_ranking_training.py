@@ -1,19 +1,27 @@
-"""Several folders of rankings at once."""
+"""Rankings in the loop: the same weights on one device and on two; several folders at once."""
 
 import pytest
+import tensorflow as tf
 
 from official import config as config_lib
 from official import tasks, tokenizers, trec
 from official.data import Source
 from official.errors import UserError
 from official.mixture import Mixture
+from official.training import checkpoints, loop, setup
 from tests import small
+from tests.official.training.test_systems import assert_close
 from tfrecords_tools import ranking_shards, tables
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
     "intermediate_size": 32, "max_positions": 24, "dropout": 0.0, "attention_dropout": 0.0,
 }  # fmt: skip
+OBJECTIVES = {
+    "pairwise": {"type": "ranking", "dropout": 0.0},
+    "pointwise": {"type": "ranking", "dropout": 0.0, "loss": "pointwise"},
+    "kernels": {"type": "kernel_ranking"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +62,35 @@ def config(objective, **recipe):
     return config_lib.from_dict(raw)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored, name):
+    made = {}
+    setup.set_precision("float64")
+    try:
+        for place, strategy, accumulation in (
+            ("one", tf.distribute.get_strategy(), 1),
+            ("two", mirrored(2), 1),
+            ("parts", mirrored(2), 2),
+        ):
+            read = config(OBJECTIVES[name], precision="float64", accumulation=accumulation)
+            source = Source(folder / "one", read, "train", training=True)
+            model = setup.build_model(read, strategy)
+            trainer = loop.Trainer(read, model, source, strategy, tmp_path / place)
+            start = checkpoints.values(trainer.variables)
+            trainer.train()
+            made[place] = checkpoints.values(trainer.variables)
+    finally:
+        setup.set_precision("float32")
+    moved = [path for path, value in made["one"].items() if abs(value - start[path]).max() > 1e-4]
+    learnt = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
+    assert any(path.startswith(learnt) for path in moved)
+    assert_close(made["two"], made["one"])
+    assert_close(made["parts"], made["one"])
+
+
 def test_several_rankings_at_once(folder):
-    read = config({"type": "ranking", "dropout": 0.0})
+    read = config(OBJECTIVES["pairwise"])
     both = [folder / "one", folder / "two"]
     count = Source(folder / "one", read, "train", training=True).num_examples
     assert count > 0
