@@ -34,8 +34,11 @@ help:
 demo: .venv/.ready
 	$(PY) -m demo.run
 
+# In parts, for a process that tests keeps what TensorFlow prepared for each shape it met.
 test: .venv/.ready
-	$(PY) -m pytest -n $(TEST_PROCESSES) --ignore=tests/parity
+	$(PY) -m pytest -n $(TEST_PROCESSES) tests --ignore=tests/official --ignore=tests/parity
+	$(PY) -m pytest -n $(TEST_PROCESSES) tests/official/*/
+	$(PY) -m pytest -n $(TEST_PROCESSES) tests/official/test_*.py
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .

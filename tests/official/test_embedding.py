@@ -88,7 +88,7 @@ def test_files_of_vectors(folder, tmp_path, monkeypatch):
     array = np.load(tmp_path / "v.npy")
     assert array.dtype == np.float32
     wanted = loaded.encode(TEXTS, pooling="first", layer=1)
-    np.testing.assert_allclose(array, wanted, atol=1e-6)
+    np.testing.assert_allclose(array, wanted, atol=1e-5)
     embedding.write(loaded.embedder, TEXTS, tmp_path / "v.jsonl", pooling="first", **options)
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS
@@ -138,4 +138,4 @@ def test_the_command(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "6 texts" in done.stdout
     wanted = official.load(folder).encode(TEXTS, pooling="last")
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-5)

@@ -334,6 +334,7 @@ def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read
     }
     found = encode_batch(encoder, batch)
     expected = run(encoder, **QUERIES, backward=BACKWARD, **memory_of(encoder, "float32"))
+    np.testing.assert_array_equal(found.pop("padding_mask"), PADDING)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
