@@ -1,3 +1,7 @@
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +18,19 @@ XL = transformer_xl.Config(
     vocab_size=tokenizers.load(test_export.GOLDEN).vocab_size, hidden_size=12, num_layers=2,
     num_heads=3, intermediate_size=20, memory_length=5, pooler=True, initializer_range=0.5,
 )  # fmt: skip
+
+# As a server that knows nothing of Python loads it: graph, initialisation, signature.
+SESSION = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    meta = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = meta.signature_def["single"]
+    feed = {signature.inputs["text"].name: [text.encode() for text in json.loads(sys.argv[2])]}
+    found = session.run(signature.outputs["probabilities"].name, feed)
+print(json.dumps(found.tolist()))
+"""
 
 
 def stored(folder):
@@ -91,13 +108,11 @@ def test_int8_stores_integers_and_computes_with_what_they_stand_for(tmp_path, en
             ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]])
             expected = loaded.model.predictions({"token_ids": ids, "segment_ids": ids * 0})
             np.testing.assert_allclose(found[row], expected["probabilities"][0], atol=1e-5)
-    # As a server that knows nothing of Python loads it: graph, initialisation, signature.
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "saved"))
-        signature = meta.signature_def["single"]
-        feed = {signature.inputs["text"].name: [t.encode() for t in test_export.TEXTS]}
-        again = session.run(signature.outputs["probabilities"].name, feed)
-    np.testing.assert_allclose(again, found, atol=1e-6)
+    again = subprocess.run(
+        [sys.executable, "-c", SESSION, str(tmp_path / "saved"), json.dumps(test_export.TEXTS)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(json.loads(again.stdout), found, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])
