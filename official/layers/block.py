@@ -97,9 +97,13 @@ class Block(keras.Layer):
                 self.attention_norm(x), attention_mask, **options
             )
             x = x + dropout(attended, self.dropout, rng)
-            x = x + dropout(self.feed_forward(self.feed_forward_norm(x)), self.dropout, rng)
+            x = x + dropout(
+                self.feed_forward(self.feed_forward_norm(x), rng=rng), self.dropout, rng
+            )
         else:
             attended, weights, kept = self.attention(x, attention_mask, **options)
             x = self.attention_norm(x + dropout(attended, self.dropout, rng))
-            x = self.feed_forward_norm(x + dropout(self.feed_forward(x), self.dropout, rng))
+            x = self.feed_forward_norm(
+                x + dropout(self.feed_forward(x, rng=rng), self.dropout, rng)
+            )
         return x, weights, kept
