@@ -18,12 +18,12 @@ from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
 from official.model import Model
-from official.predictor import Answer, Choice, Label, Predictor
+from official.predictor import Predictor
 from official.sampling import Settings
 from official.training import checkpoints
 
 
-class Loaded:
+class Loaded(Predictor):
     """A model and its tokenizer, ready to encode text and to say what its heads say of it.
 
     Attributes:
@@ -41,13 +41,9 @@ class Loaded:
         max_length: int,
         task: Mapping[str, Any] = MappingProxyType({}),
     ):
-        self.config = config
-        self.tokenizer = tokenizer
-        self.model = model
-        self.max_length = max_length
+        super().__init__(config, tokenizer, model, max_length, task)
         self._generator: Generator | None = None
         self.embedder = Embedder(config, tokenizer, model, max_length)
-        self.predictor = Predictor(config, tokenizer, model, max_length, task)
 
     def encode(
         self,
@@ -110,113 +106,6 @@ class Loaded:
         if self._generator is None:
             self._generator = Generator(self.config, self.tokenizer, self.model)
         return self._generator.texts(prompts, Settings(**settings), batch_size)
-
-    def classify(
-        self,
-        texts: Sequence[str],
-        second: Sequence[str] | None = None,
-        batch_size: int = 32,
-        task: str | None = None,
-    ) -> list[Label]:
-        """Labels texts, with a model of the objective `classification`.
-
-        Args:
-          texts: any number; those longer than `max_length` are cut.
-          second: the second text of each pair, where the model is of pairs.
-          batch_size: how many are computed at a time; texts of like length go together.
-          task: which head, of a model of several tasks.
-
-        Returns:
-          For each text its `label` and the `probabilities` of all labels, by name.
-
-        Raises:
-          UserError: the model has no such objective, no names of labels, or no head of that name;
-            a single text instead of a list, or lists of different lengths.
-        """
-        return self.predictor.classify(texts, second, batch_size, task)
-
-    def score(
-        self,
-        texts: Sequence[str],
-        second: Sequence[str] | None = None,
-        batch_size: int = 32,
-        task: str | None = None,
-    ) -> np.ndarray:
-        """Scores texts, with a model of the objective `regression`: float32 [number of texts].
-
-        Arguments and errors are those of `classify`.
-        """
-        return self.predictor.score(texts, second, batch_size, task)
-
-    def rank(
-        self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
-    ) -> np.ndarray:
-        """Scores documents for a query, with a model of `ranking` or `kernel_ranking`.
-
-        Args:
-          query: one for all documents, or one for each.
-          documents: any number; those longer than `max_length` are cut.
-          batch_size: how many are computed at a time.
-
-        Returns:
-          float32 [number of documents], in their order; the greater, the better.
-
-        Raises:
-          UserError: the model has no such objective; a single document instead of a list, or lists
-            of different lengths.
-        """
-        return self.predictor.rank(query, documents, batch_size)
-
-    def answer(
-        self,
-        questions: Sequence[str],
-        contexts: str | Sequence[str],
-        batch_size: int = 8,
-        no_answers: bool | None = None,
-    ) -> list[Answer]:
-        """Answers questions from their contexts, with a model of the objective `span_answer`.
-
-        Args:
-          questions: any number.
-          contexts: one for all questions, or one for each; of any length, read in windows.
-          batch_size: how many questions are computed at a time.
-          no_answers: whether a question may have no answer; None = as in training, and where
-            nothing is known of that, each has one.
-
-        Returns:
-          For each question `text`, `start` and `end` in characters of the context, `score`, and
-          `null_odds` where a question may have no answer.
-
-        Raises:
-          UserError: the model has no such objective; a single question instead of a list, or lists
-            of different lengths.
-        """
-        return self.predictor.answer(questions, contexts, batch_size, no_answers)
-
-    def choose(
-        self,
-        contexts: Sequence[str],
-        questions: Sequence[str],
-        choices: Sequence[Sequence[str]],
-        batch_size: int = 8,
-    ) -> list[Choice]:
-        """Chooses the right one of some choices, with a model of `multiple_choice`.
-
-        Args:
-          contexts: of each question the text that it is about.
-          questions: any number; may be empty texts.
-          choices: of each question its choices, any number of them.
-          batch_size: how many questions are computed at a time.
-
-        Returns:
-          For each question the `index` and the `text` of its likeliest choice, and the
-          `probabilities` of all.
-
-        Raises:
-          UserError: the model has no such objective; lists of different lengths, or a question
-            without choices.
-        """
-        return self.predictor.choose(contexts, questions, choices, batch_size)
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:

@@ -1,11 +1,12 @@
 """What a model with a task's head says of texts, in Python: `official.load(DIR)` answers with this.
 
-The answers are those of the SavedModel (`official.export`) and of `--mode=predict`.
+The answers are those of the SavedModel (`official.export`), whose signatures are asked, and of
+`--mode=predict`.
 
 Shapes: N texts, questions or documents, K choices.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,9 @@ from official import tokenizers
 from official.errors import UserError
 from official.model import Model
 from official.objectives.base import Objective
-from official.sequences import text_mask
-from official.serving import answer, choose, doors
+from official.serving import doors
 from official.serving.precision import Weights
-from official.tokenizers.packing import pack
+from official.serving.signatures import KINDS
 
 # The objectives of each question that can be asked of a model.
 ASKED = {
@@ -99,7 +99,7 @@ class Predictor:
         self.model = model
         self.max_length = max_length
         self.task = task
-        self._graphs: dict[Any, Callable] = {}
+        self._signatures: dict[Any, doors.Signature] = {}
 
     def classify(
         self,
@@ -108,19 +108,24 @@ class Predictor:
         batch_size: int = 32,
         task: str | None = None,
     ) -> list[Label]:
-        """Labels texts, or pairs: see `official.inference.Loaded.classify`."""
-        objective = self._objective("classify", task)
-        labels = objective.config.labels
-        if not labels:
-            raise UserError(
-                "objectives: the classification has no `labels` in config.yaml: write the names "
-                "there, in the order of their numbers"
-            )
+        """Labels texts, with a model of the objective `classification`.
 
-        def said(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            return tf.nn.softmax(objective.logits(self.model.encode(batch)))
+        Args:
+          texts: any number; those longer than `max_length` are cut.
+          second: the second text of each pair, where the model is of pairs.
+          batch_size: how many are computed at a time; texts of like length go together.
+          task: which head, of a model of several tasks.
 
-        rows = self._rows(objective, said, _pairs(texts, second), batch_size)
+        Returns:
+          For each text its `label` and the `probabilities` of all labels, by name.
+
+        Raises:
+          UserError: the model has no such objective, no names of labels, or no head of that name;
+            a single text instead of a list, or lists of different lengths.
+        """
+        head = self._objective("classify", task)
+        rows = self._rows(head, "probabilities", _pairs(texts, second), batch_size)
+        labels = head.config.labels
         return [
             Label(labels[row.argmax()], dict(zip(labels, row.tolist(), strict=True)))
             for row in np.reshape(rows, (-1, len(labels)))
@@ -133,29 +138,34 @@ class Predictor:
         batch_size: int = 32,
         task: str | None = None,
     ) -> np.ndarray:
-        """Scores texts, or pairs: see `official.inference.Loaded.score`."""
-        objective = self._objective("score", task)
+        """Scores texts, with a model of the objective `regression`: float32 [number of texts].
 
-        def said(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            return objective.scores(self.model.encode(batch))
-
-        return self._rows(objective, said, _pairs(texts, second), batch_size)
+        Arguments and errors are those of `classify`.
+        """
+        head = self._objective("score", task)
+        return self._rows(head, "score", _pairs(texts, second), batch_size)
 
     def rank(
         self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
     ) -> np.ndarray:
-        """Scores documents: see `official.inference.Loaded.rank`."""
-        objective = self._objective("rank")
-        special = self.tokenizer.special_ids
+        """Scores documents for a query, with a model of `ranking` or `kernel_ranking`.
 
-        def said(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            text = text_mask(batch["token_ids"], batch["padding_mask"], special)
-            ready = objective.prepare({**batch, "text_mask": text})
-            return objective.scores(ready, self.model.encode(ready))
+        Args:
+          query: one for all documents, or one for each.
+          documents: any number; those longer than `max_length` are cut.
+          batch_size: how many are computed at a time.
 
+        Returns:
+          float32 [number of documents], in their order; the greater, the better.
+
+        Raises:
+          UserError: the model has no such objective; a single document instead of a list, or lists
+            of different lengths.
+        """
+        head = self._objective("rank")
         _check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        return self._rows(objective, said, _pairs(queries, documents), batch_size)
+        return self._rows(head, "scores", _pairs(queries, documents), batch_size)
 
     def answer(
         self,
@@ -164,16 +174,29 @@ class Predictor:
         batch_size: int = 8,
         no_answers: bool | None = None,
     ) -> list[Answer]:
-        """Answers questions: see `official.inference.Loaded.answer`."""
+        """Answers questions from their contexts, with a model of the objective `span_answer`.
+
+        Args:
+          questions: any number.
+          contexts: one for all questions, or one for each; of any length, read in windows.
+          batch_size: how many questions are computed at a time.
+          no_answers: whether a question may have no answer; None = as in training, and where
+            nothing is known of that, each has one.
+
+        Returns:
+          For each question `text`, `start` and `end` in characters of the context, `score`, and
+          `null_odds` where a question may have no answer.
+
+        Raises:
+          UserError: the model has no such objective; a single question instead of a list, or lists
+            of different lengths.
+        """
         head = self._objective("answer")
         _check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
         questions, contexts = _same(questions=questions, contexts=contexts)
         given = {} if no_answers is None else {"no_answers": no_answers}
-        graph = self._graph(
-            ("answer", no_answers),
-            lambda: answer.signatures(self._parts(head, {**self.task, **given}))["answer"],
-        )
+        graph = self._signature(head, "answer", **given)
         found: list[Answer] = []
         for rows in _slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
@@ -191,7 +214,22 @@ class Predictor:
         choices: Sequence[Sequence[str]],
         batch_size: int = 8,
     ) -> list[Choice]:
-        """Chooses: see `official.inference.Loaded.choose`."""
+        """Chooses the right one of some choices, with a model of `multiple_choice`.
+
+        Args:
+          contexts: of each question the text that it is about.
+          questions: any number; may be empty texts.
+          choices: of each question its choices, any number of them.
+          batch_size: how many questions are computed at a time.
+
+        Returns:
+          For each question the `index` and the `text` of its likeliest choice, and the
+          `probabilities` of all.
+
+        Raises:
+          UserError: the model has no such objective; lists of different lengths, or a question
+            without choices.
+        """
         head = self._objective("choose")
         contexts, questions, choices = _same(
             contexts=contexts, questions=questions, choices=choices
@@ -199,9 +237,7 @@ class Predictor:
         for number, several in enumerate(choices):
             if isinstance(several, str) or not several:
                 raise UserError(f"choices: row {number} has no list of choices: {several!r}")
-        graph = self._graph(
-            "choose", lambda: choose.signatures(self._parts(head, self.task))["choose"]
-        )
+        graph = self._signature(head, "choose")
         found: list[Choice | None] = [None] * len(choices)
         # Questions with as many choices go together.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
@@ -242,43 +278,28 @@ class Predictor:
         return tasks[task]
 
     def _rows(
-        self,
-        objective: Objective,
-        said: Callable[[dict[str, tf.Tensor]], tf.Tensor],
-        texts: Sequence[Sequence[str]],
-        batch_size: int,
+        self, head: Objective, said: str, texts: Sequence[Sequence[str]], batch_size: int
     ) -> np.ndarray:
         """What is said of each row of one or two texts, those of like length together."""
-        graph = self._graph((objective.name, len(texts)), lambda: self._packed(said, len(texts)))
-        ids = [self.tokenizer.encode(list(values)) for values in texts]
-        lengths = sum((np.array([len(row) for row in part], int) for part in ids), start=0)
-        order = np.argsort(lengths, kind="stable")
+        name = "rank" if said == "scores" else ("single", "pair")[len(texts) - 1]
+        graph = self._signature(head, name)
+        order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         found = [np.zeros(0, np.float32)]
         for part in _slices(len(order), batch_size):
-            some = [[rows[row] for row in order[part]] for rows in ids]
-            found.append(graph(*map(_ragged, some)).numpy())
+            some = (tf.constant([values[row] for row in order[part]]) for values in texts)
+            found.append(graph(*some)[said].numpy())
         values = np.concatenate(found[1:]) if found[1:] else found[0]
         return values[np.argsort(order)]
 
-    def _graph(self, key: Any, make: Callable[[], Callable]) -> Callable:
-        if key not in self._graphs:
-            self._graphs[key] = make()
-        return self._graphs[key]
-
-    def _packed(self, said: Callable[[dict[str, tf.Tensor]], tf.Tensor], count: int) -> Callable:
-        """The graph from the ids of `count` texts to what is said of them."""
-
-        def outputs(*ids: tf.RaggedTensor) -> tf.Tensor:
-            layout = self.config.encoder.layout
-            return said(pack(ids, self.tokenizer, self.max_length, layout))
-
-        signature = [tf.RaggedTensorSpec([None, None], tf.int32)] * count
-        return tf.function(outputs, input_signature=signature, autograph=False)
-
-    def _parts(self, head: Objective, task: Mapping[str, Any]) -> doors.Parts:
-        weights = Weights([self.model.encoder, head])
-        parts = self.config, self.tokenizer, self.model, weights, self.max_length
-        return doors.Parts(*parts, task, head)
+    def _signature(self, head: Objective, name: str, **task: Any) -> doors.Signature:
+        """The signature of an export of that head; `task` changes what training noted."""
+        key = head.name, name, *task.items()
+        if key not in self._signatures:
+            weights = Weights([self.model.encoder, head])
+            parts = self.config, self.tokenizer, self.model, weights, self.max_length
+            made = KINDS[configs.type_of(head.config)].signatures
+            self._signatures[key] = made(doors.Parts(*parts, {**self.task, **task}, head))[name]
+        return self._signatures[key]
 
 
 def _pairs(texts: Sequence[str], second: Sequence[str] | None) -> list[Sequence[str]]:
@@ -307,9 +328,3 @@ def _slices(count: int, size: int) -> list[slice]:
     if size < 1:
         raise UserError(f"batch_size: {size} is less than 1")
     return [slice(start, start + size) for start in range(0, count, size)]
-
-
-def _ragged(rows: Sequence[np.ndarray]) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_lengths(
-        np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
-    )

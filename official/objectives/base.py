@@ -159,13 +159,15 @@ def sequences_apart(batch):
         The batch with these fields as [B * C, T] and `example_rows` [B, C], the rows of each
         example; all others as they are, which is all of it where these are [B * C, T] already.
     """
-    flat = {}
-    for name in _SEQUENCE_FIELDS:
-        if name in batch and len(batch[name].shape) == 3:
-            rows, count, length = ops.shape(batch[name])
-            flat[name] = ops.reshape(batch[name], (rows * count, length))
-            flat["example_rows"] = ops.reshape(ops.arange(rows * count), (rows, count))
-    return {**batch, **flat}
+    if len(batch["token_ids"].shape) < 3:
+        return batch
+    rows, count, length = ops.shape(batch["token_ids"])
+    flat = {
+        name: ops.reshape(batch[name], (rows * count, length))
+        for name in _SEQUENCE_FIELDS
+        if name in batch
+    }
+    return {**batch, **flat, "example_rows": ops.reshape(ops.arange(rows * count), (rows, count))}
 
 
 def field(config, name):
