@@ -20,7 +20,6 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -28,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from benchmarks import environments
+from benchmarks import environments, process
 from benchmarks.process import PEERS, Process
 
 OURS, THEIRS = "encoder garden", "tf-models-official"
@@ -64,21 +63,12 @@ def draw(source: Path, target: Path, examples: int, seed: int) -> int:
 
 def prepare(folder: Path, options: argparse.Namespace) -> dict:
     """Makes rows, first weights, and shards for both; returns the settings of the sides."""
-
-    def command(*words: str, python: str = sys.executable, root: Path = environments.ROOT) -> None:
-        variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run([python, *words], cwd=root, env=variables, capture_output=True)
-        if done.returncode:
-            said = done.stderr.decode(errors="replace")[-3000:]
-            sys.exit(f"error: {' '.join(words)} ended early:\n{said}")
-
     examples = draw(options.data, folder / "rows", options.examples, options.seed)
     if options.init is None:
         words = folder / "text.txt"
         lines = (folder / "rows" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
         words.write_text("".join(f"{line.partition(chr(9))[0]}\n" for line in lines), "utf-8")
-        command(
+        process.run(
             "-m", "tfrecords_tools.build_vocab", f"--input={words}", "--lower_case",
             f"--output={folder}/tokenizer", "--type=wordpiece", f"--vocab_size={options.vocab}",
         )  # fmt: skip
@@ -87,7 +77,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
         tokenizer = options.init / "tokenizer"
     encoder, precision = write_weights(folder, tokenizer, options)
     shards = folder / "shards"
-    command(
+    process.run(
         "-m", "tfrecords_tools.build_task_shards", "--task=sst2", f"--input={folder}/rows",
         f"--tokenizer={tokenizer}", f"--output={shards}", f"--max_length={LENGTH}",
     )  # fmt: skip
@@ -101,7 +91,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
             "length": LENGTH,
         }
         script = PEERS / "finetune_tf_models_records.py"
-        command(str(script), json.dumps(given), python=environments.python("tfm"), root=theirs)
+        process.run(str(script), json.dumps(given), python=environments.python("tfm"), root=theirs)
     overrides = [
         "recipe.epochs=1",
         f"recipe.optimizer.learning_rate={options.learning_rate}",

@@ -23,7 +23,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import environments
+from benchmarks import environments, process
 from benchmarks.process import Process
 
 OURS, TORCH, ONNX = "encoder garden", "PyTorch transformers", "ONNX Runtime"
@@ -105,15 +104,6 @@ def write_requests(source: Path, folder: Path, count: int) -> None:
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
     """Makes what is not in the folder yet: vocabulary, texts, models."""
-
-    def command(*words: str, python: str = sys.executable) -> None:
-        variables = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run(
-            [python, *words], cwd=environments.ROOT, env=variables, capture_output=True, text=True
-        )
-        if done.returncode:
-            sys.exit(f"error: {' '.join(words)} ended early:\n{done.stderr[-3000:]}")
-
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = folder / "tokenizer"
     if not (folder / "requests.json").exists():
@@ -124,7 +114,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
             options.text = folder / "corpus" / "text" / "train.txt"
         shutil.rmtree(tokenizer, ignore_errors=True)
         if options.vocabulary is None:
-            command(
+            process.run(
                 "-m", "tfrecords_tools.build_vocab", f"--input={options.text}",
                 f"--output={tokenizer}", f"--vocab_size={min(8000, options.vocab)}", "--lower_case",
             )  # fmt: skip
@@ -145,9 +135,9 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     if needed and not (folder / "int8.onnx").exists():
         given = {"folder": str(folder), "vocab": pieces} | sizes
         script = environments.ROOT / "benchmarks" / "peers" / "serving_model.py"
-        command(str(script), json.dumps(given), python=environments.python("hf"))
+        process.run(str(script), json.dumps(given), python=environments.python("hf"))
     if not (folder / "converted").exists():
-        command(
+        process.run(
             "-m", "official.convert", "--source=hf", f"--input={folder}/huggingface",
             f"--output={folder}/converted",
         )  # fmt: skip
@@ -155,7 +145,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
         if not name.startswith(OURS) or (folder / f"saved_{SIDES[name][2]}").exists():
             continue
         mode = SIDES[name][2]
-        command(
+        process.run(
             "-m", "official.export", f"--model_dir={folder}/converted",
             f"--output={folder}/saved_{mode}", f"--max_length={MAX_LENGTH}",
             *([] if mode == "float32" else [f"--precision={mode}"]),
