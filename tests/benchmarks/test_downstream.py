@@ -5,7 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import downstream, downstream_files, plain_baselines
+from benchmarks import (
+    downstream,
+    downstream_files,
+    downstream_kinds,
+    downstream_run,
+    plain_baselines,
+)
 from benchmarks.downstream_sets import SETS
 from official import config as config_lib
 from official import inference, tasks, tokenizers
@@ -116,11 +122,11 @@ def test_the_best_plain_baseline_is_shown():
 
 def test_what_a_command_printed():
     text = "train: 3 examples\nqueries                  243\nndcg_20   0.5\nloss -1.5\ndone: x\n"
-    assert downstream.printed_figures(text) == {"queries": 243, "ndcg_20": 0.5, "loss": -1.5}
+    assert downstream_kinds.printed_figures(text) == {"queries": 243, "ndcg_20": 0.5, "loss": -1.5}
 
 
 def test_a_command_that_fails_ends_the_run(tmp_path):
-    run = downstream.Run.__new__(downstream.Run)
+    run = downstream_run.Run.__new__(downstream_run.Run)
     with pytest.raises(SystemExit, match="official.main ended with 2"):
         run.command("official.main", "--mode=eval", f"--data={tmp_path}")
 
@@ -250,7 +256,7 @@ def test_from_files_to_a_line_of_the_table(tmp_path, capsys):
     assert 0 < row["minutes"] and 0 < row["core_minutes"]
 
     without = argparse.Namespace(output=tmp_path / "p")
-    run = downstream.Run.__new__(downstream.Run)
+    run = downstream_run.Run.__new__(downstream_run.Run)
     run.set, run.options, run.folder, run.model = SETS["ax"], without, tmp_path, None
     with pytest.raises(SystemExit, match="no .*mnli/model: give --task=mnli before --task=ax"):
         run.predict("test", "test.tsv")
