@@ -5,46 +5,20 @@ the context; the question and the choice are always whole, and a question for wh
 token of the context cannot be used.
 """
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from official import atomic, choices, features, manifest
 from official.errors import UserError
 from official.tasks import LETTERS, SPLITS, Task
 from official.tokenizers import packing
 from tfrecords_tools import choice_files, tables, task_folder
+from tfrecords_tools.task_folder import Tally
 
 QUESTIONS_AT_ONCE = 1024
-
-
-@dataclasses.dataclass
-class Tally:
-    """What one split holds.
-
-    Attributes:
-      bad: the questions left out.
-      answers: how often each choice is the right one.
-      examples: questions written.
-      tokens: of all their sequences, special ones counted.
-      truncated: questions of which a sequence was longer than the limit, so that the context was
-        cut.
-      answered: whether the file has answers.
-      lengths: questions by the tokens of their longest sequence.
-    """
-
-    bad: tables.BadRows
-    answers: collections.Counter[str]
-    examples: int = 0
-    tokens: int = 0
-    truncated: int = 0
-    answered: bool = True
-    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
 
 def build(
@@ -85,8 +59,8 @@ def build(
     tallies: dict[str, Tally] = {}
     with atomic.folder(output) as folder:
         for split in splits:
-            tally = Tally(tables.BadRows(skip_bad_rows), collections.Counter(task.labels))
-            tally.answers.subtract(task.labels)  # so that a letter that is never right shows as 0
+            targets = task_folder.no_targets(task.labels)
+            tally = Tally(tables.BadRows(skip_bad_rows), targets)
             asked = choice_files.read(task, files[split], split.startswith("test"), tally.bad)
             examples = _examples(asked, task, tokenizer, max_length, tally)
             shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
@@ -134,22 +108,14 @@ def _examples(
                 packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
                 for ids in both
             ]
-            lengths = [len(token_ids) for token_ids, _ in packed]
-            tally.examples += 1
-            tally.tokens += sum(lengths)
+            example = task_folder.several(packed, question.number)
+            tally.add(*example["sequence_lengths"])
             tally.truncated += len(context) + longest + specials > max_length
-            tally.lengths[max(lengths)] += 1
-            example = {
-                "token_ids": np.concatenate([token_ids for token_ids, _ in packed]),
-                "segment_lengths": np.concatenate([segments for _, segments in packed]),
-                "sequence_lengths": lengths,
-                "row": question.number,
-            }
             if question.answer is None:
-                tally.answered = False
+                tally.labelled = False
             else:
                 example["answer"] = question.answer
-                tally.answers[task.labels[question.answer]] += 1
+                tally.targets[task.labels[question.answer]] += 1
             yield features.serialize(example)
 
 
@@ -162,18 +128,12 @@ def _manifest(
     tallies: Mapping[str, Tally],
 ) -> manifest.Manifest:
     splits = {
-        split: {
-            "examples": tally.examples,
-            "tokens": tally.tokens,
-            "truncated": tally.truncated,
-            "skipped": dict(tally.bad.counts),
-            "answers": dict(tally.answers) if tally.answered else {},
-        }
+        split: tally.totals(answers=dict(tally.targets) if tally.labelled else {})
         for split, tally in tallies.items()
     }
     description = {
         **task.description(),
-        "unlabelled": [split for split, tally in tallies.items() if not tally.answered],
+        "unlabelled": [split for split, tally in tallies.items() if not tally.labelled],
         "sequences": dict.fromkeys(tallies, len(task.labels)),
     }
     return task_folder.make_manifest(
@@ -196,9 +156,5 @@ def _summary(split: str, tally: Tally, max_length: int) -> str:
     ]
     if tally.bad.counts:
         parts.append(f"left out: {tally.bad}")
-    if tally.answered:
-        shares = (f"{name} {n:,} ({n / tally.examples:.1%})" for name, n in tally.answers.items())
-        parts.append(", ".join(shares))
-    else:
-        parts.append("no answers")
+    parts.append(tally.shares() if tally.labelled else "no answers")
     return "; ".join(parts)

@@ -41,26 +41,16 @@ class Collection:
 
 
 @dataclasses.dataclass
-class Tally:
-    """What one split holds.
+class Tally(task_folder.Tally):
+    """What one split holds; its examples are triples, or candidates.
 
     Attributes:
-      bad: the lines of its run that were left out.
-      examples: triples, or candidates.
-      tokens: of all sequences, special ones counted.
-      truncated: sequences that were longer than the limit and were cut.
       queries: those that have examples.
       left_out: queries without any, by reason.
-      lengths: examples by the tokens of their longest sequence.
     """
 
-    bad: tables.BadRows
-    examples: int = 0
-    tokens: int = 0
-    truncated: int = 0
     queries: int = 0
     left_out: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
 
 def read_collection(
@@ -193,7 +183,10 @@ def build(
             tokenizer,
             max_length,
             shards,
-            {split: _of_split(tally) for split, tally in tallies.items()},
+            {
+                split: tally.totals(queries=tally.queries, left_out=dict(tally.left_out))
+                for split, tally in tallies.items()
+            },
             tallies,
             {"files": task_folder.names(runs), "candidates": digests, "negatives": negatives},
             seed=seed,
@@ -253,18 +246,9 @@ class _Maker:
         self._encode(("document", document) for _, several in wanted for document in several)
         for row, (query, several) in enumerate(wanted):
             packed = [self._pair(query, document, tally) for document in several]
-            lengths = [len(token_ids) for token_ids, _ in packed]
-            tally.examples += 1
-            tally.tokens += sum(lengths)
-            tally.lengths[max(lengths)] += 1
-            yield features.serialize(
-                {
-                    "token_ids": np.concatenate([token_ids for token_ids, _ in packed]),
-                    "segment_lengths": np.concatenate([segments for _, segments in packed]),
-                    "sequence_lengths": lengths,
-                    "row": row,
-                }
-            )
+            example = task_folder.several(packed, row)
+            tally.add(*example["sequence_lengths"])
+            yield features.serialize(example)
 
     def _encode(self, keys: Iterable[tuple[str, str]]) -> None:
         new = [key for key in dict.fromkeys(keys) if key not in self._ids]
@@ -280,18 +264,6 @@ class _Maker:
         packed = packing.pack_arrays([ids for ids, _ in found], self._tokenizer, self._max_length)
         tally.truncated += len(packed[0]) < sum(length for _, length in found) + self._specials
         return packed
-
-
-def _of_split(tally: Tally) -> dict[str, Any]:
-    """What the manifest says of a split."""
-    return {
-        "examples": tally.examples,
-        "queries": tally.queries,
-        "tokens": tally.tokens,
-        "truncated": tally.truncated,
-        "skipped": dict(tally.bad.counts),
-        "left_out": dict(tally.left_out),
-    }
 
 
 def _summary(split: str, tally: Tally, max_length: int, unlabelled: bool) -> str:

@@ -4,7 +4,6 @@ Each question becomes as many examples as its context has windows (`official.tok
 and the questions themselves are kept beside the shards (`official.questions`).
 """
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -38,18 +37,20 @@ class Sizes:
 
 
 @dataclasses.dataclass
-class Tally:
-    """What one split holds; `answered` counts the windows that hold their question's answer."""
+class Tally(task_folder.Tally):
+    """What one split holds; its examples are windows, which are never cut.
 
-    bad: tables.BadRows
-    labelled: bool = True
+    Attributes:
+      questions: those asked.
+      impossible: questions without an answer.
+      cut_questions: questions longer than their limit.
+      answered: windows that hold their question's answer.
+    """
+
     questions: int = 0
     impossible: int = 0
     cut_questions: int = 0
-    windows: int = 0
     answered: int = 0
-    tokens: int = 0
-    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
 
 def build(
@@ -167,9 +168,7 @@ def _examples(items: list[_Item], tokenizer: Any, sizes: Sizes, tally: Tally) ->
             if tally.labelled:
                 example |= _target(chunk[row].answer, example)
                 tally.answered += example["answer_start"] >= 0
-            tally.windows += 1
-            tally.tokens += len(ids)
-            tally.lengths[len(ids)] += 1
+            tally.add(len(ids))
             yield features.serialize(example)
 
 
@@ -197,15 +196,12 @@ def _manifest(
     kept: Mapping[str, str],
 ) -> manifest.Manifest:
     splits = {
-        split: {
-            "examples": tally.windows,
-            "tokens": tally.tokens,
-            "questions": tally.questions,
-            "without_answer": tally.impossible,
-            "cut_questions": tally.cut_questions,
-            "with_answer_in_window": tally.answered,
-            "skipped": dict(tally.bad.counts),
-        }
+        split: tally.totals(
+            questions=tally.questions,
+            without_answer=tally.impossible,
+            cut_questions=tally.cut_questions,
+            with_answer_in_window=tally.answered,
+        )
         for split, tally in tallies.items()
     }
     description = {
@@ -230,7 +226,7 @@ def _manifest(
 
 def _summary(split: str, tally: Tally) -> str:
     parts = [
-        f"{split}: {tally.questions:,} questions in {tally.windows:,} windows",
+        f"{split}: {tally.questions:,} questions in {tally.examples:,} windows",
         f"{tally.tokens:,} tokens",
     ]
     if tally.labelled:

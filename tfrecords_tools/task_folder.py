@@ -1,11 +1,13 @@
 """What the shard folders of all fine-tuning tasks have alike, whatever their examples are."""
 
 import collections
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from official import manifest
@@ -13,12 +15,71 @@ from official.errors import UserError
 from official.tokenizers import packing
 from tfrecords_tools import tables
 
+ADDED = ("examples", "tokens", "truncated")  # over the splits
 
-class Tally(Protocol):
-    """What the tally of a split has: what was left out, and examples by number of tokens."""
+
+@dataclasses.dataclass
+class Tally:
+    """What one split holds.
+
+    Attributes:
+      bad: what was left out.
+      targets: examples of each label, in the order of the task's; `no_targets` to begin with.
+      labelled: whether the file has labels, scores or answers.
+      examples: those written.
+      tokens: of all their sequences, special ones counted.
+      truncated: examples or sequences that were longer than the limit and were cut.
+      lengths: examples by the tokens of their longest sequence.
+    """
 
     bad: tables.BadRows
-    lengths: collections.Counter[int]
+    targets: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    labelled: bool = True
+    examples: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, *lengths: int) -> None:
+        """Counts an example of sequences of so many tokens."""
+        self.examples += 1
+        self.tokens += sum(lengths)
+        self.lengths[max(lengths)] += 1
+
+    def totals(self, **more: Any) -> dict[str, Any]:
+        """What the manifest says of the split."""
+        counts = {name: getattr(self, name) for name in ADDED}
+        return {**counts, "skipped": dict(self.bad.counts), **more}
+
+    def shares(self, most: int = 20) -> str:
+        """Each label with its examples, `most` labels at the most."""
+        shown = (
+            f"{label} {count:,} ({count / self.examples:.1%})"
+            for label, count in itertools.islice(self.targets.items(), most)
+        )
+        more = len(self.targets) - most
+        return ", ".join(shown) + (f", and {more} more labels" if more > 0 else "")
+
+
+def no_targets(labels: Iterable[str]) -> collections.Counter[str]:
+    """Zero of each label, so that one without examples shows."""
+    return collections.Counter(dict.fromkeys(labels, 0))
+
+
+def several(packed: Iterable[tuple[np.ndarray, np.ndarray]], row: int) -> dict[str, Any]:
+    """The example of several sequences, one after the other.
+
+    Args:
+      packed: token ids and segment lengths of each.
+      row: its number.
+    """
+    token_ids, segment_lengths = zip(*packed, strict=True)
+    return {
+        "token_ids": np.concatenate(token_ids),
+        "segment_lengths": np.concatenate(segment_lengths),
+        "sequence_lengths": [len(ids) for ids in token_ids],
+        "row": row,
+    }
 
 
 def check_room(texts: int, tokenizer: Any, max_length: int) -> None:
@@ -73,8 +134,7 @@ def make_manifest(
       tokenizer: that they were made with.
       max_length: longest sequence in tokens.
       shards: of all splits.
-      splits: what the totals say of each split; `examples`, `tokens` and `truncated`, where it is
-        there, are added up.
+      splits: what the totals say of each split.
       tallies: of each split.
       config: what the folder was made of and with.
       seed: of the draws among its examples.
@@ -83,12 +143,7 @@ def make_manifest(
     """
     lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
     left_out = sum((t.bad.counts for t in tallies.values()), collections.Counter(skipped))
-    added = ("examples", "tokens", "truncated")
-    totals = {
-        name: sum(split[name] for split in splits.values())
-        for name in added
-        if all(name in split for split in splits.values())
-    }
+    totals = {name: sum(getattr(t, name) for t in tallies.values()) for name in ADDED}
     return manifest.Manifest(
         kind="task",
         features=features,

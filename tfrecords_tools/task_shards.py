@@ -4,7 +4,6 @@ Rows are read (`tables`), tokenized thousands at a time, packed and written in t
 file; `row` is the place there, so that predictions can be laid beside the rows they belong to.
 """
 
-import collections
 import dataclasses
 import itertools
 import math
@@ -20,6 +19,7 @@ from official.errors import UserError
 from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import packing
 from tfrecords_tools import tables, task_folder
+from tfrecords_tools.task_folder import Tally
 
 ROWS_AT_ONCE = 8192  # tokenizers are several times faster on thousands of texts than on one
 MAX_LABELS_FOUND = 1000
@@ -27,29 +27,6 @@ SECONDS_BETWEEN_REPORTS = 5
 
 # Number of the row, its one or two texts, and its label's id, its score, or None.
 UsableRow = tuple[int, list[str], int | float | None]
-
-
-@dataclasses.dataclass
-class Tally:
-    """What one split holds.
-
-    Attributes:
-      bad: the rows left out.
-      labels: examples of each class, in the order of the task's labels.
-      examples: rows written.
-      tokens: their tokens, special ones counted.
-      truncated: rows that were longer than the limit and were cut.
-      labelled: whether the file has labels or scores.
-      lengths: examples by number of tokens.
-    """
-
-    bad: tables.BadRows
-    labels: collections.Counter[str]
-    examples: int = 0
-    tokens: int = 0
-    truncated: int = 0
-    labelled: bool = True
-    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
 
 def build(
@@ -92,8 +69,7 @@ def build(
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
-            tally = Tally(bad, collections.Counter(task.labels))
-            tally.labels.subtract(task.labels)  # so that a class without examples shows as 0
+            tally = Tally(bad, task_folder.no_targets(task.labels))
             rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, tally)
             shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
@@ -154,16 +130,14 @@ def _examples(
         for i, (number, _, target) in enumerate(batch):
             segments = ids[i * parts : (i + 1) * parts]
             token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
-            tally.examples += 1
-            tally.tokens += len(token_ids)
+            tally.add(len(token_ids))
             tally.truncated += len(token_ids) < sum(map(len, segments)) + specials
-            tally.lengths[len(token_ids)] += 1
             example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
             if target is None:
                 tally.labelled = False
             elif task.kind == "classification":
                 example["label"] = target
-                tally.labels[task.labels[target]] += 1
+                tally.targets[task.labels[target]] += 1
             else:
                 example["score"] = target
             yield features.serialize(example)
@@ -249,13 +223,7 @@ def _manifest(
 ) -> manifest.Manifest:
     target = "label" if task.kind == "classification" else "score"
     splits = {
-        split: {
-            "examples": tally.examples,
-            "tokens": tally.tokens,
-            "truncated": tally.truncated,
-            "skipped": dict(tally.bad.counts),
-            "labels": dict(tally.labels) if tally.labelled else {},
-        }
+        split: tally.totals(labels=dict(tally.targets) if tally.labelled else {})
         for split, tally in tallies.items()
     }
     # Splits that lack the label or score, alone among the features.
@@ -282,9 +250,6 @@ def _summary(split: str, tally: Tally, max_length: int) -> str:
         parts.append(f"left out: {tally.bad}")
     if not tally.labelled:
         parts.append("no labels")
-    elif tally.labels:
-        classes = (f"{label} {n:,} ({n / tally.examples:.1%})" for label, n in tally.labels.items())
-        parts.append(", ".join(itertools.islice(classes, 20)))
-        if len(tally.labels) > 20:
-            parts[-1] += f", and {len(tally.labels) - 20} more labels"
+    elif tally.targets:
+        parts.append(tally.shares())
     return "; ".join(parts)
