@@ -14,6 +14,7 @@ from absl import flags
 
 from official import atomic, errors, generation, inference
 from official.errors import UserError
+from official.layers import gradient
 from official.serving import comparison, doors
 from official.serving import signatures as serving
 from official.serving.heads import with_one_head
@@ -107,7 +108,7 @@ def export(
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     parts = doors.Parts(config, tokenizer, model, weights, max_length, about, head)
-    with atomic.folder(output) as temporary:
+    with atomic.folder(output) as temporary, gradient.left_out():
         server, signatures = serving.make(parts, kind, inputs, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length

@@ -4,10 +4,30 @@ Some gradients are written out by hand in this package: automatic ones make seve
 memory where one will do, or come in a form that optimizers read wrongly.
 """
 
+import contextlib
+import contextvars
 import functools
+from collections.abc import Iterator
 
 import keras
 from keras import ops
+
+
+_LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Within it these functions are their values alone, as in a graph that is never learned from.
+
+    A function with its gradient is a border in the graph, across which a backend computes nothing
+    at once: not a product with its bias and the activation after it, either.
+    """
+    token = _LEFT_OUT.set(True)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
 
 
 def with_gradient(function):
@@ -20,6 +40,9 @@ def with_gradient(function):
 
     @functools.wraps(function)
     def wrapped(*tensors, **constants):
+        if _LEFT_OUT.get():
+            return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
+
         @ops.custom_gradient
         def differentiable(*tensors):
             value, backward = function(*tensors, **constants)

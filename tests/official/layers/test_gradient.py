@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from official.layers import activation, embeddings, gather, linear, norm
-from official.layers.gradient import sum_rows, with_gradient
+from official.layers.gradient import left_out, sum_rows, with_gradient
 
 RNG = np.random.default_rng(0)
 
@@ -117,6 +117,25 @@ def test_variables_may_be_given_as_they_are():
     with tf.GradientTape() as tape:
         value = double(variable)
     np.testing.assert_array_equal(tape.gradient(value, variable.value), np.full((2, 3), 2))
+
+
+def test_a_gradient_that_is_left_out_is_not_in_the_graph():
+    x = normal(4, 5)
+    args = normal(5, 3), normal(3)
+
+    def types():
+        graph = tf.function(linear.linear).get_concrete_function(x, *args).graph
+        return {node.op for node in graph.as_graph_def().node}
+
+    value = linear.linear(x, *args)
+    assert "IdentityN" in types()
+    with left_out():
+        np.testing.assert_array_equal(linear.linear(x, *args), value)
+        assert "IdentityN" not in types()
+        # Variables may be given here, too.
+        variable = keras.Variable(args[0], dtype="float64")
+        np.testing.assert_array_equal(linear._affine(x, variable, args[1]), value)
+    assert "IdentityN" in types()
 
 
 def test_sum_rows_sums_bfloat16_in_float32():

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.saved_model import loader_impl
 
 import official
 from official import export, inference, tokenizers
@@ -43,6 +44,17 @@ def stored(folder):
             key = types[name].name, tuple(shape)
             found[key] = found.get(key, 0) + 1
     return found
+
+
+def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
+    # They would stand between a product and the GELU that is computed with it.
+    model = test_export.make(tmp_path / "model", "classification")
+    export.export(model, tmp_path / "saved")
+    loaded = loader_impl.parse_saved_model(str(tmp_path / "saved"))
+    functions = loaded.meta_graphs[0].graph_def.library.function
+    nodes = [node for function in functions for node in function.node_def]
+    assert sum(node.op == "BiasAdd" for node in nodes) >= 9  # four for each layer, and the head
+    assert not [node.name for node in nodes if "_gradient_op_type" in node.attr]
 
 
 def test_integers_are_within_half_a_step_of_what_they_stand_for():
