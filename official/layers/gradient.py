@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import keras
 from keras import ops
 
-
 _LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
 
 

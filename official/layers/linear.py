@@ -45,7 +45,11 @@ def _affine(x, kernel, bias):
 
 
 class Linear(keras.Layer):
-    """`linear` with its variables `kernel` [I, O] and, with `use_bias`, `bias` [O]."""
+    """`linear` with its variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
+
+    `served` is what computes it where nothing is learned, a function from [..., I] to [..., O];
+    None = itself.
+    """
 
     def __init__(self, input_size, output_size, *, initializer, name, use_bias=True, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -54,6 +58,7 @@ class Linear(keras.Layer):
         self.initializer = initializer
         self.use_bias = use_bias
         self.bias = None
+        self.served = None
 
     def build(self, input_shape=None):
         """Makes the variables."""
@@ -65,4 +70,6 @@ class Linear(keras.Layer):
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""
+        if self.served is not None:
+            return self.served(x)
         return linear(x, self.kernel, self.bias)

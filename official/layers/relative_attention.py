@@ -210,15 +210,14 @@ class RelativeAttention(keras.Layer):
 
     def _project(self, x, content, memory):
         """Queries, divided by sqrt(H), keys and values: [B, N, rows or S, H]."""
-        kernel = self.query_key_value.kernel
         inner = self.num_heads * self.head_size
         if content is None and memory is None:
-            query, key, value = self._heads(linear(x, kernel), 3)
+            query, key, value = self._heads(self.query_key_value(x), 3)
         else:
             content = x if content is None else content
             if memory is not None:
                 content = ops.concatenate([ops.cast(memory, content.dtype), content], axis=1)
-            ours, theirs = ops.split(kernel, [inner], axis=1)
+            ours, theirs = ops.split(self.query_key_value.kernel, [inner], axis=1)
             (query,) = self._heads(linear(x, ours), 1)
             key, value = self._heads(linear(content, theirs), 2)
         return query * self.head_size**-0.5, key, value

@@ -3,41 +3,26 @@
 `float32` leaves a model as it is. `bfloat16` stores the encoder's weights in bfloat16 and computes
 its products there; norms, softmax and heads stay float32 (and the logits of a vocabulary are a
 product as all others). `int8` stores the encoder's matrices as integers with a float32 scale for
-each output channel (for each row of a table), w = scale * integer with |integer| <= 127; they
-become float32 again when the model is loaded, so that the files are a quarter of the size, and
-loaded it is neither faster nor smaller. TensorFlow has no products of int8 rows on a CPU that every
-server would have.
-
-Shapes: I input size, O output size.
+each output channel (for each row of a table) and computes products with integers, rows rounded when
+they come (`official.serving.integers`); tables become float32 again when the model is loaded, and
+so does, wherever it is used for anything else, a matrix. All else is float32.
 """
 
 import contextlib
 import hashlib
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from official.layers.linear import Linear
 from official.model import Model
+from official.serving import integers as integer_products
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 # Last parts of the paths of variables that become integers, and the axis of their scales.
 _AXES = {"kernel": -1, "table": 0}
-
-
-def quantised(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds a matrix to integers of 8 bits.
-
-    Args:
-      array: float32 [I, O].
-      axis: what has a scale of its own each.
-
-    Returns:
-      int8 [I, O], and float32 [1, O] or [I, 1].
-    """
-    largest = np.abs(array).max(axis=1 if axis == 0 else 0, keepdims=True)
-    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
-    return np.rint(array / scale).astype(np.int8), scale
 
 
 class Restored(tf.saved_model.experimental.TrackableResource):
@@ -45,7 +30,7 @@ class Restored(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self, array: np.ndarray, axis: int):
         super().__init__()
-        integers, scale = quantised(array, axis)
+        integers, scale = integer_products.quantised(array, axis)
         # Matrices with the same name are the same, in whichever models of a process.
         found = hashlib.sha256(repr(array.shape).encode() + integers.tobytes() + scale.tobytes())
         self._name = f"int8_{found.hexdigest()}"
@@ -75,13 +60,24 @@ class Weights:
     """
 
     def __init__(self, layers: list[keras.Layer], precision: str = "float32"):
-        """Takes the variables of the first layer, which may become integers, and of others."""
-        self._replaced = [
-            (variable, Restored(variable.numpy(), axis_of(variable)))
-            for variable in layers[0].variables
-            if precision == "int8" and axis_of(variable) is not None
-        ]
-        gone = {id(variable) for variable, _ in self._replaced}
+        """Takes the variables of the first layer, which may become integers, and of others.
+
+        Raises:
+          UserError: `precision` is not for this TensorFlow.
+        """
+        self._maps: list[tuple[Linear, integer_products.Linear]] = []
+        self._restored: list[tuple[keras.Variable, Restored]] = []
+        if precision == "int8":
+            integer_products.check()
+            self._maps = [(layer, integer_map(layer)) for layer in maps(layers[0])]
+            products = {id(layer.kernel) for layer, _ in self._maps}
+            self._restored = [
+                (variable, Restored(variable.numpy(), axis))
+                for variable in layers[0].variables
+                if (axis := axis_of(variable)) is not None and id(variable) not in products
+            ]
+        gone = {id(layer.kernel) for layer, _ in self._maps}
+        gone |= {id(variable) for variable, _ in self._restored}
         self.module = tf.Module()
         # The bare variables rather than the Keras object: each is stored once and nothing but
         # TensorFlow is needed to read them.
@@ -91,16 +87,44 @@ class Weights:
             for variable in layer.variables
             if id(variable) not in gone
         ]
-        self.module.restored = [matrix for _, matrix in self._replaced]
-        self.module.integers = [matrix.integers for _, matrix in self._replaced]
-        self.module.scales = [matrix.scale for _, matrix in self._replaced]
+        self.module.restored = [matrix for _, matrix in self._restored]
+        self.module.integers = [
+            *(matrix.integers for _, matrix in self._restored),
+            *(product.integers for _, product in self._maps),
+        ]
+        self.module.scales = [
+            *(matrix.scale for _, matrix in self._restored),
+            *(product.largest for _, product in self._maps),
+        ]
 
-    def read(self) -> contextlib.AbstractContextManager:
+    @contextlib.contextmanager
+    def read(self) -> Iterator[None]:
         """Within it, layers find these weights."""
-        if not self._replaced:
-            return contextlib.nullcontext()
-        pairs = [(variable, matrix.read()) for variable, matrix in self._replaced]
-        return keras.StatelessScope(pairs)
+        if not self._maps and not self._restored:
+            yield
+            return
+        pairs = [(variable, matrix.read()) for variable, matrix in self._restored]
+        # What a graph does not use of these is not computed.
+        pairs += [(layer.kernel, product.matrix()) for layer, product in self._maps]
+        with keras.StatelessScope(pairs):
+            for layer, product in self._maps:
+                layer.served = product
+            try:
+                yield
+            finally:
+                for layer, _ in self._maps:
+                    layer.served = None
+
+
+def maps(layer: keras.Layer) -> list[Linear]:
+    """The affine maps in a layer."""
+    return [part for part in layer._flatten_layers() if isinstance(part, Linear)]
+
+
+def integer_map(layer: Linear) -> integer_products.Linear:
+    """What computes a layer with integers."""
+    bias = None if layer.bias is None else layer.bias.value
+    return integer_products.Linear(np.asarray(layer.kernel), bias)
 
 
 def axis_of(variable: keras.Variable) -> int | None:
@@ -109,8 +133,10 @@ def axis_of(variable: keras.Variable) -> int | None:
 
 
 def round_weights(model: Model) -> None:
-    """Gives a model the weights that it would have after an export as `int8`."""
+    """Gives a model the weights and the products that it would have after an export as `int8`."""
+    for layer in maps(model.encoder):
+        layer.served = integer_map(layer)
     for variable in model.encoder.variables:
         if (axis := axis_of(variable)) is not None:
-            integers, scale = quantised(np.asarray(variable), axis)
+            integers, scale = integer_products.quantised(np.asarray(variable), axis)
             variable.assign(integers.astype(np.float32) * scale)
