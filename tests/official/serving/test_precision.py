@@ -9,7 +9,7 @@ from tensorflow.python.saved_model import loader_impl
 
 import official
 from official import export, inference, tokenizers
-from official.encoders import transformer_xl
+from official.encoders import transformer, transformer_xl
 from official.objectives import causal_lm
 from official.serving import precision
 from tests.official import test_export
@@ -18,6 +18,11 @@ TEXTS = tf.constant(test_export.TEXTS)
 XL = transformer_xl.Config(
     vocab_size=tokenizers.load(test_export.GOLDEN).vocab_size, hidden_size=12, num_layers=2,
     num_heads=3, intermediate_size=20, memory_length=5, pooler=True, initializer_range=0.5,
+)  # fmt: skip
+# Layers that share their weights, and embeddings with a projection.
+SHARED = transformer.Config(
+    vocab_size=XL.vocab_size, embedding_size=6, hidden_size=12, num_layers=3, layer_groups=1,
+    num_heads=3, intermediate_size=20, max_positions=24, initializer_range=0.5,
 )  # fmt: skip
 
 # As a server that knows nothing of Python loads it: graph, initialisation, signature.
@@ -85,7 +90,9 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
     np.testing.assert_allclose(answer["probabilities"], expected, atol=3e-3)
 
 
-@pytest.mark.parametrize("encoder", [None, XL], ids=["transformer", "transformer_xl"])
+@pytest.mark.parametrize(
+    "encoder", [None, SHARED, XL], ids=["transformer", "shared_layers", "transformer_xl"]
+)
 def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
     more = {"encoder": encoder} if encoder else {}
     model_dir = test_export.make(tmp_path / "model", "classification", **more)
@@ -103,7 +110,7 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
     tokenizer = loaded.tokenizer
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
     found = serve(text=TEXTS)["probabilities"].numpy()
-    if encoder is None:
+    if encoder is not XL:
         for row, ids in enumerate(rows):
             ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]])
             expected = loaded.model.predictions({"token_ids": ids, "segment_ids": ids * 0})
