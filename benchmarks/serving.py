@@ -53,6 +53,8 @@ TOLERANCE = 1e-4
 RATIOS = (
     (f"{OURS}, float32", [f"{ONNX}, float32"]),
     (f"{OURS}, bfloat16", [f"{ONNX}, float32"]),
+    (f"{OURS}, int8", [f"{ONNX}, int8"]),
+    (f"{OURS}, float32", [f"{TORCH}, float32"]),
     (OURS, [name for name in SIDES if name.startswith(TORCH)]),
 )
 
