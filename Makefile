@@ -57,7 +57,7 @@ imports: .venv/.ready
 parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
 
 parity: .venv/.ready parity-environments
-	GARDEN_PARITY=required $(PY) -m pytest tests/parity
+	GARDEN_PARITY=required $(PY) -m pytest -n $(TEST_PROCESSES) tests/parity
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.preprocess
