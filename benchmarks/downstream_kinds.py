@@ -33,7 +33,7 @@ def predicted(path: Path, labels: tuple[str, ...]) -> tuple[list[int], np.ndarra
     return [int(number) for number, _ in cells], np.array(values)
 
 
-def _row(run: Run, split: str, train: int, rows: int, **figures: Figures) -> dict:
+def _row(split: str, train: int, rows: int, **figures: Figures) -> dict:
     return {"split": split, "train": train, "rows": rows, **figures}
 
 
@@ -46,7 +46,7 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
         wanted = len(downstream_files.read_rows(task, "test", run.path("test")).numbers)
         if learn and count != wanted:
             raise SystemExit(f"error: {path} has {count} predictions for {wanted} rows")
-        return [_row(run, "test", 0, wanted, ours={}, majority={}, plain={})]
+        return [_row("test", 0, wanted, ours={}, majority={}, plain={})]
     regression = task.kind == "regression"
     train = downstream_files.read_rows(task, "train", run.path("train"))
     splits = {
@@ -71,7 +71,6 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
         else:
             often = plain_baselines.majority(train.targets, len(rows.targets))
         row = _row(
-            run,
             split,
             len(train.texts),
             len(rows.texts),
@@ -101,7 +100,6 @@ def choice_task(run: Run, learn: bool) -> list[dict]:
         often = plain_baselines.majority(np.array([q.answer for q in train]), len(asked))
         plain = task_metrics.compute(["accuracy"], right, choose(asked))
         row = _row(
-            run,
             split,
             len(train),
             len(asked),
@@ -143,7 +141,6 @@ def span_task(run: Run, learn: bool) -> list[dict]:
         majority = score(write("none", dict.fromkeys(ids, ""), dict.fromkeys(ids, 0.0)))
     which = "the longest name in the likest sentence by TF-IDF"
     row = _row(
-        run,
         "validation",
         len(train),
         len(asked),
@@ -187,7 +184,6 @@ def ranking_task(run: Run, learn: bool) -> list[dict]:
         trec.write_run(stream, ranked, "plain")
     regression = score((run.folder / "plain.run").resolve())
     row = _row(
-        run,
         "test",
         len(runs["train"]),
         len(runs["test"]),
@@ -218,7 +214,7 @@ def held_out_text(run: Run, learn: bool) -> list[dict]:
         entropy = {"masked_lm": figures["target_entropy"]}
         examples = manifest.read(shards).totals["examples"]
         plain = {"entropy of the words": entropy}
-        made.append(_row(run, split, 0, examples, ours=figures, majority={}, plain=plain))
+        made.append(_row(split, 0, examples, ours=figures, majority={}, plain=plain))
     return made
 
 

@@ -67,17 +67,17 @@ class Weights:
         """
         self._maps: list[tuple[Linear, integer_products.Linear]] = []
         self._restored: list[tuple[keras.Variable, Restored]] = []
+        gone: set[int] = set()
         if precision == "int8":
             integer_products.check()
             self._maps = [(layer, integer_map(layer)) for layer in maps(layers[0])]
-            products = {id(layer.kernel) for layer, _ in self._maps}
+            gone |= {id(layer.kernel) for layer, _ in self._maps}
             self._restored = [
                 (variable, Restored(variable.numpy(), axis))
                 for variable in layers[0].variables
-                if (axis := axis_of(variable)) is not None and id(variable) not in products
+                if (axis := axis_of(variable)) is not None and id(variable) not in gone
             ]
-        gone = {id(layer.kernel) for layer, _ in self._maps}
-        gone |= {id(variable) for variable, _ in self._restored}
+            gone |= {id(variable) for variable, _ in self._restored}
         self.module = tf.Module()
         # The bare variables rather than the Keras object: each is stored once and nothing but
         # TensorFlow is needed to read them.
