@@ -63,11 +63,16 @@ class Model(keras.Layer):
         """The factor of each term in the loss that is minimised: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
-    def encode(self, batch, rng=None, output_all=False):
+    def encode(self, batch, rng=None, output_all=False, first_only=False):
         """Runs the encoder on a batch, and returns its dict: see `official.encoders.inputs`."""
         if self.objectives and all(objective.freezes_encoder for objective in self.objectives):
             rng = None  # no dropout in what does not learn
-        return encode(self.encoder, batch, rng, output_all)
+        return encode(self.encoder, batch, rng, output_all, first_only)
+
+    @property
+    def reads_first(self):
+        """Whether the objectives read no position of the last layer but the first."""
+        return bool(self.objectives) and all(o.reads_first for o in self.objectives)
 
     def prepare(self, batch, rng=None):
         """Lets each objective do what has to happen before the encoder runs."""
@@ -90,7 +95,8 @@ class Model(keras.Layer):
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.
         """
-        encoded = self.encode(batch, rng) if encoded is None else encoded
+        if encoded is None:
+            encoded = self.encode(batch, rng, first_only=self.reads_first)
         terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
@@ -99,7 +105,8 @@ class Model(keras.Layer):
 
         `encoded` is as for `terms`.
         """
-        encoded = self.encode(batch) if encoded is None else encoded
+        if encoded is None:
+            encoded = self.encode(batch, first_only=self.reads_first)
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
 
 

@@ -13,7 +13,7 @@ from official.errors import UserError
 FIELDS = ("memory", "memory_mask", "permutation_mask", "backward")
 
 
-def encode(encoder, batch, rng=None, output_all=False):
+def encode(encoder, batch, rng=None, output_all=False, first_only=False):
     """Runs an encoder on `token_ids`, `segment_ids` and `padding_mask` [B, T] of a batch.
 
     The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions` are
@@ -23,6 +23,9 @@ def encode(encoder, batch, rng=None, output_all=False):
     takes `memory` [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes
     `permutation_mask` [B, T, T] and with it `masked_positions` [B, P], for which it has a query
     stream, and `backward` [B] for rows whose text is reversed.
+
+    With `first_only` an encoder that can (`can_stop_at_first`) computes of its last layer no more
+    than the first position of each row, which saves most of that layer.
 
     Returns:
         The encoder's dict, and `padding_mask` in it where the batch has one.
@@ -45,6 +48,8 @@ def encode(encoder, batch, rng=None, output_all=False):
             )
     if "permutation_mask" in given and "masked_positions" in batch:
         given["query_positions"] = batch["masked_positions"]
+    if first_only and getattr(encoder, "can_stop_at_first", False) and part_ids is None:
+        given["first_only"] = True
     encoded = encoder(
         batch["token_ids"],
         batch.get("segment_ids"),

@@ -115,6 +115,8 @@ class Config:
 class Encoder(keras.Layer):
     """Embeddings, blocks and pooler."""
 
+    can_stop_at_first = True  # see `official.encoders.inputs`
+
     def __init__(self, config, *, seed=0, name="encoder", shared=None, dtype=None):
         """Describes an encoder; `build()` makes its variables.
 
@@ -206,6 +208,7 @@ class Encoder(keras.Layer):
         pooled_positions=None,
         cache=None,
         slot=0,
+        first_only=False,
     ):
         """Encodes a batch, or goes on with one.
 
@@ -222,6 +225,9 @@ class Encoder(keras.Layer):
                 to are the S slots of the cache.
             slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
                 filled by earlier calls.
+            first_only: whether the last layer computes the first position alone, which is then all
+                that `sequence_output` has, [B, 1, D], and is pooled; all other outputs are left
+                out.
 
         Returns:
             dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler
@@ -251,7 +257,10 @@ class Encoder(keras.Layer):
         hidden_states, attentions, kept = [x], [], []
         for i, depth in enumerate(self.depths):
             past = None if cache is None else cache[i]
-            x, weights, pair = self.blocks[depth](x, attention_mask, rng=rng, cache=past, slot=slot)
+            last = first_only and i == len(self.depths) - 1
+            x, weights, pair = self.blocks[depth](
+                x, attention_mask, rng=rng, cache=past, slot=slot, first_only=last
+            )
             hidden_states.append(x)
             attentions.append(weights)
             kept.append(pair)

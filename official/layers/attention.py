@@ -40,7 +40,7 @@ class Attention(keras.Layer):
         self.query_key_value.build()
         self.output_projection.build()
 
-    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0):
+    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
         """Attends.
 
         Args:
@@ -49,6 +49,8 @@ class Attention(keras.Layer):
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, [B, N, S, H] each; None = there is nothing but x.
             slot: int, where the first position of x goes in the cache.
+            first_only: whether the first position alone attends, so that T is 1 in what is
+                returned.
 
         Returns:
             The output [B, T, D]; the attention weights [B, N, T, S] before dropout; the keys and
@@ -59,6 +61,9 @@ class Attention(keras.Layer):
             self.query_key_value(x), (batch, length, 3, self.num_heads, self.head_size)
         )
         query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
+        if first_only:
+            length, query = 1, query[:, :, :1]
+            attention_mask = None if attention_mask is None else attention_mask[:, :, :1]
         if cache is not None:
             key, value = (
                 slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)

@@ -84,25 +84,26 @@ class Block(keras.Layer):
         self.feed_forward.build()
         self.feed_forward_norm.build()
 
-    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0):
-        """Maps x [B, T, D] to [B, T, D].
+    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
+        """Maps x [B, T, D] to [B, T, D], or with `first_only` to its first position [B, 1, D].
 
         Returns:
             The output, the attention weights [B, N, T, S], and the keys and values attended to;
             see `Attention`, for the arguments too.
         """
-        options = {"rng": rng, "cache": cache, "slot": slot}
+        options = {"rng": rng, "cache": cache, "slot": slot, "first_only": first_only}
+        kept_rows = x[:, :1] if first_only else x
         if self.pre_norm:
             attended, weights, kept = self.attention(
                 self.attention_norm(x), attention_mask, **options
             )
-            x = x + dropout(attended, self.dropout, rng)
+            x = kept_rows + dropout(attended, self.dropout, rng)
             x = x + dropout(
                 self.feed_forward(self.feed_forward_norm(x), rng=rng), self.dropout, rng
             )
         else:
             attended, weights, kept = self.attention(x, attention_mask, **options)
-            x = self.attention_norm(x + dropout(attended, self.dropout, rng))
+            x = self.attention_norm(kept_rows + dropout(attended, self.dropout, rng))
             x = self.feed_forward_norm(
                 x + dropout(self.feed_forward(x, rng=rng), self.dropout, rng)
             )

@@ -73,6 +73,11 @@ class Objective(keras.Layer):
         """Whether the head alone learns."""
         return False
 
+    @property
+    def reads_first(self):
+        """Whether the objective reads no position of the last layer but the first."""
+        return False
+
     def attach(self, encoder):
         """Makes what shares layers with the encoder, a generator for example; before `build()`."""
 

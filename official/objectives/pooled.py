@@ -48,6 +48,14 @@ class Head(base.Objective):
         """Makes the variables."""
         self.output_projection.build()
 
+    @property
+    def reads_first(self):
+        """See `base.Objective`."""
+        pooled = self.config.pooling == "pooled"
+        return self.config.pooling == "first" or (
+            pooled and self.encoder_config.pooled_position == "first"
+        )
+
     def outputs(self, encoded, rng=None):
         """What the head says of each row, in the type of losses: [B, O]."""
         pooled = dropout(self.pool(encoded), self.config.dropout, rng)

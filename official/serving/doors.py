@@ -48,9 +48,10 @@ class Parts:
     head: Objective | None
 
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Runs the encoder with the weights that are stored."""
+        """Runs the encoder with the weights that are stored, as far as the head reads it."""
+        first_only = self.head is not None and self.head.reads_first
         with self.weights.read():
-            return self.model.encode(batch)
+            return self.model.encode(batch, first_only=first_only)
 
 
 def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signature:

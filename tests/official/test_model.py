@@ -242,3 +242,36 @@ def test_a_mean_of_the_last_states_leaves_padding_out():
     np.testing.assert_allclose(found[:1], alone["probabilities"], atol=1e-6)
     without = model.predictions(shorter)["probabilities"]
     np.testing.assert_allclose(found[:1], without, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "objectives, expected",
+    [
+        ([], False),
+        ([classification.Config(num_labels=3)], True),
+        ([classification.Config(num_labels=3, pooling="first"), regression.Config()], True),
+        ([classification.Config(num_labels=3), regression.Config(pooling="mean")], False),
+        ([classification.Config(num_labels=3), masked_lm.Config()], False),
+        ([sentence_pair.Config()], False),
+    ],
+)
+def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
+    model = make(*objectives, dtype="float64")
+    assert model.reads_first is expected
+    if not expected:
+        return
+    whole = model.encode(tensors())
+    assert whole["sequence_output"].shape == (2, 8, 12)
+    assert model.encode(tensors(), first_only=True)["sequence_output"].shape == (2, 1, 12)
+    for ours, theirs in (
+        (model.terms(tensors())[0], model.terms(tensors(), encoded=whole)[0]),
+        (model.predictions(tensors()), model.predictions(tensors(), whole)),
+    ):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            np.testing.assert_allclose(value, theirs[name], rtol=1e-10, err_msg=name)
+
+
+def test_a_pooled_last_position_is_not_the_first():
+    last = dataclasses.replace(ENCODER, pooled_position="last")
+    assert not make(classification.Config(num_labels=3), encoder=last).reads_first

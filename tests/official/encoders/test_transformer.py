@@ -499,3 +499,43 @@ def test_one_row_of_segments_is_every_token_s():
     # Its row is added to each token: with a zero in its place the outputs are others.
     encoder.embeddings.segment.table.assign(np.zeros_like(table))
     assert np.abs(run(encoder)["sequence_output"] - found["sequence_output"]).max() > 1e-3
+
+
+FIRST = [
+    {},
+    {"norm": "pre", "segment_types": 0},
+    {"layer_groups": 1, "num_layers": 3, "embedding_size": 5},
+    {"num_layers": 1},
+]
+
+
+@pytest.mark.parametrize("changes", FIRST)
+def test_the_first_position_alone_is_what_it_is_among_all(changes):
+    encoder = make("float64", **changes)
+    whole, alone = run(encoder), run(encoder, first_only=True)
+    assert set(alone) == set(whole) == {"sequence_output", "pooled_output"}
+    np.testing.assert_allclose(
+        alone["sequence_output"], whole["sequence_output"][:, :1], rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(alone["pooled_output"], whole["pooled_output"], rtol=1e-12)
+
+
+def test_the_first_position_alone_has_the_same_gradients():
+    encoder = make("float64")
+    found = []
+    for first_only in (False, True):
+        with tf.GradientTape() as tape:
+            outputs = run(encoder, first_only=first_only)
+            loss = tf.reduce_sum(tf.sin(outputs["pooled_output"]))
+            loss += tf.reduce_sum(tf.square(outputs["sequence_output"][:, 0]))
+        found.append(tape.gradient(loss, [v.value for v in encoder.variables]))
+    for variable, whole, alone in zip(encoder.variables, *found, strict=True):
+        np.testing.assert_allclose(alone, whole, rtol=1e-10, atol=1e-12, err_msg=variable.path)
+
+
+def test_of_the_last_layer_nothing_else_is_computed():
+    encoder = make()
+    traced = tf.function(lambda: run(encoder, first_only=True)).get_concrete_function()
+    products = [op for op in traced.graph.get_operations() if op.type == "MatMul"]
+    rows = [op.outputs[0].shape[0] for op in products if op.outputs[0].shape[1] == 20]
+    assert rows == [14, 2]  # of the feed-forward networks: all of two rows of 7, two positions
