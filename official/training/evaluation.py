@@ -14,7 +14,7 @@ from official.errors import UserError
 from official.mixture import AVERAGE, Mixture
 from official.model import Model
 from official.training import answers, memory, ranking_metrics, task_metrics
-from official.training.step import Statistics
+from official.training.step import Statistics, keep_order_of_sums
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
 TARGETS = {
@@ -64,6 +64,7 @@ class Evaluator:
     """Losses, metrics and the task's own metrics of a model's weights as they are."""
 
     def __init__(self, config: config_lib.Config, model: Model, strategy: tf.distribute.Strategy):
+        keep_order_of_sums()
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self._config = config
         self._questions: tuple[Source, answers.Answers] | None = None

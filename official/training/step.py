@@ -102,12 +102,14 @@ def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> fl
     return float((positive * below).sum() / pairs) if pairs else 0.5
 
 
-def _keep_order_of_sums():
+def keep_order_of_sums():
     """Makes a sum of three and more tensors the same to the bit in every run.
 
     TensorFlow's `AddN` begins with whichever input's buffer is free at that moment. The graph
     optimizer makes `AddN` of any tree of additions, differently from one trace to the next, so it
-    is told not to, and gradients of a tensor with several uses are added two by two.
+    is told not to, and gradients of a tensor with several uses are added two by two. Its other
+    rewrites of arithmetic change last bits too, so evaluation is spared them as training is:
+    figures of a checkpoint are the same whether the process that evaluates it has trained or not.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
@@ -133,7 +135,7 @@ class TrainStep:
         jit_compile: bool = False,
         memory: Memory | None = None,
     ):
-        _keep_order_of_sums()
+        keep_order_of_sums()
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy
