@@ -9,7 +9,7 @@ def main() -> None:
     """Serves the requests of this side."""
     settings = work.settings()
     tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(settings["at_once"])
 
     def load():
         # The signatures are used until the end, so what they belong to stays.

@@ -1,5 +1,7 @@
 """PyTorch transformers' side of `serving`: `BertForSequenceClassification`, its fast tokenizer."""
 
+import threading
+
 import serving_work as work
 import torch
 from transformers import AutoTokenizer, BertForSequenceClassification
@@ -12,6 +14,7 @@ def main() -> None:
 
     def load():
         folder = f"{settings['folder']}/huggingface"
+        lock = threading.Lock()  # a fast tokenizer is one thread's at a time
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
         model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
         model.eval()
@@ -30,15 +33,15 @@ def main() -> None:
             return torch.softmax(forward(**batch).logits.float(), dim=-1).numpy()
 
         def of_texts(texts):
-            return of_ids(
-                tokenizer(
+            with lock:
+                batch = tokenizer(
                     texts,
                     padding=True,
                     truncation=True,
                     max_length=settings["max_length"],
                     return_tensors="pt",
                 )
-            )
+            return of_ids(batch)
 
         return made, of_ids, of_texts
 

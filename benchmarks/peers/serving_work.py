@@ -7,17 +7,22 @@ This file needs only numpy, so that it runs in every environment.
 Shapes: B batch, T length of the longest text in the batch, C classes.
 """
 
+import functools
 import json
 import sys
 import time
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 
 import numpy as np
 
 
 def settings() -> dict:
-    """What `serving` gives to each side: `folder`, `threads`, `max_length` and `mode`."""
+    """What `serving` gives to each side.
+
+    `folder`, `mode` and `max_length`; `at_once` requests at a time, with so many `threads` each.
+    """
     return json.loads(sys.argv[1])
 
 
@@ -25,7 +30,7 @@ def serve(
     load: Callable[[], tuple[Callable, Callable, Callable]],
     settings: dict,
 ) -> None:
-    """Loads, and answers until stdin ends.
+    """Loads, and answers until stdin ends. What is timed, `at_once` clients ask together.
 
     Args:
       load: gives three functions: from token ids, a list of lists, to what the model takes;
@@ -46,6 +51,7 @@ def serve(
         "mib": _mib("VmRSS"),
     }
     functions = {"ids": of_ids, "text": of_texts}
+    clients = futures.ThreadPoolExecutor(settings["at_once"])
     for line in sys.stdin:
         asked = json.loads(line)
         if asked == "ready":
@@ -64,7 +70,14 @@ def serve(
                 found = np.concatenate([function(batch) for batch in batches])
                 answer = {"probabilities": found.tolist()}
             else:
-                answer = {"seconds": [_timed(function, batch) for batch in batches]}
+                calls = batches * settings["at_once"]  # each client has as many as one alone
+                began = time.perf_counter()
+                seconds = list(clients.map(functools.partial(_timed, function), calls))
+                answer = {
+                    "seconds": seconds,
+                    "whole": time.perf_counter() - began,
+                    "texts": len(given) * settings["at_once"],
+                }
         print(json.dumps(answer), file=answers, flush=True)
 
 

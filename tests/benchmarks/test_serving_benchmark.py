@@ -1,4 +1,3 @@
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -7,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import serving
+from benchmarks import serving, serving_files
 from official import inference, tokenizers
 from official.convert import model_folder
 from official.objectives import classification
@@ -19,9 +18,9 @@ THEIRS = "ONNX Runtime, float32"
 
 def test_lengths():
     rng = np.random.default_rng(0)
-    assert serving.lengths("short", 3, rng) == [32] * 3
-    assert serving.lengths("long", 2, rng) == [128] * 2
-    mixed = np.array(serving.lengths("mixed", 4000, rng))
+    assert serving_files.lengths("short", 3, rng) == [32] * 3
+    assert serving_files.lengths("long", 2, rng) == [128] * 2
+    mixed = np.array(serving_files.lengths("mixed", 4000, rng))
     assert mixed.min() == 8 and mixed.max() == 128
     # From 8 to 16 as many as from 64 to 128; the mean of 1/x over (8, 129) is 121 / ln(129 / 8).
     assert np.mean(mixed < 16) == pytest.approx(np.mean(mixed >= 64), abs=0.03)
@@ -30,13 +29,13 @@ def test_lengths():
 
 def test_texts_are_cut_to_length():
     words = iter([("a", [5]), ("long", [6, 7, 8]), ("b", [9]), ("c", [10]), ("d", [11])])
-    assert serving.cut(words, 5) == ("a b c", [5, 9, 10])
+    assert serving_files.cut(words, 5) == ("a b c", [5, 9, 10])
 
 
 def test_requests_are_texts_with_their_ids(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join(map("\n".join, small.documents(20))))
     small.tokenizer_folder(tmp_path / "tokenizer")
-    serving.write_requests(tmp_path / "text.txt", tmp_path, 5)
+    serving_files.write_requests(tmp_path / "text.txt", tmp_path, 5)
     requests = json.loads((tmp_path / "requests.json").read_text())
     tokenizer = tokenizers.load(tmp_path / "tokenizer")
     assert list(requests) == list(serving.LENGTHS)
@@ -57,24 +56,45 @@ class Server:
     peak = 600.0
     calls, rate = serving.Server.calls, serving.Server.rate
 
-    def __init__(self, name, seconds):
+    def __init__(self, name, seconds, rates):
         self.name = name
         self.seconds = seconds
+        self.rates = rates
 
 
 def test_figures(capsys):
     cell = ("text", "short", 2)
-    ours = Server(OURS, {cell: [[0.1, 0.1], [0.1, 0.3], [0.1, 0.2]]})
-    theirs = Server(THEIRS, {cell: [[0.2, 0.4], [0.3, 0.3], [0.6, 0.6]]})
-    assert ours.rate(cell, 4) == pytest.approx(4 / 0.3)  # the round in the middle
-    serving.table([ours, theirs], [cell], 4)
+    ours = [
+        Server(OURS, {cell: [[0.1, 0.1], [0.1, 0.3], [0.1, 0.2]]}, {cell: [20.0, 10.0, 13.3]}),
+        Server(OURS, {cell: [[0.5] * 4] * 3}, {cell: [16.0, 9.0, 17.0]}),
+    ]
+    theirs = [
+        Server(THEIRS, {cell: [[0.2, 0.4], [0.3, 0.3], [0.6, 0.6]]}, {cell: [6.7, 6.6, 8.0]}),
+        Server(THEIRS, {cell: [[0.9] * 4] * 3}, {cell: [5.0, 5.0, 5.0]}),
+    ]
+    assert ours[0].rate(cell) == 13.3  # the round in the middle
+    serving.table({OURS: ours, THEIRS: theirs}, [cell], [1, 2])
     printed = capsys.readouterr().out
     assert "Text in, 32 tokens:" in printed
-    assert f"| {OURS} | 100.0, 295.0 | 13.3 |" in printed
-    assert f"| {THEIRS} | 350.0, 600.0 | 6.7 |" in printed
+    assert "| batch 2: p50, p99 ms | texts/s, 1 at once | texts/s, 2 at once |" in printed
+    assert f"| {OURS} | 100.0, 295.0 | 13.3 | 16.0 |" in printed
+    assert f"| {THEIRS} | 350.0, 600.0 | 6.7 | 5.0 |" in printed
     assert f"| texts a second | {OURS} / {THEIRS} |" in printed
-    assert "| text in, short, batch 2 | 2.00 |" in printed
+    assert f"| text in, short, batch 2 | {16.0 / 6.7:.2f} |" in printed  # the better way of each
     assert f"| {OURS} | 1.0 | 500 | 600 |" in printed
+
+
+def test_of_several_sides_the_best_is_beside_ours(capsys):
+    cell = ("ids", "long", 8)
+    rates = {OURS: 30.0, f"{serving.TORCH}, float32": 10.0, f"{serving.TORCH}, bfloat16": 20.0}
+    rates[f"{serving.TORCH}, float32 compiled"] = 12.0
+    sides = {name: [Server(name, {cell: [[1.0]]}, {cell: [rate]})] for name, rate in rates.items()}
+    serving.ratios(sides, [cell])
+    head, _, row = capsys.readouterr().out.splitlines()[1:]
+    assert head == (
+        f"| texts a second | {OURS} / {serving.TORCH}, float32 | {serving.OURS} / {serving.TORCH} |"
+    )
+    assert row == "| ids in, long, batch 8 | 2.50 | 1.50 |"
 
 
 class Answers:
@@ -88,12 +108,13 @@ class Answers:
 
 def test_sides_must_agree_in_float32(capsys):
     first = Answers("PyTorch transformers, float32", 0.5)
-    serving.compare([first, Answers(OURS, 0.50005), Answers("ONNX Runtime, int8", 0.6)])
+    int8 = Answers("ONNX Runtime, int8", 0.6)
+    serving.compare({OURS: [Answers(OURS, 0.50005)], first.name: [first], int8.name: [int8]})
     assert "ONNX Runtime, int8: differs by 1.0e-01 from ids, 1.0e-01 from text" in (
         capsys.readouterr().out
     )
     with pytest.raises(SystemExit, match=f"{OURS} says something else than PyTorch"):
-        serving.compare([first, Answers(OURS, 0.5002)])
+        serving.compare({first.name: [first], OURS: [Answers(OURS, 0.5), Answers(OURS, 0.5002)]})
 
 
 @pytest.mark.slow
@@ -113,7 +134,8 @@ def test_our_side_is_served_and_tabled(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving", f"--folder={tmp_path}/made", f"--text={text}",
          f"--vocabulary={vocabulary}", f"--vocab={config.encoder.vocab_size}", "--sides", OURS,
-         "--requests=4", "--rounds=2", "--batches", "1", "3", "--lengths", "short", "mixed"],
+         "--requests=4", "--rounds=2", "--batches", "1", "3", "--lengths", "short", "mixed",
+         "--threads=2", "--at_once", "1", "2"],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -121,10 +143,10 @@ def test_our_side_is_served_and_tabled(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith(f"| {OURS}")]
     assert len(rows) == 5 and all(float(row[3].replace(",", "")) > 0 for row in rows)
+    assert all(len(row) == 9 and float(row[7].replace(",", "")) > 0 for row in rows[:4])
     assert "Ids in, 32 tokens" in done.stdout and "Text in, 8 to 128 tokens" in done.stdout
 
 
 def test_a_side_that_ends_is_shown(tmp_path):
-    options = argparse.Namespace(threads=1)
     with pytest.raises(SystemExit, match="ended early:\n(?s:.*)requests.json"):
-        serving.Server(OURS, tmp_path, options)
+        serving.Server(OURS, tmp_path, 1, 1)

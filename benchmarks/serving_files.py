@@ -1,0 +1,111 @@
+"""What the sides of `benchmarks.serving` read: requests, and a model in the form of each."""
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import environments, process
+
+LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
+MAX_LENGTH = 128
+SPECIALS = 2  # [CLS] and [SEP]
+
+
+def lengths(kind: str, count: int, rng: np.random.Generator) -> list[int]:
+    """How many tokens each of `count` texts has; special ones are counted."""
+    least, most = LENGTHS[kind]
+    drawn = np.exp(rng.uniform(np.log(least), np.log(most + 1), count))
+    return np.clip(drawn.astype(int), least, most).tolist()
+
+
+def cut(words: Iterator[tuple[str, list[int]]], length: int) -> tuple[str, list[int]]:
+    """The next words that make a text of so many tokens: the text and its ids."""
+    text, ids = [], []
+    while len(ids) < length - SPECIALS:
+        word, pieces = next(words)
+        if len(ids) + len(pieces) <= length - SPECIALS:
+            text.append(word)
+            ids += pieces
+    return " ".join(text), ids
+
+
+def write_requests(source: Path, folder: Path, count: int) -> None:
+    """Writes requests.json: for each kind of length, texts and their ids, special ones too."""
+    from official import tokenizers
+
+    tokenizer = tokenizers.load(folder / "tokenizer")
+
+    def words() -> Iterator[tuple[str, list[int]]]:
+        while True:  # a small text is read again
+            with open(source, encoding="utf-8") as lines:
+                for line in filter(str.strip, lines):
+                    found = line.split()
+                    pieces = tokenizer.tokenize(found).to_list()
+                    for word, ids in zip(found, pieces, strict=True):
+                        if ids and tokenizer.unk_id not in ids:
+                            yield word, ids
+
+    rng, stream = np.random.default_rng(0), words()
+    requests = {}
+    for kind in LENGTHS:
+        pairs = [cut(stream, length) for length in lengths(kind, count, rng)]
+        requests[kind] = {
+            "texts": [text for text, _ in pairs],
+            "ids": [[tokenizer.cls_id, *ids, tokenizer.sep_id] for _, ids in pairs],
+        }
+    (folder / "requests.json").write_text(json.dumps(requests))
+
+
+def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx: bool) -> None:
+    """Makes what is not in a folder yet: vocabulary, texts, models.
+
+    Args:
+      folder: of all that.
+      options: those of the command line.
+      exports: the precisions of our SavedModels.
+      onnx: whether what others read is needed, too: a model folder of transformers, and graphs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = folder / "tokenizer"
+    if not (folder / "requests.json").exists():
+        if options.text is None:
+            from demo import corpus
+
+            corpus.write(folder / "corpus")
+            options.text = folder / "corpus" / "text" / "train.txt"
+        shutil.rmtree(tokenizer, ignore_errors=True)
+        if options.vocabulary is None:
+            process.run(
+                "-m", "tfrecords_tools.build_vocab", f"--input={options.text}",
+                f"--output={tokenizer}", f"--vocab_size={min(8000, options.vocab)}", "--lower_case",
+            )  # fmt: skip
+        else:
+            tokenizer.mkdir()
+            shutil.copy(options.vocabulary, tokenizer / "vocab.txt")
+            (tokenizer / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
+        with open(tokenizer / "vocab.txt", "r+", encoding="utf-8") as file:
+            pieces = len(file.readlines())
+            file.writelines(f"[unused{number}]\n" for number in range(pieces, options.vocab))
+        write_requests(options.text, folder, options.requests)
+    sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
+    pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())
+    if (onnx or not (folder / "converted").exists()) and not (folder / "int8.onnx").exists():
+        given = {"folder": str(folder), "vocab": pieces} | sizes
+        script = environments.ROOT / "benchmarks" / "peers" / "serving_model.py"
+        process.run(str(script), json.dumps(given), python=environments.python("hf"))
+    if not (folder / "converted").exists():
+        process.run(
+            "-m", "official.convert", "--source=hf", f"--input={folder}/huggingface",
+            f"--output={folder}/converted",
+        )  # fmt: skip
+    for precision in exports:
+        if not (folder / f"saved_{precision}").exists():
+            process.run(
+                "-m", "official.export", f"--model_dir={folder}/converted",
+                f"--output={folder}/saved_{precision}", f"--max_length={MAX_LENGTH}",
+                f"--precision={precision}",
+            )  # fmt: skip
