@@ -1,7 +1,5 @@
 """ONNX Runtime's side of `serving`: the exported graph with all optimisations that it has."""
 
-import threading
-
 import onnxruntime
 import serving_work as work
 from transformers import AutoTokenizer
@@ -13,8 +11,8 @@ def main() -> None:
 
     def load():
         folder = settings["folder"]
-        lock = threading.Lock()  # a fast tokenizer is one thread's at a time
         tokenizer = AutoTokenizer.from_pretrained(f"{folder}/huggingface", use_fast=True)
+        tokenize = work.tokenized(tokenizer, settings, "np")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = settings["threads"]
         options.inter_op_num_threads = 1
@@ -35,14 +33,7 @@ def main() -> None:
             return work.softmax(session.run(["logits"], batch)[0])
 
         def of_texts(texts):
-            with lock:
-                batch = tokenizer(
-                    texts,
-                    padding=True,
-                    truncation=True,
-                    max_length=settings["max_length"],
-                    return_tensors="np",
-                )
+            batch = tokenize(texts)
             return of_ids({name: batch[name].astype("int64") for name in batch})
 
         return made, of_ids, of_texts

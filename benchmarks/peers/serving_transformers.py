@@ -1,7 +1,5 @@
 """PyTorch transformers' side of `serving`: `BertForSequenceClassification`, its fast tokenizer."""
 
-import threading
-
 import serving_work as work
 import torch
 from transformers import AutoTokenizer, BertForSequenceClassification
@@ -14,8 +12,8 @@ def main() -> None:
 
     def load():
         folder = f"{settings['folder']}/huggingface"
-        lock = threading.Lock()  # a fast tokenizer is one thread's at a time
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True)
+        tokenize = work.tokenized(tokenizer, settings, "pt")
         model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
         model.eval()
         if settings["mode"].startswith("bfloat16"):
@@ -33,15 +31,7 @@ def main() -> None:
             return torch.softmax(forward(**batch).logits.float(), dim=-1).numpy()
 
         def of_texts(texts):
-            with lock:
-                batch = tokenizer(
-                    texts,
-                    padding=True,
-                    truncation=True,
-                    max_length=settings["max_length"],
-                    return_tensors="pt",
-                )
-            return of_ids(batch)
+            return of_ids(tokenize(texts))
 
         return made, of_ids, of_texts
 

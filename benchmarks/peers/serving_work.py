@@ -10,6 +10,7 @@ Shapes: B batch, T length of the longest text in the batch, C classes.
 import functools
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -87,6 +88,29 @@ def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
     ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
     mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], np.int32)
     return {"ids": ids, "mask": mask}
+
+
+def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
+    """What a tokenizer of transformers makes of a list of strings, padded to the longest.
+
+    Args:
+      tokenizer: a fast one, which is one thread's at a time.
+      settings: what `settings` gave.
+      tensors: "np" or "pt".
+    """
+    lock = threading.Lock()
+
+    def of_texts(texts: list[str]) -> dict:
+        with lock:
+            return tokenizer(
+                texts,
+                padding=True,
+                truncation=True,
+                max_length=settings["max_length"],
+                return_tensors=tensors,
+            )
+
+    return of_texts
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
