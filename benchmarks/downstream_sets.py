@@ -185,7 +185,7 @@ SETS: dict[str, DataSet] = {
             {"train": "train.jsonl", "validation": "validation.jsonl", "test": ""},
             config="race",
             buckets=(96,),
-            learning_rate=1e-4,
+            learning_rate=3e-5,
             batch_size=8,
             overrides=("recipe.steps=0", "recipe.schedule.warmup_steps=20"),
             prepare="split_race",
@@ -198,8 +198,7 @@ SETS: dict[str, DataSet] = {
             splits=("test",),
             config="dream",
             buckets=(64, 96),
-            learning_rate=1e-4,
-            epochs=1,
+            learning_rate=3e-5,
             batch_size=16,
         ),
         DataSet(
