@@ -74,6 +74,10 @@ class Model(keras.Layer):
         """Whether the objectives read no position of the last layer but the first."""
         return bool(self.objectives) and all(o.reads_first for o in self.objectives)
 
+    def encode_as_read(self, batch, rng=None):
+        """As `encode`, of the last layer no more than the objectives read."""
+        return self.encode(batch, rng, first_only=self.reads_first)
+
     def prepare(self, batch, rng=None):
         """Lets each objective do what has to happen before the encoder runs."""
         for objective in self.objectives:
@@ -95,8 +99,7 @@ class Model(keras.Layer):
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.
         """
-        if encoded is None:
-            encoded = self.encode(batch, rng, first_only=self.reads_first)
+        encoded = self.encode_as_read(batch, rng) if encoded is None else encoded
         terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
@@ -105,8 +108,7 @@ class Model(keras.Layer):
 
         `encoded` is as for `terms`.
         """
-        if encoded is None:
-            encoded = self.encode(batch, first_only=self.reads_first)
+        encoded = self.encode_as_read(batch) if encoded is None else encoded
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
 
 

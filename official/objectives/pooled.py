@@ -51,10 +51,8 @@ class Head(base.Objective):
     @property
     def reads_first(self):
         """See `base.Objective`."""
-        pooled = self.config.pooling == "pooled"
-        return self.config.pooling == "first" or (
-            pooled and self.encoder_config.pooled_position == "first"
-        )
+        pooling = self.config.pooling
+        return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"
 
     def outputs(self, encoded, rng=None):
         """What the head says of each row, in the type of losses: [B, O]."""

@@ -148,7 +148,7 @@ class Evaluator:
         if self._memory is not None:
             batch = self._memory.read(batch)
         batch = self.model.prepare(batch, None)
-        encoded = self.model.encode(batch, first_only=self.model.reads_first)
+        encoded = self.model.encode_as_read(batch)
         if self._memory is not None:
             self._memory.write(encoded["memory"], encoded["memory_mask"])
         losses, metrics = self.model.terms(batch, encoded=encoded)

@@ -241,7 +241,7 @@ class TrainStep:
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
-        encoded = self.model.encode(prepared, rng, first_only=self.model.reads_first)
+        encoded = self.model.encode_as_read(prepared, rng)
         losses, metrics = self.model.terms(prepared, rng, encoded)
         loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
         gradients = tf.gradients(
