@@ -4,6 +4,9 @@ Both are symmetric. W is scale * integer with a scale for each output channel, a
 for each row: 127 stands for the largest number of the row, so that what is found for a row depends
 on no other. The sums of the products are exact; they become float32, are scaled and get the bias.
 
+The integers of W are at most 64, a range of 7 bits. A CPU without VNNI (AVX2 alone) adds two
+products in 16 bits, of x + 128 and W: 2 * 255 * 64 fits, 2 * 255 * 127 is cut off without a word.
+
 The product is oneDNN's, `_QuantizedMatMul`, which TensorFlow's wheels for x86 have. It has no
 wrapper in Python, so it is put into a graph by its name. It packs a matrix when it is first used,
 and keeps it: the matrix must not change.
@@ -19,21 +22,25 @@ import tensorflow as tf
 from official.errors import UserError
 
 LARGEST = 127
+LARGEST_WEIGHT = 64
 _OP = "_QuantizedMatMul"
 
 
-def quantised(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def quantised(
+    array: np.ndarray, axis: int, integer: int = LARGEST
+) -> tuple[np.ndarray, np.ndarray]:
     """Rounds a matrix to integers of 8 bits.
 
     Args:
       array: float32 [I, O].
       axis: what has a scale of its own each.
+      integer: what the largest number becomes.
 
     Returns:
       int8 [I, O], and float32 [1, O] or [I, 1].
     """
     largest = np.abs(array).max(axis=1 if axis == 0 else 0, keepdims=True)
-    scale = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
+    scale = np.where(largest > 0, largest / integer, 1).astype(np.float32)
     return np.rint(array / scale).astype(np.int8), scale
 
 
@@ -52,7 +59,7 @@ class Linear:
           kernel: float32 [I, O].
           bias: variable float32 [O]; None = there is none.
         """
-        integers, scale = quantised(kernel, -1)
+        integers, scale = quantised(kernel, -1, LARGEST_WEIGHT)
         self.integers = tf.Variable(integers, trainable=False)
         self.largest = tf.Variable(scale[0] * LARGEST, trainable=False)
         self._bias = bias
@@ -91,7 +98,7 @@ def product(rows: tf.Tensor, matrix: Any, largest: Any) -> tf.Tensor:
 
     Args:
       rows: int8 [R, I].
-      matrix: int8 [I, O], always the same.
+      matrix: int8 [I, O], always the same, of magnitudes up to 64.
       largest: float32 [O], what 127 stands for in each column.
 
     Returns:

@@ -168,7 +168,7 @@ def _predict_mirrored(output):
 
 
 @pytest.mark.slow
-def test_mirrored_replicas_write_the_same_file(tmp_path):
+def test_mirrored_replicas_write_the_same_rows(tmp_path):
     # In a process of its own: devices are made before TensorFlow starts.
     code = "import sys; import test_predict; test_predict._predict_mirrored(sys.argv[1])"
     _predict(tmp_path / "one.tsv")
@@ -178,4 +178,11 @@ def test_mirrored_replicas_write_the_same_file(tmp_path):
         check=True,
         env={"PYTHONPATH": folders, "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
-    assert (tmp_path / "two.tsv").read_text() == (tmp_path / "one.tsv").read_text()
+    one, two = (
+        [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("one.tsv", "two.tsv")
+    )
+    assert [row[:2] for row in one] == [row[:2] for row in two] and one[0] == two[0]
+    # A softmax of a smaller batch takes other instructions on some CPUs: the last bit may differ.
+    numbers = [np.float32([row[2:] for row in rows[1:]]) for rows in (one, two)]
+    np.testing.assert_allclose(*numbers, rtol=1e-6)
