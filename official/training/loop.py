@@ -24,7 +24,7 @@ from official.training import checkpoints, memory, metrics, optimizers, strategi
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
-_SECONDS_IN_GRAPH = 5.0  # a signal is answered after this long, or one step if that is longer
+_SECONDS_IN_GRAPH = 3.0  # a signal is answered after this long, or one step if that is longer
 
 
 class Trainer:

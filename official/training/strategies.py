@@ -163,12 +163,8 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 def _gather(strategy: tf.distribute.Strategy):
     """A graph that gathers what each replica gives."""
 
-    def replica(values: tf.Tensor) -> tf.Tensor:
-        return tf.distribute.get_replica_context().all_gather(values, axis=0)
-
     def gathered(values: tf.Tensor) -> tf.Tensor:
-        found = strategy.run(replica, args=(values,))
-        return strategy.experimental_local_results(found)[0]
+        return strategy.gather(strategy.run(tf.identity, args=(values,)), axis=0)
 
     return tf.function(gathered, autograph=False)
 
