@@ -23,7 +23,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -33,7 +32,7 @@ import safetensors.numpy
 
 from official import atomic, errors
 from official.errors import UserError
-from official.training import memory
+from official.training import checked_json, memory
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-(\d{8,})$")
@@ -85,17 +84,16 @@ def save(
       UserError: it cannot be written; what was there before is untouched.
     """
     path = _path(model_dir, step)
-    if os.path.lexists(path) and _state_problem(path):
-        atomic.remove(path)  # it is no whole checkpoint, which would stay until this one is
-    whole = contextlib.nullcontext(path) if path.is_dir() else atomic.folder(path)
-    with whole as folder:
-        name = next(name for name in _file_names() if not os.path.lexists(folder / name))
-        with atomic.replacing(folder / name) as file:
-            arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
-            safetensors.numpy.save_file(arrays, file)
-            digest = _sha256(file)
-        _write(folder / _STATE, {"step": step, "file": name, "sha256": digest, **state})
-        _remove_others(folder, name)
+    if os.path.lexists(path) and not _has_state(path):
+        atomic.remove(path)  # damaged: nothing in it can be used
+    arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
+    with contextlib.nullcontext(path) if path.is_dir() else atomic.folder(path) as folder:
+        file = next(f for f in map(folder.joinpath, _file_names()) if not os.path.lexists(f))
+        with atomic.replacing(file) as temporary:
+            safetensors.numpy.save_file(arrays, temporary)
+            record = {"step": step, "file": file.name, "sha256": _sha256(temporary), **state}
+        checked_json.write(folder / _STATE, record)
+        _remove_others(folder, file.name)
     _remove_old(model_dir, step, keep)
     return path
 
@@ -103,7 +101,7 @@ def save(
 def mark_best(model_dir: str | os.PathLike, step: int, metric: str, value: float) -> None:
     """Names the best checkpoint so far."""
     path = Path(model_dir) / _FOLDER / _BEST
-    _write(path, {"step": step, "metric": metric, "value": value})
+    checked_json.write(path, {"step": step, "metric": metric, "value": value})
 
 
 def unmark_best(model_dir: str | os.PathLike) -> None:
@@ -122,7 +120,7 @@ def best(model_dir: str | os.PathLike) -> dict[str, Any] | None:
     path = Path(model_dir) / _FOLDER / _BEST
     if not os.path.lexists(path):
         return None
-    return _read(path, {"step": int, "metric": str, "value": int | float})
+    return checked_json.read(path, {"step": int, "metric": str, "value": int | float})
 
 
 def last_step(model_dir: str | os.PathLike) -> int | None:
@@ -170,7 +168,7 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     """
     file = Path(path) / _STATE
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
-    state = _read(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
+    state = checked_json.read(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
     if not _ANY_VARIABLES.fullmatch(state["file"]):
         raise UserError(f"{file}: damaged (file: {state['file']!r} is no name of variables)")
     named = _NAME.search(Path(path).name)
@@ -306,7 +304,7 @@ def _load(path: Path, optimizer: bool) -> Checkpoint:
             names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
             return Checkpoint(path, state, {name: stream.get_tensor(name) for name in names})
     except (OSError, safetensors.SafetensorError) as error:
-        raise _unreadable(file, error) from None
+        raise checked_json.unreadable(file, error) from None
 
 
 def _remove_others(folder: Path, name: str) -> None:
@@ -331,60 +329,12 @@ def _remove_old(model_dir: str | os.PathLike, step: int, keep: int) -> None:
             atomic.remove(_path(model_dir, old))
 
 
-def _state_problem(path: Path) -> str:
+def _has_state(path: Path) -> bool:
     try:
         load_state(path)
-    except UserError as error:
-        return str(error)
-    return ""
-
-
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    """Writes a JSON object with a checksum of what it says."""
-    with atomic.file(path) as stream:
-        json.dump({**record, "checksum": _checksum(record)}, stream, indent=1)
-        stream.write("\n")
-
-
-def _read(
-    path: Path, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, Any]:
-    """Reads what `_write` wrote, or an older version, which wrote no checksum.
-
-    Args:
-      path: of the file.
-      kinds: the types of the entries that are needed.
-      defaults: for entries that older versions did not write.
-
-    Raises:
-      UserError: the file is missing or damaged.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, error) from None
-    if not isinstance(record, dict):
-        raise UserError(f"{path}: damaged (it is no JSON object)")
-    checksum = record.pop("checksum", None)
-    if checksum is not None and checksum != _checksum(record):
-        raise UserError(f"{path}: damaged (its checksum is not that of what it says)")
-    record = {**defaults, **record}
-    for name, kind in kinds.items():
-        if not isinstance(record.get(name), kind):
-            raise UserError(f"{path}: damaged ({name}: {record.get(name)!r})")
-    return record
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON object, however it is laid out."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def _unreadable(path: Path, error: Exception) -> UserError:
-    if isinstance(error, FileNotFoundError):
-        return UserError(f"{path}: missing")
-    reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-    return UserError(f"{path}: damaged ({reason or type(error).__name__})")
+    except UserError:
+        return False
+    return True
 
 
 def _sha256(path: Path) -> str:

@@ -20,7 +20,7 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import checkpoints, memory, metrics, optimizers, strategies
+from official.training import checkpoints, memory, metrics, optimizers, resuming, strategies
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
@@ -74,7 +74,7 @@ class Trainer:
             memory=self.memory,
         )
         self._evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
-        self._data = {"train": _description(source)}
+        self._data = {"train": resuming.description(source)}
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
@@ -90,10 +90,7 @@ class Trainer:
         """
         if self.chief:
             checkpoints.sweep(self.model_dir)
-        if strategies.num_workers(self.strategy) == 1:
-            found = self._load()
-        else:
-            found = self._load_alike()
+        found = resuming.on_all_workers(self.strategy, self._load, self._holds)
         step = found.step if found else 0
         if self._figures:
             # The kill may have come between this checkpoint and its being named the best.
@@ -119,7 +116,7 @@ class Trainer:
                 "--mode=train_and_eval and a validation split, or leave it out"
             )
         if validation is not None:
-            self._data["validation"] = _description(validation)
+            self._data["validation"] = resuming.description(validation)
         step = self.restore()
         reporter = metrics.Reporter(self.model_dir, self.total_steps, step, not self.chief)
         with contextlib.closing(reporter), self._signals():
@@ -166,7 +163,8 @@ class Trainer:
             return None
         found = checkpoints.load(self.model_dir, "last", optimizer=True)
         state = found.state
-        self._check_data(found)
+        if not self.allow_other_data:
+            resuming.check_data(found, self._data, self.total_steps)
         self._data = {**state.get("data", {}), **self._data}
         checkpoints.assign(self.variables, found.variables, str(found.path))
         if self.memory is not None:
@@ -176,43 +174,16 @@ class Trainer:
         self._best = state["best"] if "best" in state else checkpoints.best(self.model_dir)
         return found
 
-    def _load_alike(self) -> checkpoints.Checkpoint | None:
-        """Loads on every worker, and stops them all unless they hold the same."""
-        found, digest = None, ""
-        try:
-            found = self._load()
-            data = [each["fingerprint"] for each in self._data.values()]
-            digest = checkpoints.digest(
-                {**(found.variables if found else {}), **checkpoints.values(self.variables)},
-                [found.state if found else {}, data, config_lib.to_dict(self.config)],
-            )
-            place = f"is at step {found.step}" if found else "has no checkpoint"
-            train = self._data["train"]
-            holds = (
-                f"{self.model_dir} {place} (fingerprint with the config {digest[:12]}), the data "
-                f"are {train['folder']} (fingerprint {train['fingerprint'][:12]})"
-            )
-        except UserError as error:
-            holds = str(error)
-        strategies.check_alike(self.strategy, holds, digest)
-        return found
-
-    def _check_data(self, found: checkpoints.Checkpoint) -> None:
-        """Refuses a checkpoint of other data; older ones do not say of which data they are."""
-        if self.allow_other_data:
-            return
-        there = found.state.get("data", {})
-        for split, ours in self._data.items():
-            theirs = there.get(split, ours)
-            if theirs["fingerprint"] != ours["fingerprint"]:
-                steps = found.state["total_steps"]
-                raise UserError(
-                    f"{found.path}: this run has other {split} data: {theirs['folder']} with "
-                    f"{theirs['examples']:,} examples there ({steps:,} planned steps), "
-                    f"{ours['folder']} with {ours['examples']:,} examples now "
-                    f"({self.total_steps:,} planned steps). Give the data that it began with, or "
-                    "another --model_dir; --allow_other_data goes on with the data given now"
-                )
+    def _holds(self, found: checkpoints.Checkpoint | None) -> tuple[str, dict[str, str]]:
+        """Says what this worker goes on from, with digests of all that the workers must share."""
+        arrays = {**(found.variables if found else {}), **checkpoints.values(self.variables)}
+        data = [each["fingerprint"] for each in self._data.values()]
+        place = f"is at step {found.step}" if found else "has no checkpoint"
+        return f"{self.model_dir} {place}", {
+            "weights and state": checkpoints.digest(arrays, found.state if found else {}),
+            "data": checkpoints.digest({}, data),
+            "config": checkpoints.digest({}, config_lib.to_dict(self.config)),
+        }
 
     def _train_from(self, step: int, validation: Source | None, reporter: metrics.Reporter) -> int:
         """Trains from a step to the end; returns the last step."""
@@ -392,15 +363,6 @@ class Stopped(Exception):
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
         self.number = number
-
-
-def _description(source: Source) -> dict[str, str | int]:
-    """What a checkpoint says of the data."""
-    return {
-        "folder": source.folder,
-        "examples": source.num_examples,
-        "fingerprint": source.fingerprint,
-    }
 
 
 def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, bool]:

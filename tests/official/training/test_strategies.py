@@ -24,7 +24,7 @@ def test_mirrored_takes_as_many_replicas_as_asked():
         ({"name": "twin"}, "known are one_device, mirrored, multi_worker, tpu"),
         ({"name": "mirrored", "tpu": "x"}, "goes with --distribution_strategy=tpu only"),
         ({"name": "one_device", "replicas": 2}, "use --distribution_strategy=mirrored"),
-        ({"name": "mirrored", "replicas": 9}, "has started with 4 CPU devices"),
+        ({"name": "mirrored", "replicas": 9}, r"has started with \d CPU devices"),
         ({"name": "tpu"}, "no TPU answers at 'local' .*give its address with --tpu"),
     ],
 )
