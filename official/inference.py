@@ -3,7 +3,6 @@
 Shapes: B batch, T length, D hidden.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
-from official import tokenizers
+from official import json_files, tokenizers
 from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
@@ -168,7 +167,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
 def task(model_dir: str | os.PathLike) -> dict[str, Any]:
     """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
     path = Path(model_dir) / "task.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return json_files.checked(json_files.read(path), path) if path.exists() else {}
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:

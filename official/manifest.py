@@ -6,7 +6,6 @@ checksums here are what catches it.
 
 import dataclasses
 import hashlib
-import json
 import mmap
 import os
 import struct
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from official import atomic
+from official import atomic, json_files
 from official.errors import UserError
 from official.features import FEATURES
 from official.tasks import SPLITS
@@ -93,37 +92,31 @@ class Manifest:
 def write(folder: str | os.PathLike, manifest: Manifest) -> None:
     """Writes `manifest.json` into a shard folder."""
     with atomic.file(Path(folder) / FILE) as stream:
-        json.dump(dataclasses.asdict(manifest), stream, indent=1, ensure_ascii=False)
-        stream.write("\n")
+        json_files.dump(dataclasses.asdict(manifest), stream)
 
 
 def read(folder: str | os.PathLike) -> Manifest:
     """Reads the manifest of a shard folder.
 
     Raises:
-      UserError: no such folder or file, not JSON, another version, or entries that are missing,
-        unknown or of the wrong type.
+      UserError: no such folder or file, not JSON, another content than was written, another
+        version, or entries that are missing, unknown or of the wrong type.
     """
     path = Path(folder) / FILE
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{path} is missing: {folder} is no shard folder, or its making was not finished; "
-            "make it with tfrecords_tools.build_shards or build_task_shards"
-        ) from None
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): make the shards again") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds no JSON object: make the shards again")
+    values = json_files.read(
+        path,
+        f"{folder} is no shard folder, or no whole one; make it with tfrecords_tools.build_shards "
+        "or build_task_shards",
+    )
     version = values.get("format_version")
     if version != FORMAT_VERSION:
         raise UserError(
             f"{path} has format_version {version!r}, this program reads {FORMAT_VERSION}: "
             "make the shards again, or read them with the version that made them"
         )
+    values = json_files.checked(values, path)
     shards = values.get("shards")
     if isinstance(shards, list):
         values["shards"] = [

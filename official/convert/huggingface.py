@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official import atomic, inference, tokenizers
+from official import atomic, inference, json_files, tokenizers
 from official import config as configs
 from official.convert import (
     albert,
@@ -60,7 +60,7 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
 
 def _read(folder: Path) -> tuple[model_folder.Converted, System]:
     source = folder / "config.json"
-    config = read_json(source, "is this the folder of a Hugging Face model?")
+    config = json_files.read(source, "is this the folder of a Hugging Face model?")
     system = SYSTEMS.get(config.get("model_type"))
     if system is None:
         raise UserError(
@@ -169,7 +169,7 @@ class Tensors(Mapping[str, np.ndarray]):
             self.source = folder / INDEX
             if not self.source.exists():
                 raise UserError(_no_weights(folder))
-            places = read_json(self.source, "").get("weight_map", {})
+            places = json_files.read(self.source).get("weight_map", {})
             files = [folder / Path(name).name for name in sorted(set(places.values()))]
         self._handles = [_open(file) for file in files]
         self._places = {name: handle for handle in self._handles for name in handle.keys()}
@@ -211,23 +211,6 @@ class Tensors(Mapping[str, np.ndarray]):
         self._handles.clear()
 
 
-def read_json(path: Path, advice: str) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-      UserError: the file is missing or something else.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path} is missing{': ' if advice else ''}{advice}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
 def _today(name: str, system: System) -> str:
     stem, dot, kind = name.rpartition(".")
     name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
@@ -235,7 +218,7 @@ def _today(name: str, system: System) -> str:
 
 
 def _set_tokenizer_class(path: Path, name: str) -> None:
-    settings = read_json(path, "")
+    settings = json_files.read(path)
     settings["tokenizer_class"] = name
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 

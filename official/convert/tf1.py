@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from official import json_files
 from official.convert import albert, bert, electra, model_folder, xlnet
-from official.convert.huggingface import read_json
 from official.errors import UserError
 
 # The config file of a release → its system.
@@ -45,7 +45,7 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
         if any(name.startswith("electra/") for name in tensors):
             return _electra(folder, tensors)
     source = folder / (present or list(RELEASES))[0]
-    config = read_json(source, "is this the folder of a TF1 checkpoint?")
+    config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
     if system.model_type == "xlnet":
         config = xlnet.release_config(config, str(source))

@@ -42,7 +42,8 @@ def load(folder: str | os.PathLike) -> Tokenizer:
         `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
 
     Raises:
-      UserError: no such files, those of several kinds, or files that cannot be used.
+      UserError: no such files, those of several kinds, files that cannot be used, or others than
+        were saved.
     """
     folder = Path(folder)
     looked_for = (
@@ -62,4 +63,7 @@ def load(folder: str | os.PathLike) -> Tokenizer:
         )
     if len(found) > 1:
         raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
-    return KINDS[found[0]].read(folder / found[0], base.read_settings(folder))
+    settings = base.read_settings(folder)
+    made = KINDS[found[0]].read(folder / found[0], settings)
+    base.check_fingerprint(made, settings, folder)
+    return made

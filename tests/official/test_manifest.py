@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import manifest
+from official import json_files, manifest
 from official.errors import UserError
 
 
@@ -39,6 +39,7 @@ def change(folder, **values):
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
     content.update(values)
+    content.pop(json_files.KEY, None)  # as who edits on purpose has to
     path.write_text(json.dumps(content))
 
 
@@ -51,6 +52,22 @@ def test_read_gives_what_was_written(tmp_path):
     assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
     assert [shard.records for shard in made.split("validation")] == [2]
     assert manifest.verify(tmp_path, deep=True) == []
+
+
+def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / "manifest.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"empty document": 1', '"empty document": 3'))
+    with pytest.raises(UserError, match="manifest.json is not as it was written: .* SHA-256"):
+        manifest.read(tmp_path)
+    path.write_text(whole.replace(json_files.KEY, "content_sha257"))
+    with pytest.raises(UserError, match="manifest.json is damaged: it has 'content_sha257'"):
+        manifest.read(tmp_path)
+    older = json.loads(whole)
+    del older[json_files.KEY]
+    path.write_text(json.dumps(older))
+    assert manifest.read(tmp_path) == made
 
 
 def test_task_is_kept(tmp_path):
@@ -70,13 +87,13 @@ def test_missing_folder_and_file(tmp_path):
 
 def test_not_json(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"manifest.json is not JSON \(.*\): make the shards again"):
+    with pytest.raises(UserError, match="manifest.json is not JSON: .*make it with tfrecords_tools"):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b"\xff")
     with pytest.raises(UserError, match="manifest.json is not JSON"):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(UserError, match="manifest.json holds no JSON object"):
+    with pytest.raises(UserError, match="manifest.json holds a list, but an object is wanted"):
         manifest.read(tmp_path)
 
 
@@ -105,7 +122,7 @@ def test_missing_entry(tmp_path):
     make(tmp_path)
     path = tmp_path / "manifest.json"
     content = json.loads(path.read_text())
-    del content["features"]
+    del content["features"], content[json_files.KEY]
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="manifest.json lacks 'features'"):
         manifest.read(tmp_path)
