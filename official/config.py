@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from official import atomic, combinations, files
+from official import atomic, combinations, files, names
 from official.errors import UserError
 from official.parts import CORRUPTIONS, ENCODERS, OBJECTIVES, module_of, type_of
 from official.sections import Config, Optimizer, Recipe, Schedule, Segments
@@ -41,6 +41,7 @@ __all__ = [
     "save",
     "to_dict",
     "type_of",
+    "typed",
 ]
 
 # The beginning of the first line of a saved config, before the checksum of the rest.
@@ -249,9 +250,14 @@ def _typed(value: Any, table: Mapping[str, str], place: str, source: str) -> Any
         raise UserError(f"{source}: {place}: expected a mapping with a `type`")
     value = dict(value)
     name = value.pop("type", None)
-    if name not in table:
-        found = "no `type` is given" if name is None else f"unknown type {_SHOWN.repr(name)}"
-        raise UserError(f"{source}: {place}: {found}{_nearest(name, table)}")
+    if not isinstance(name, str) or name not in table:
+        found = f"unknown type {_SHOWN.repr(name)}{names.nearest(name, table)}"
+        if name is None:
+            meant = difflib.get_close_matches("type", map(str, value), n=1)
+            found = "no `type` is given"
+            if meant:
+                found = f"unknown key {meant[0]!r}; did you mean 'type'?"
+        raise UserError(f"{source}: {place}: {found} (known: {', '.join(table)})")
     module = importlib.import_module(table[name])
     return _build(module.Config, value, place, source)
 
@@ -265,8 +271,9 @@ def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any
     values = dict(ready)
     for key, value in raw.items():
         if key not in fields:
-            raise UserError(f"{where}{key}: unknown key{_nearest(key, fields)}")
-        values[key] = _value(hints[key], value, f"{place + '.' if place else ''}{key}", source)
+            known = f"{names.nearest(key, fields)} (known: {', '.join(fields)})"
+            raise UserError(f"{where}{key}: unknown key{known}")
+        values[key] = typed(hints[key], value, f"{place + '.' if place else ''}{key}", source)
     missing = [
         name
         for name, field in fields.items()
@@ -282,20 +289,31 @@ def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any
         raise UserError(f"{where}{error}") from None
 
 
-def _value(hint: Any, value: Any, place: str, source: str) -> Any:
+def typed(hint: Any, value: Any, place: str, source: str) -> Any:
+    """Returns a plain value as what a field wants.
+
+    Args:
+      hint: the field's annotation.
+      value: as it was read.
+      place: the key, for messages.
+      source: the file, for messages.
+
+    Raises:
+      UserError: it is of another type, or a number that is not finite.
+    """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         choices = typing.get_args(hint)
         if value is None and type(None) in choices:
             return None
-        return _value(next(c for c in choices if c is not type(None)), value, place, source)
+        return typed(next(c for c in choices if c is not type(None)), value, place, source)
     if dataclasses.is_dataclass(hint):
         return _build(hint, value, place, source)
     if origin is tuple:
         item = typing.get_args(hint)[0]
         if not isinstance(value, list | tuple):
             raise UserError(f"{source}: {place}: expected a list, got {_SHOWN.repr(value)}")
-        return tuple(_value(item, v, f"{place}.{i}", source) for i, v in enumerate(value))
+        return tuple(typed(item, v, f"{place}.{i}", source) for i, v in enumerate(value))
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         # YAML 1.1 reads 1e-4, without a point, as text.
         try:
@@ -308,13 +326,6 @@ def _value(hint: Any, value: Any, place: str, source: str) -> Any:
         return value
     expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     raise UserError(f"{source}: {place}: expected {expected[hint]}, got {_SHOWN.repr(value)}")
-
-
-def _nearest(name: Any, known: Iterable[str]) -> str:
-    known = list(known)
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(known)})"
 
 
 def _plain(value: Any) -> Any:

@@ -26,6 +26,7 @@ FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"
 TOKEN_COUNTS_FILE = "token_counts.npy"
 FORMAT_VERSION = 1
+MOST_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
 
 
@@ -142,7 +143,7 @@ def token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | 
     """Reads what `write_token_counts` wrote; None where the manifest names none.
 
     Raises:
-      UserError: the file is missing or has changed.
+      UserError: the file is missing, has changed, or holds something else than counts.
     """
     if not manifest.token_counts:
         return None
@@ -155,7 +156,13 @@ def token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | 
             f"{path} has changed since it was written: expected SHA-256 {manifest.token_counts}, "
             f"found {digest}: copy the folder again, or make the shards again"
         )
-    return np.load(path, allow_pickle=False)
+    try:
+        counts = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise UserError(f"{path} holds no counts ({error}): make the shards again") from None
+    if not isinstance(counts, np.ndarray) or (counts.dtype, counts.ndim) != (np.int64, 1):
+        raise UserError(f"{path} holds no counts: int64 [V] are wanted; make the shards again")
+    return np.array(counts)
 
 
 def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> list[str]:
@@ -292,6 +299,8 @@ def _check(manifest: Manifest, path: Path) -> None:
                     f"{path}: feature {name!r} is unknown to this program; it knows "
                     f"{', '.join(FEATURES)}"
                 )
+    if not 1 <= manifest.max_length <= MOST_TOKENS:
+        raise UserError(f"{path}: max_length: {manifest.max_length} is not from 1 to {MOST_TOKENS}")
     for name in manifest.files:
         if Path(name).name != name:
             raise UserError(f"{path}: file name {name!r} is no plain file name")

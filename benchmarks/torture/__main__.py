@@ -10,7 +10,6 @@ import argparse
 import sys
 import tempfile
 import time
-from concurrent import futures
 from pathlib import Path
 
 from benchmarks.torture import parts
@@ -19,9 +18,9 @@ from benchmarks.torture.materials import Materials
 
 def names() -> dict[str, type[parts.Part]]:
     """The parts, by the names that `--parts` takes."""
-    from benchmarks.torture import flips, hostile
+    from benchmarks.torture import configs, flips, hostile
 
-    return {module.Part.name: module.Part for module in (flips, hostile)}
+    return {module.Part.name: module.Part for module in (flips, configs, hostile)}
 
 
 def main() -> None:
@@ -46,7 +45,9 @@ def main() -> None:
         made = [known[name](options.seed, materials) for name in chosen]
         found: dict[str, parts.Outcome] = {}
         for part in made:
-            cases = range(max(1, round((part.quick if options.quick else part.whole) * options.share)))
+            cases = range(
+                max(1, round((part.quick if options.quick else part.whole) * options.share))
+            )
             if options.case is not None:
                 cases = [options.case]
             found[part.name] = parts.run(part, cases, work / "journal", say)

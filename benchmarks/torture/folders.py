@@ -252,8 +252,10 @@ def _config(**values: Any) -> Callable[[Path], None]:
     """Changes config.json or bert_config.json."""
 
     def spoil(folder: Path) -> None:
-        (path,) = folder.glob("*config.json") if not (folder / "config.json").exists() else (
-            folder / "config.json",
+        (path,) = (
+            folder.glob("*config.json")
+            if not (folder / "config.json").exists()
+            else (folder / "config.json",)
         )
         _change(path, **values)
 

@@ -356,7 +356,7 @@ def _read_pieces(path: Path) -> list[str]:
     wanted = 'an object is wanted, such as {"<s>": 0, "<pad>": 1, …}'
     try:
         pairs = json.loads(path.read_bytes(), object_pairs_hook=list)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): {wanted}") from error
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise UserError(f"{path}: {wanted}")

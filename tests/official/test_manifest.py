@@ -87,7 +87,9 @@ def test_missing_folder_and_file(tmp_path):
 
 def test_not_json(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match="manifest.json is not JSON: .*make it with tfrecords_tools"):
+    with pytest.raises(
+        UserError, match="manifest.json is not JSON: .*make it with tfrecords_tools"
+    ):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b"\xff")
     with pytest.raises(UserError, match="manifest.json is not JSON"):
