@@ -130,6 +130,31 @@ class Materials:
                 build_vocab.build(str(self.text()), path, kind, SIZES[kind])
         return self.folder / name
 
+    def fuzzed_tokenizer(self, kind: str) -> Path:
+        """A tokenizer folder of a kind of `SIZES`, learned from fuzzed lines."""
+        name = f"fuzzed-{kind}"
+        with self._made(name) as path:
+            if path:
+                from benchmarks.torture import lines
+                from tfrecords_tools import build_vocab
+
+                text = path.with_name("fuzzed.txt")
+                made = lines.lines(seeding.numpy_rng(1), 20_000)
+                text.write_bytes(b"\n".join(filter(lines.is_utf8, made)))
+                lower = kind == "wordpiece"
+                build_vocab.build(str(text), path, kind, 5000, lower, coverage=0.98)
+        return self.folder / name
+
+    def served(self, kind: str, objective: str) -> Path:
+        """A SavedModel of a tiny encoder with a fuzzed tokenizer: of vectors, or of answers."""
+        name = f"served-{kind}-{objective}"
+        with self._made(name) as path:
+            if path:
+                from benchmarks.torture import served
+
+                served.write(self.fuzzed_tokenizer(kind), objective, path)
+        return self.folder / name
+
     def phrases(self) -> Path:
         """A lexicon of phrases."""
         with self._made("phrases.txt") as path:
@@ -175,6 +200,20 @@ class Materials:
                     report=lambda line: None,
                 )
         return self.folder / "shards-task"
+
+    def submission(self) -> Path:
+        """A folder with all files that GLUE takes."""
+        with self._made("submission") as path:
+            if path:
+                from official import tasks
+
+                with atomic.folder(path) as folder:
+                    for task in tasks.TASKS.values():
+                        value = task.values[0] if task.values else "1.000"
+                        for split in task.submissions.values():
+                            rows = (f"{row}\t{value}\n" for row in range(split.rows))
+                            (folder / split.file).write_text("index\tprediction\n" + "".join(rows))
+        return self.folder / "submission"
 
     def model(self) -> Path:
         """A BERT that was pretrained for a few steps and evaluated."""

@@ -31,11 +31,13 @@ class Outcome:
       done: how many things (kills, flips, lines) it was.
       kinds: how many of them ended how.
       failures: a sentence for each that broke the promise of the part.
+      seconds: how long it took.
     """
 
     done: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     failures: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
 
     def add(self, kind: str, count: int = 1) -> None:
         """Counts things that ended in the same way."""
@@ -93,8 +95,9 @@ class Journal:
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         for line in lines:
             record = json.loads(line)
-            kinds = collections.Counter(record["kinds"])
-            self.outcomes[record["case"]] = Outcome(record["done"], kinds, record["failures"])
+            case = record.pop("case")
+            self.outcomes[case] = Outcome(**record)
+            self.outcomes[case].kinds = collections.Counter(record["kinds"])
         if self._begun.exists():
             case = int(self._begun.read_text())
             if case not in self.outcomes:
@@ -136,6 +139,7 @@ def run(
     started = said = time.monotonic()
     for number, case in enumerate(left, 1):
         journal.begin(case)
+        began = time.monotonic()
         try:
             outcome = part.run(case)
         except KeyboardInterrupt:
@@ -145,6 +149,7 @@ def run(
             outcome = Outcome()
             place = traceback.extract_tb(error.__traceback__)[-1]
             outcome.fail(f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})")
+        outcome.seconds = time.monotonic() - began
         journal.end(case, outcome)
         for sentence in outcome.failures:
             say(f"{part.name}, case {case}: FAILED: {sentence}")
@@ -167,4 +172,5 @@ def total(outcomes: Iterable[Outcome]) -> Outcome:
         summed.done += outcome.done
         summed.kinds += outcome.kinds
         summed.failures += outcome.failures
+        summed.seconds += outcome.seconds
     return summed

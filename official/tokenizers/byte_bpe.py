@@ -132,7 +132,7 @@ class ByteBPESplitter(Splitter):
         before = tf.gather(tf.concat([[0], ends], 0), ids.row_starts())  # [N]
         if self._add_prefix_space:
             before += tf.cast(tf.strings.regex_full_match(texts, "(?s)[^ ].*"), tf.int64)
-        ends -= tf.gather(before, ids.value_rowids())
+        ends -= tf.gather(before, offsets.rows_of(ids))
         starts = ids.with_values(tf.maximum(ends - lengths, 0))
         places = offsets.characters_of(
             offsets.origins(characters), starts, ids.with_values(tf.maximum(ends, 0))
