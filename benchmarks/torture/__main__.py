@@ -80,9 +80,10 @@ def table(chosen: Sequence[parts.Part], found: Mapping[str, tuple[parts.Outcome,
     for part in chosen:
         outcome = found[part.name]
         kinds = [f"{n:,} {kind}" for kind, n in outcome.kinds.most_common() if kind != "failed"]
+        failed = max(outcome.kinds["failed"], len(outcome.failures))
         lines.append(
             f"| {part.things} | {outcome.done:,} | {part.promise} | {', '.join(kinds)} "
-            f"| {max(outcome.kinds['failed'], len(outcome.failures)):,} | {duration(outcome.seconds)} |"
+            f"| {failed:,} | {duration(outcome.seconds)} |"
         )
     return "\n".join(lines)
 
@@ -109,7 +110,7 @@ def main() -> None:
     parser.add_argument(
         "--work",
         type=Path,
-        help="where a run of the same commit goes on (default: a folder that is removed at the end)",
+        help="where a run of the same commit goes on (default: a folder that is then removed)",
     )
     options = parser.parse_args()
     names = options.parts.split(",") if options.parts else list(PARTS)

@@ -144,7 +144,9 @@ class ByteBPESplitter(Splitter):
         split = tf.strings.bytes_split(words)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
         characters = tf.gather(self._characters, tf.cast(values, tf.int32))
-        spelled = tf.strings.reduce_join(split.with_values(characters), axis=1)
+        # `reduce_join` of a RaggedTensor goes by way of a tensor [W, length of the longest word].
+        rows = offsets.rows_of(split)
+        spelled = tf.strings.unsorted_segment_join(characters, rows, tf.size(words))
         pieces = self._model.tokenize(spelled)
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
