@@ -28,6 +28,11 @@ def require(options: Mapping[str, Any], *names: str) -> None:
             raise UserError(f"--{name} is missing; --help says what it is")
 
 
+def warn(message: str) -> None:
+    """Tells the user, on standard error, of something that the program works around."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` as a command line under absl: flags are parsed, a `UserError` is printed.
 

@@ -147,11 +147,11 @@ def restore(
             f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
         )
-    path = checkpoints.find(model_dir, checkpoint)
-    arrays = checkpoints.load_variables(model_dir, checkpoint)
-    checkpoints.check(shapes(config), arrays, str(path))  # before there is a model of any size
+    found = checkpoints.load(model_dir, checkpoint)
+    # Before there is a model of any size.
+    checkpoints.check(shapes(config), found.variables, str(found.path))
     model = build(config, precision)
-    checkpoints.assign(model.variables_by_path(), arrays, str(path))
+    checkpoints.assign(model.variables_by_path(), found.variables, str(found.path))
     return config, tokenizer, model
 
 

@@ -37,10 +37,10 @@ Any model gives texts, or each of their tokens, a vector:
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
 The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
-save and stop.
+save and stop. Several workers (--distribution_strategy=multi_worker) are given the same command and
+share --model_dir; where one of them is stopped, all of them stop.
 """
 
-import signal
 import sys
 from pathlib import Path
 
@@ -81,6 +81,11 @@ def define_flags() -> None:
         "best",
         "Which checkpoint --init and the modes that train nothing read: best, last, a step, or a "
         "path.",
+    )
+    flags.DEFINE_bool(
+        "allow_other_data",
+        False,
+        "Go on with a run though --data or --validation_data is not what it began with.",
     )
     flags.DEFINE_multi_string(
         "override",
@@ -175,7 +180,7 @@ def _require(*names: str) -> None:
 
 def _train() -> None:
     from official import config as config_lib
-    from official.training import checkpoints, loop, setup, strategies
+    from official.training import loop, setup, strategies
 
     config = config_lib.load(FLAGS.config, FLAGS.override)
     if not config.objectives:
@@ -183,6 +188,19 @@ def _train() -> None:
     config = setup.inherit(config, config_lib.load(FLAGS.init) if FLAGS.init else None)
     setup.set_precision(config.recipe.precision)
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
+    try:
+        with strategies.lost_workers(strategy):
+            _train_under(strategy, config)
+    except loop.Stopped as stopped:
+        sys.exit(128 + stopped.number)
+
+
+def _train_under(strategy, config) -> None:
+    """Trains a config that has taken over what it leaves to the model of --init."""
+    from official import atomic
+    from official import config as config_lib
+    from official.training import checkpoints, loop, setup, strategies
+
     train = _source(FLAGS.data, config, "train", training=True)
     config = setup.resolve(config, train.tokenizer.vocab_size, setup.labels_of(train.manifest))
     train.check(config, strategy.num_replicas_in_sync)
@@ -219,21 +237,18 @@ def _train() -> None:
         rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
         say(f"{count} variables set from {FLAGS.init} ({weights}){rest}")
     if strategies.is_chief(strategy):
-        model_dir.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(model_dir)
         config_lib.save(config, model_dir / setup.CONFIG)
         train.tokenizer.save(model_dir / "tokenizer")
         setup.save_task(train.manifest, model_dir)
-    trainer = loop.Trainer(config, model, train, strategy, model_dir)
+    trainer = loop.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     say(
         f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "
         f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
         f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
     )
-    try:
-        trainer.train(validation)
-    except loop.Stopped as stopped:
-        sys.exit(128 + stopped.number if stopped.number != signal.SIGTERM else 143)
+    trainer.train(validation)
 
 
 def _folders(text: str) -> list[str]:
@@ -265,7 +280,10 @@ def _sweep() -> None:
     about["config"] = config_lib.to_dict(config_lib.load(FLAGS.config, FLAGS.override))
 
     def command(folder, overrides):
-        names = ("config", *shared, "distribution_strategy", "tpu", "num_replicas")
+        names = (
+            *("config", *shared, "allow_other_data"),
+            *("distribution_strategy", "tpu", "num_replicas"),
+        )
         options = {name: FLAGS[name].value for name in names if FLAGS[name].value}
         return [
             *(sys.executable, "-m", "official.main", "--mode=train_and_eval"),

@@ -11,7 +11,7 @@ import os
 import struct
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,32 @@ def read(folder: str | os.PathLike) -> Manifest:
     manifest = _build(Manifest, values, str(path))
     _check(manifest, path)
     return manifest
+
+
+def fingerprint(manifests: Sequence[Manifest], split: str) -> str:
+    """SHA-256 of what the batches of a split depend on, beside the config of the run.
+
+    It holds the examples, their order and how rows are laid out, not where the folders are.
+
+    Args:
+      manifests: of the folders that are read together, in their order.
+      split: that is read.
+    """
+    parts = []
+    for found in manifests:
+        segments = found.config.get("segments") or {}
+        parts.append(
+            {
+                "shards": [(shard.records, shard.sha256) for shard in found.split(split)],
+                "features": sorted(found.features),
+                "tokenizer": found.tokenizer_fingerprint,
+                "token_counts": found.token_counts,
+                "max_length": found.max_length,
+                "rows": segments.get("rows"),
+                "packing": segments.get("packing", 1),
+            }
+        )
+    return hashlib.sha256(json.dumps([split, parts], sort_keys=True).encode()).hexdigest()
 
 
 def write_token_counts(folder: str | os.PathLike, counts: np.ndarray) -> str:

@@ -12,6 +12,7 @@ each step).
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class Mixture:
       manifest: of the first, with `tasks` by name in the place of its task.
       tokenizer: of all of them.
       num_examples: of all of them.
+      fingerprint: of all of them, in their order.
       rows: None: examples have nothing to do with one another.
     """
 
@@ -82,6 +84,8 @@ class Mixture:
         )
         self.tokenizer = first.tokenizer
         self.num_examples = sum(source.num_examples for source in self.sources)
+        prints = ",".join(source.fingerprint for source in self.sources)
+        self.fingerprint = hashlib.sha256(prints.encode()).hexdigest()
         self._choices = choices(
             [source.num_examples for source in self.sources],
             config.recipe.total_steps(self.num_examples),

@@ -171,7 +171,13 @@ def _open(model_dir: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     path = model_dir / FILE
     if not path.exists():
         return {"about": about, "runs": [], "settings": []}
-    record = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: damaged ({error}): remove it; the same command then reads the figures of "
+            "the runs that have ended, and runs the others"
+        ) from None
     theirs, ours = (dict(config_lib.flatten(a)) for a in (record["about"], about))
     changed = [
         f"{key}: {theirs.get(key)} there, {ours.get(key)} now"

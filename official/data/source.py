@@ -32,6 +32,7 @@ class Source:
       manifest: of the (first) folder.
       tokenizer: that the examples were made with.
       num_examples: how many there are in the split.
+      fingerprint: of the examples and their order; see `official.manifest.fingerprint`.
       max_length: T, no row has more tokens.
       rows: of a stream, how many there are: row b of each batch goes on where row b of the batch
         before left off. None = the examples have nothing to do with one another.
@@ -72,6 +73,7 @@ class Source:
         ]
         self._files = records.Files(*zip(*shards, strict=True))
         self.num_examples = sum(self._files.counts)
+        self.fingerprint = manifest.fingerprint(manifests, split)
         for path, other in zip(paths[1:], manifests[1:], strict=True):
             shard_folder.check_alike(paths[0], self.manifest, path, other)
         if len(paths) > 1 and not training and (self.manifest.task or {}).get("kind") == "ranking":

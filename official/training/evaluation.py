@@ -61,15 +61,29 @@ def target_entropy(source: Source, batch_size: int) -> float | None:
 
 
 class Evaluator:
-    """Losses, metrics and the task's own metrics of a model's weights as they are."""
+    """Losses, metrics and the task's own metrics of a model's weights as they are.
 
-    def __init__(self, config: config_lib.Config, model: Model, strategy: tf.distribute.Strategy):
+    Args:
+      config: as resolved.
+      model: whose weights are read.
+      strategy: that it computes under.
+      before_batch: called before each batch; what it raises ends the evaluation.
+    """
+
+    def __init__(
+        self,
+        config: config_lib.Config,
+        model: Model,
+        strategy: tf.distribute.Strategy,
+        before_batch: Callable[[], None] = lambda: None,
+    ):
         keep_order_of_sums()
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self._config = config
         self._questions: tuple[Source, answers.Answers] | None = None
         self.model = model
         self.strategy = strategy
+        self._before_batch = before_batch
         self.statistics = Statistics()
         self._memory = memory.of(config, strategy, self.batch_size)
         self._step: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
@@ -94,6 +108,7 @@ class Evaluator:
         for number, batch in enumerate(distribute(self.strategy, source, self.batch_size)):
             if batches and number == batches:
                 break
+            self._before_batch()
             row, output = self._step(batch)
             rows.append(row.numpy())
             outputs.append({name: value.numpy() for name, value in output.items()})

@@ -5,10 +5,11 @@ is a function of its number, so a run that was stopped goes on from its last che
 same weights, bit for bit.
 """
 
+import contextlib
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import keras
@@ -19,11 +20,11 @@ from official import config as config_lib
 from official.data import Source
 from official.errors import UserError
 from official.model import Model
-from official.training import checkpoints, memory, metrics, optimizers, strategies
+from official.training import checkpoints, memory, metrics, optimizers, resuming, strategies
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
-_SECONDS_IN_GRAPH = 10.0  # a signal is answered after this long, or one step if that is longer
+_SECONDS_IN_GRAPH = 3.0  # a signal is answered after this long, or one step if that is longer
 
 
 class Trainer:
@@ -32,7 +33,8 @@ class Trainer:
     Args:
       config: resolved: its encoder and objectives say everything the model needs.
       strategy: from `official.training.strategies`.
-      model_dir: the model folder.
+      model_dir: the model folder, which all workers share.
+      allow_other_data: whether a run may go on with other data than it began with.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Trainer:
         source: Source,
         strategy: tf.distribute.Strategy,
         model_dir: Path,
+        allow_other_data: bool = False,
     ):
         self.config = config
         self.model = model
         self.source = source
         self.strategy = strategy
         self.model_dir = Path(model_dir)
+        self.allow_other_data = allow_other_data
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
         with strategy.scope():
@@ -69,32 +73,29 @@ class Trainer:
             jit_compile=config.recipe.jit_compile,
             memory=self.memory,
         )
-        self._evaluator = Evaluator(config, model, strategy)
+        self._evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
+        self._data = {"train": resuming.description(source)}
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
-        self._stop: int | None = None
+        self._signal = 0  # that came; 0 = none
+        self._saved: Path | None = None  # the last checkpoint that the chief wrote
         self._bad_steps = 0
 
     def restore(self) -> int:
-        """Goes on from the last checkpoint of the model folder; returns its step, or 0."""
+        """Goes on from the newest whole checkpoint of the model folder; returns its step, or 0.
+
+        Raises:
+          UserError: no checkpoint is whole; it is of other data; the workers hold different ones.
+        """
         if self.chief:
             checkpoints.sweep(self.model_dir)
-        self._best = checkpoints.best(self.model_dir)
-        step = checkpoints.last_step(self.model_dir)
-        if step is None:
-            return 0
-        arrays = checkpoints.load_variables(self.model_dir, "last", optimizer=True)
-        path = checkpoints.find(self.model_dir, "last")
-        checkpoints.assign(self.variables, arrays, str(path))
-        if self.memory is not None:
-            self.memory.assign(arrays, str(path))
-        state = checkpoints.load_state(path)
-        self._waited = state.get("waited", 0)
-        if figures := state["figures"]:
+        found = resuming.on_all_workers(self.strategy, self._load, self._holds)
+        step = found.step if found else 0
+        if self._figures:
             # The kill may have come between this checkpoint and its being named the best.
-            self._figures = figures
             self._judge(step)
+        self._name_best()
         return step
 
     def train(self, validation: Source | None = None) -> dict[str, float]:
@@ -105,7 +106,7 @@ class Trainer:
 
         Raises:
           UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full; there is
-            a `patience`, and nothing to evaluate on.
+            a `patience`, and nothing to evaluate on; see also `restore`.
           Stopped: SIGTERM or SIGINT came; the state is saved.
         """
         recipe = self.config.recipe
@@ -114,89 +115,128 @@ class Trainer:
                 f"recipe.patience: {recipe.patience} evaluations, and there are none: train with "
                 "--mode=train_and_eval and a validation split, or leave it out"
             )
+        if validation is not None:
+            self._data["validation"] = resuming.description(validation)
         step = self.restore()
         reporter = metrics.Reporter(self.model_dir, self.total_steps, step, not self.chief)
-        if step >= self.total_steps:
-            reporter.say(f"{self.model_dir}: trained already, to step {step}")
-            return self._figures
-        if step and self._due(step) and not self._figures and validation is not None:
-            # A signal came when this evaluation was due; a run without it had one.
-            self._evaluate(step, validation, reporter)
-        if self._patience_is_over():
-            reporter.say(f"{self.model_dir}: {self._end_line(step)}")
-            return self._figures
-        if step:
-            reporter.say(f"going on from step {step} of {self.model_dir}")
-        iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
-        rows: list[np.ndarray] = []
-        previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
-        limit = 1  # the first step alone: it includes the making of the graph
-        try:
-            while step < self.total_steps:
-                count = min(self._next_stop(step) - step, limit)
-                started = time.monotonic()
-                chunk = self._train_step.run(iterator, count)
-                self._watch(step, chunk)
-                step += count
-                rows.append(chunk)
-                if not reporter.started:
-                    reporter.start(step, self._summary(chunk)[0]["loss"])
-                else:
-                    limit = self._limit(count / (time.monotonic() - started))
-                at_end = step == self.total_steps
-                if step % recipe.report_every == 0 or at_end:
-                    reporter.train(step, *self._summary(np.concatenate(rows)))
-                    rows = []
-                stop = self._agreed_stop()
-                due = at_end or self._due(step)
-                with reporter.paused():
-                    self._figures = {}
-                    if validation is not None and due and stop is None:
-                        self._evaluate(step, validation, reporter)
-                    elif due or step % recipe.save_every == 0 or stop is not None:
-                        self.save(step)
-                if stop is not None:
-                    reporter.say(f"{signal.Signals(stop).name}: saved step {step}, stopping")
-                    raise Stopped(stop)
-                if self._patience_is_over():
-                    break
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            reporter.close()
-        last = checkpoints.find(self.model_dir, "last")
-        reporter.say(f"{self._end_line(step)}; last checkpoint {last}{self._best_line()}")
+        with contextlib.closing(reporter), self._signals():
+            if validation is not None and self._due(step) and not self._figures:
+                # A signal came when this evaluation was due, or the run had nothing to evaluate on.
+                self._evaluate(step, validation, reporter)
+            if step >= self.total_steps:
+                reporter.say(f"{self.model_dir}: trained already, to step {step}")
+            elif self._patience_is_over():
+                reporter.say(f"{self.model_dir}: {self._end_line(step)}")
+            else:
+                if step:
+                    reporter.say(f"going on from step {step} of {self.model_dir}")
+                step = self._train_from(step, validation, reporter)
+                reporter.say(
+                    f"{self._end_line(step)}; last checkpoint {self._saved}{self._best_line()}"
+                )
         return self._figures
 
+    def save(self, step: int) -> None:
+        """Writes the checkpoint of a step; every worker waits until the chief has written it."""
+        remembered = {} if self.memory is None else self.memory.arrays()
+        with strategies.together(self.strategy):
+            if self.chief:
+                self._saved = checkpoints.save(
+                    self.model_dir,
+                    step,
+                    checkpoints.values(self.variables) | remembered,
+                    {
+                        "seed": self.config.seed,
+                        "total_steps": self.total_steps,
+                        "data": self._data,
+                        "figures": self._figures,
+                        # Before the evaluation at this step is judged, where there is one.
+                        "waited": self._waited,
+                        "best": self._best,
+                    },
+                    keep=self.config.recipe.keep_checkpoints,
+                )
+
+    def _load(self) -> checkpoints.Checkpoint | None:
+        """Takes over the newest whole checkpoint, where there is one."""
+        if checkpoints.last_step(self.model_dir) is None:
+            return None
+        found = checkpoints.load(self.model_dir, "last", optimizer=True)
+        state = found.state
+        if not self.allow_other_data:
+            resuming.check_data(found, self._data, self.total_steps)
+        self._data = {**state.get("data", {}), **self._data}
+        checkpoints.assign(self.variables, found.variables, str(found.path))
+        if self.memory is not None:
+            self.memory.assign(found.variables, str(found.path))
+        self._figures, self._waited = state["figures"], state["waited"]
+        # Older checkpoints do not say which one was the best before them.
+        self._best = state["best"] if "best" in state else checkpoints.best(self.model_dir)
+        return found
+
+    def _holds(self, found: checkpoints.Checkpoint | None) -> tuple[str, dict[str, str]]:
+        """Says what this worker goes on from, with digests of all that the workers must share."""
+        arrays = {**(found.variables if found else {}), **checkpoints.values(self.variables)}
+        data = [each["fingerprint"] for each in self._data.values()]
+        place = f"is at step {found.step}" if found else "has no checkpoint"
+        return f"{self.model_dir} {place}", {
+            "weights and state": checkpoints.digest(arrays, found.state if found else {}),
+            "data": checkpoints.digest({}, data),
+            "config": checkpoints.digest({}, config_lib.to_dict(self.config)),
+        }
+
+    def _train_from(self, step: int, validation: Source | None, reporter: metrics.Reporter) -> int:
+        """Trains from a step to the end; returns the last step."""
+        recipe = self.config.recipe
+        iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
+        rows: list[np.ndarray] = []
+        limit = 1  # the first step alone: it includes the making of the graph
+        while step < self.total_steps and not self._patience_is_over():
+            count = min(self._next_stop(step) - step, limit)
+            started = time.monotonic()
+            chunk = self._train_step.run(iterator, count)
+            number, seconds = self._agreed((time.monotonic() - started) / count)
+            self._watch(step, chunk)
+            step += count
+            rows.append(chunk)
+            if not reporter.started:
+                reporter.start(step, self._summary(chunk)[0]["loss"])
+            else:
+                limit = self._limit(limit, seconds)
+            at_end = step == self.total_steps
+            if step % recipe.report_every == 0 or at_end:
+                reporter.train(step, *self._summary(np.concatenate(rows)))
+                rows = []
+            self._figures = {}
+            if number:
+                self._leave(number, step, reporter)
+            with reporter.paused():
+                if self._due(step) and validation is not None:
+                    self._evaluate(step, validation, reporter)
+                elif self._due(step) or step % recipe.save_every == 0:
+                    self.save(step)
+        return step
+
     def _due(self, step: int) -> bool:
+        """Whether the weights at a step are evaluated, where there is something to evaluate on."""
         every = self.config.recipe.eval_every
-        return bool(every) and step % every == 0
+        return step >= self.total_steps or bool(step and every and step % every == 0)
 
     def _evaluate(self, step: int, validation: Source, reporter: metrics.Reporter) -> None:
         """Evaluates the weights at a step, saves them with the figures, and judges them."""
-        self._figures = self._evaluator.run(validation, self.config.recipe.eval_batches)
+        try:
+            self._figures = self._evaluator.run(validation, self.config.recipe.eval_batches)
+        except Stopped as stopped:
+            self._leave(stopped.number, step, reporter)
         self.save(step)
         best = self._judge(step)
         reporter.evaluation(step, self._figures, "validation", best)
 
-    def save(self, step: int) -> None:
-        """Writes the checkpoint of a step (the chief alone)."""
-        remembered = {} if self.memory is None else self.memory.arrays()
-        if not self.chief:
-            return
-        checkpoints.save(
-            self.model_dir,
-            step,
-            checkpoints.values(self.variables) | remembered,
-            {
-                "seed": self.config.seed,
-                "total_steps": self.total_steps,
-                "figures": self._figures,
-                # Before the evaluation at this step is judged, where there is one.
-                "waited": self._waited,
-            },
-            keep=self.config.recipe.keep_checkpoints,
-        )
+    def _leave(self, number: int, step: int, reporter: metrics.Reporter) -> None:
+        """Saves a step and stops; an evaluation that is due is left to the next start."""
+        self.save(step)
+        reporter.say(f"{signal.Signals(number).name}: saved step {step}, stopping")
+        raise Stopped(number)
 
     def _next_stop(self, step: int) -> int:
         recipe = self.config.recipe
@@ -205,11 +245,10 @@ class Trainer:
             every.append(recipe.eval_every)
         return min(self.total_steps, *((step // n + 1) * n for n in every))
 
-    def _limit(self, steps_per_second: float) -> int:
-        if strategies.num_workers(self.strategy) > 1:
-            # Each worker must take part in the same collectives: no clock of its own.
-            return self.config.recipe.report_every
-        return max(1, int(steps_per_second * _SECONDS_IN_GRAPH))
+    def _limit(self, before: int, seconds: float) -> int:
+        """The most steps until signals are looked at again, of so many seconds each."""
+        # No more than twice as many: the first steps may be fast for their batches are waiting.
+        return max(1, min(int(_SECONDS_IN_GRAPH / seconds), 2 * before))
 
     def _summary(self, rows: np.ndarray) -> tuple[dict[str, float], float]:
         statistics = self._train_step.statistics
@@ -269,9 +308,14 @@ class Trainer:
             self._waited += 1
             return ""
         self._best, self._waited = {"step": step, "metric": name, "value": value}, 0
-        if self.chief:
-            checkpoints.mark_best(self.model_dir, step, name, value)
+        self._name_best()
         return "  (best so far)"
+
+    def _name_best(self) -> None:
+        if self.chief and self._best:
+            checkpoints.mark_best(self.model_dir, **self._best)
+        elif self.chief:
+            checkpoints.unmark_best(self.model_dir)
 
     def _patience_is_over(self) -> bool:
         return 0 < self.config.recipe.patience <= self._waited
@@ -286,26 +330,35 @@ class Trainer:
         )
 
     def _best_line(self) -> str:
-        best = checkpoints.best(self.model_dir)
+        best = self._best
         return f"; best step {best['step']} ({best['metric']} {best['value']:.4g})" if best else ""
 
-    def _on_signal(self, number: int, frame) -> None:
-        self._stop = number
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Takes note of signals while the block runs."""
+        previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
-    def _agreed_stop(self) -> int | None:
-        """The signal that any worker got, known to all at the same step."""
-        if strategies.num_workers(self.strategy) == 1:
-            return self._stop
-        mine = tf.constant(self._stop or 0)
-        total = self.strategy.run(
-            lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
-        )
-        found = int(self.strategy.experimental_local_results(total)[0])
-        return (self._stop or int(signal.SIGTERM)) if found else None
+    def _on_signal(self, number: int, frame) -> None:
+        self._signal = number
+
+    def _agreed(self, seconds: float = 0.0) -> tuple[int, float]:
+        """The signal that any worker got, 0 = none, and the seconds of the slowest one."""
+        found = strategies.gather(self.strategy, np.array([self._signal, seconds]))
+        number, slowest = found.max(axis=0)
+        return int(number), float(slowest)
+
+    def _stop_if_asked(self) -> None:
+        if number := self._agreed()[0]:
+            raise Stopped(number)
 
 
 class Stopped(Exception):
-    """The run was asked to stop by a signal, and has saved its state."""
+    """The run was asked to stop by a signal; when it leaves `train`, the state is saved."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)

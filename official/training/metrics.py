@@ -43,7 +43,7 @@ class Reporter:
         self._model_dir = Path(model_dir)
         self.started = False
         if not silent:
-            self._model_dir.mkdir(parents=True, exist_ok=True)
+            atomic.make_folder(self._model_dir)
             if self._path.exists():
                 self._drop_after(start_step)
 

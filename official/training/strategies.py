@@ -1,13 +1,22 @@
-"""Where a run computes: one device, mirrored devices, several workers, or a TPU."""
+"""Where a run computes: one device, mirrored devices, several workers, or a TPU.
 
+Several workers run the same program, each in its own process. What one of them knows alone reaches
+the others by `gather`, which all call at the same point of the program.
+"""
+
+import contextlib
+import functools
 import json
 import os
+from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from official.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
+_TEXT = 1024  # bytes of a text that a worker sends to the others; the rest is cut off
 
 
 def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strategy:
@@ -60,6 +69,104 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def num_workers(strategy: tf.distribute.Strategy) -> int:
     """How many processes run the same program together."""
     return _worker(strategy)[1]
+
+
+def gather(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
+    """The values that each worker gives; every worker must take part.
+
+    Args:
+      strategy: that the workers share.
+      values: [n], numbers of the same type and as many on each worker.
+
+    Returns:
+      [workers, n], the same on all of them.
+    """
+    workers = num_workers(strategy)
+    if workers == 1:
+        return values[None]
+    rows = _gather(strategy)(tf.constant(values)[None])  # [replicas, n]
+    return rows.numpy()[:: len(rows) // workers]
+
+
+def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
+    """The text that each worker gives, cut to 1,024 bytes of UTF-8."""
+    data = np.zeros(_TEXT, np.int32)
+    coded = text.encode()[:_TEXT]
+    data[: len(coded)] = list(coded)
+    rows = gather(strategy, data)
+    return [bytes(row.tolist()).rstrip(b"\0").decode(errors="ignore") for row in rows]
+
+
+def check_alike(strategy: tf.distribute.Strategy, holds: str, digest: str) -> None:
+    """Stops all workers unless each of them has the same.
+
+    Args:
+      strategy: that the workers share.
+      holds: what this worker has, in words.
+      digest: of what it has; empty where it cannot go on.
+
+    Raises:
+      UserError: on every worker: what each of them has.
+    """
+    found = [text.split("\n", 1) for text in gather_texts(strategy, f"{digest}\n{holds}")]
+    digests, words = zip(*found, strict=True)
+    if len(set(digests)) == 1 and digests[0]:
+        return
+    if len(set(words)) == 1 and not any(digests):
+        raise UserError(words[0])
+    each = "; ".join(f"worker {i}: {text}" for i, text in enumerate(words))
+    raise UserError(
+        f"the workers do not go on from the same place: {each}. Give all of them the same command "
+        "and the same folders, which they share"
+    )
+
+
+@contextlib.contextmanager
+def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """A block that all workers end together: where one of them fails, all do.
+
+    Raises:
+      UserError: on every worker: that of the first worker that had one.
+    """
+    if num_workers(strategy) == 1:
+        yield
+        return
+    failed = ""
+    try:
+        yield
+    except UserError as error:
+        failed = str(error)
+    for text in gather_texts(strategy, failed):
+        if text:
+            raise UserError(text)
+
+
+@contextlib.contextmanager
+def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Says in words that another worker has ended before its time.
+
+    Raises:
+      UserError: the others cannot be reached.
+    """
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+        if num_workers(strategy) == 1:
+            raise
+        raise UserError(
+            "another worker has ended or cannot be reached; its own output may say why. Start all "
+            "workers again with the same command: the run goes on from its last checkpoint"
+        ) from error
+
+
+@functools.cache
+def _gather(strategy: tf.distribute.Strategy):
+    """A graph that gathers what each replica gives."""
+
+    def gathered(values: tf.Tensor) -> tf.Tensor:
+        return strategy.gather(strategy.run(tf.identity, args=(values,)), axis=0)
+
+    return tf.function(gathered, autograph=False)
 
 
 def _worker(strategy: tf.distribute.Strategy) -> tuple[int, int]:

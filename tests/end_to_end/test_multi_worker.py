@@ -2,15 +2,19 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import config as config_lib
-from official.training import checkpoints
+from official.data import Source
+from official.training import checkpoints, loop, setup
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
@@ -37,6 +41,34 @@ def start(folder, name, *flags, environment=None):
     )  # fmt: skip
 
 
+def start_two(folder, names, *flags):
+    """Two workers; `names` are those of their model folders."""
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+    return [
+        start(
+            folder,
+            name,
+            "--distribution_strategy=multi_worker",
+            *flags,
+            environment={
+                "TF_CONFIG": json.dumps(
+                    {"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}}
+                )
+            },
+        )
+        for i, name in enumerate(names)
+    ]
+
+
+def end(processes, *statuses):
+    """Waits for processes to end with these exit statuses; returns what they have said."""
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    for process, output, status in zip(processes, outputs, statuses, strict=True):
+        assert process.returncode == status, output
+        assert "Traceback" not in output
+    return outputs
+
+
 def bert(folder):
     config = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0)
     config = small.replace(config, steps=50, accumulation=2)
@@ -61,23 +93,7 @@ def test_two_workers_equal_one_device(tmp_path, made):
     )
     config_lib.save(config, tmp_path / "run.yaml")
     one = start(tmp_path, "one")
-    workers = [f"localhost:{port}" for port in free_ports(2)]
-    two = [
-        start(
-            tmp_path,
-            "two",
-            "--distribution_strategy=multi_worker",
-            environment={
-                "TF_CONFIG": json.dumps(
-                    {"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}}
-                )
-            },
-        )
-        for i in range(2)
-    ]
-    outputs = [process.communicate(timeout=300)[0] for process in (one, *two)]
-    for process, output in zip((one, *two), outputs, strict=True):
-        assert process.returncode == 0, output
+    outputs = end((one, *start_two(tmp_path, ["two", "two"])), 0, 0, 0)
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     found = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
     assert wanted.keys() == found.keys()
@@ -97,3 +113,66 @@ def test_two_workers_equal_one_device(tmp_path, made):
         assert b["loss"] == pytest.approx(a["loss"], rel=1e-9)
     last = f"step {config.recipe.steps}/{config.recipe.steps}"
     assert last in outputs[1] and last not in outputs[2]
+
+
+@pytest.mark.slow
+def test_workers_that_hold_different_checkpoints_stop(tmp_path):
+    config = bert(tmp_path / "shards")
+    config_lib.save(config, tmp_path / "run.yaml")
+    strategy = tf.distribute.get_strategy()
+    source = Source(tmp_path / "shards", config, "train", training=True)
+    model = setup.build_model(config, strategy)
+    loop.Trainer(config, model, source, strategy, tmp_path / "a").save(30)
+    outputs = end(start_two(tmp_path, ["a", "b"], "--mode=train"), 2, 2)
+    for output in outputs:
+        words = output[output.index("error:") :]
+        assert "the workers do not go on from the same place: " in words
+        assert f"worker 0: {tmp_path / 'a'} is at step 30 " in words
+        assert f"worker 1: {tmp_path / 'b'} has no checkpoint " in words
+    assert checkpoints.last_step(tmp_path / "b") is None
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
+    steps = 1500
+    config = small.replace(bert(tmp_path / "shards"), steps=steps, report_every=50, save_every=50)
+    config_lib.save(config, tmp_path / "run.yaml")
+    end(start_two(tmp_path, ["whole", "whole"]), 0, 0)
+
+    for killed in (1, 0):
+        before = checkpoints.last_step(tmp_path / "other") or 0
+        processes = start_two(tmp_path, ["other", "other"])
+        while (checkpoints.last_step(tmp_path / "other") or 0) <= before:
+            assert processes[0].poll() is None
+            time.sleep(0.02)
+        processes[killed].kill()
+        statuses = [2, 2]
+        statuses[killed] = -signal.SIGKILL
+        outputs = end(processes, *statuses)
+        assert "error: another worker has ended or cannot be reached" in outputs[1 - killed]
+
+    # Neither a report nor a save is due before the end: a signal must not wait for them.
+    never = [f"--override=recipe.{key}_every={steps}" for key in ("report", "save")]
+    processes = start_two(tmp_path, ["other", "other"], *never)
+    while "training runs" not in processes[0].stdout.readline():
+        assert processes[0].poll() is None
+    time.sleep(1)
+    processes[1].terminate()
+    asked = time.monotonic()
+    outputs = end(processes, 143, 143)
+    took = time.monotonic() - asked
+    stopped = checkpoints.last_step(tmp_path / "other")
+    print(f"SIGTERM was answered after {took:.1f} s, at step {stopped}")
+    assert took < 20 and f"SIGTERM: saved step {stopped}, stopping" in outputs[0]
+    outputs = end(start_two(tmp_path, ["other", "other"]), 0, 0)
+    assert stopped < steps and f"going on from step {stopped} of" in outputs[0]
+
+    wanted, found = (
+        checkpoints.load(tmp_path / name, "last", optimizer=True) for name in ("whole", "other")
+    )
+    assert wanted.variables.keys() == found.variables.keys() and found.step == steps
+    for path, value in wanted.variables.items():
+        np.testing.assert_array_equal(found.variables[path], value, err_msg=path)
+    assert wanted.state["figures"] == found.state["figures"] != {}
+    best = [checkpoints.best(tmp_path / name) for name in ("whole", "other")]
+    assert best[0] == best[1] is not None

@@ -1,5 +1,6 @@
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -35,9 +36,10 @@ def test_an_existing_folder_is_kept(tmp_path):
         with atomic.folder(tmp_path / "out"):
             pass
     assert (tmp_path / "out" / "mine").exists()
-    with atomic.folder(tmp_path / "out", replace=True) as folder:
+    (tmp_path / "empty").mkdir()
+    with atomic.folder(tmp_path / "empty") as folder:
         (folder / "new").write_text("2")
-    assert names(tmp_path / "out") == ["new"] and names(tmp_path) == ["out"]
+    assert names(tmp_path / "empty") == ["new"] and names(tmp_path) == ["empty", "out"]
 
 
 def test_file_replaces_at_once(tmp_path):
@@ -59,10 +61,103 @@ def test_a_full_disk_is_said_in_words(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_sweep(tmp_path):
-    (tmp_path / ".tmp-out-1").mkdir()
-    (tmp_path / ".tmp-out-1" / "a").write_text("")
-    (tmp_path / ".tmp-file").write_text("")
-    (tmp_path / "kept").write_text("")
+def test_what_cannot_be_written_is_said_in_words(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write .*/file .File exists: .*: name a place"):
+        with atomic.folder(tmp_path / "file" / "out"):
+            pass
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="cannot write .*folder .Is a directory: .*what is in the"):
+        with atomic.file(tmp_path / "folder") as stream:
+            stream.write("new")
+    with pytest.raises(PermissionError):  # of a file that the block reads
+        with atomic.file(tmp_path / "new"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "input"))
+
+    def read_only(prefix, dir):
+        raise OSError(errno.EROFS, "Read-only file system", str(dir / f"{prefix}abc"))
+
+    monkeypatch.setattr(atomic.tempfile, "mkdtemp", read_only)
+    with pytest.raises(UserError, match="cannot write .*out .Read-only file system"):
+        with atomic.folder(tmp_path / "out"):
+            pass
+    assert names(tmp_path) == ["file", "folder"] and names(tmp_path / "folder") == []
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is synced, made and renamed, in order; temporary names end in a star."""
+    made = []
+
+    def plain(path):
+        return "/".join(f"{p[:-8]}*" if p.startswith(".tmp-") else p for p in Path(path).parts[-2:])
+
+    def record(module, name, words):
+        real = getattr(module, name)
+
+        def recorded(*args, **options):
+            made.append(words(*args))
+            return real(*args, **options)
+
+        monkeypatch.setattr(module, name, recorded)
+
+    record(os, "fsync", lambda fd: f"sync {plain(os.readlink(f'/proc/self/fd/{fd}'))}")
+    record(os, "mkdir", lambda path, *_: f"make {plain(path)}")
+    for name in ("rename", "replace"):
+        record(os, name, lambda old, new: f"rename {plain(old)} {plain(new)}")
+    return made
+
+
+def test_a_new_folder_and_all_names_that_lead_to_it_are_synced(tmp_path, calls):
+    with atomic.folder(tmp_path / "a" / "b" / "out") as folder:
+        (folder / "in").mkdir()
+        (folder / "in" / "file").write_text("1")
+        del calls[-1]  # the block's own
+    up, here, out = tmp_path.parent.name, tmp_path.name, ".tmp-out-*"
+    assert calls == [
+        f"make {here}/a", f"sync {up}/{here}", "make a/b", f"sync {here}/a", f"make b/{out}",
+        *calls[5:7], f"sync b/{out}", f"rename b/{out} b/out", "sync a/b",
+    ]  # fmt: skip
+    assert sorted(calls[5:7]) == [f"sync {out}/in", "sync in/file"]
+
+
+def test_a_new_file_and_its_name_are_synced(tmp_path, calls):
+    with atomic.file(tmp_path / "a" / "file") as stream:
+        stream.write("1")
+    up, here, temporary = tmp_path.parent.name, tmp_path.name, "a/.tmp-file-*"
+    assert calls == [
+        f"make {here}/a", f"sync {up}/{here}",
+        f"sync {temporary}", f"rename {temporary} a/file", f"sync {here}/a",
+    ]  # fmt: skip
+
+
+def test_sweep_removes_left_overs_alone(tmp_path):
+    (tmp_path / ".tmp-out-abcd_123").mkdir()
+    (tmp_path / ".tmp-out-abcd_123" / "a").write_text("")
+    (tmp_path / ".tmp-file-12345678").write_text("")
+    for other in ("kept", ".tmp-mine", ".tmp-out-abcd_123-old"):
+        (tmp_path / other).write_text("")
     atomic.sweep(tmp_path)
-    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path) == [".tmp-mine", ".tmp-out-abcd_123-old", "kept"]
+
+
+def test_sweep_spares_what_is_being_written(tmp_path):
+    with atomic.folder(tmp_path / "out") as folder:
+        (folder / "a").write_text("1")
+        atomic.sweep(tmp_path)
+    with atomic.file(tmp_path / "file") as stream:
+        stream.write("1")
+        atomic.sweep(tmp_path)
+    assert (tmp_path / "out" / "a").read_text() == (tmp_path / "file").read_text() == "1"
+
+
+def test_remove(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "file").write_text("")
+    atomic.remove(tmp_path / "file")
+    atomic.remove(tmp_path / "link")
+    assert names(tmp_path) == ["folder"]
+    atomic.remove(tmp_path / "folder")
+    assert names(tmp_path) == []

@@ -70,6 +70,32 @@ def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
     assert manifest.read(tmp_path) == made
 
 
+def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
+    made = make(tmp_path)
+    alike = dataclasses.replace(
+        made, seed=6, totals={}, task={"name": "a"}, config={"segments": {"packing": 1}}
+    )
+    assert manifest.fingerprint([alike], "train") == manifest.fingerprint([made], "train")
+    other = [
+        dataclasses.replace(made, **values)
+        for values in (
+            {"shards": (*made.shards, made.shards[0])},
+            {"shards": (dataclasses.replace(made.shards[0], sha256="0" * 64), made.shards[1])},
+            {"features": (*made.features, "next_sentence")},
+            {"tokenizer_fingerprint": "ee" * 32},
+            {"token_counts": "ee" * 32},
+            {"max_length": 17},
+            {"config": {"segments": {"rows": 4}}},
+            {"config": {"segments": {"packing": 4}}},
+        )
+    ]
+    prints = [manifest.fingerprint([found], "train") for found in (made, *other)]
+    prints += [manifest.fingerprint(found, "train") for found in ([made, made], [made, other[0]])]
+    prints += [manifest.fingerprint([other[0], made], "train")]
+    prints += [manifest.fingerprint([made], "validation")]
+    assert len(set(prints)) == len(prints)
+
+
 def test_task_is_kept(tmp_path):
     make(tmp_path)
     change(tmp_path, kind="task", task={"name": "sst2", "labels": ["bad", "good"]})

@@ -140,6 +140,21 @@ def test_it_goes_on_from_any_step_and_on_any_number_of_replicas(folders):
         _same({name: np.concatenate([half[name] for half in pair]) for name in whole}, whole)
 
 
+def test_the_fingerprint_is_of_all_tasks_in_their_order(folders):
+    config = _config()
+    prints = {
+        _mixture(folders, config, split, names=names).fingerprint
+        for split, names in (
+            ("train", ("rte", "mnli", "stsb")),
+            ("train", ("mnli", "rte", "stsb")),
+            ("train", ("rte", "mnli")),
+            ("validation", ("rte", "mnli", "stsb")),
+        )
+    }
+    assert len(prints) == 4
+    assert _mixture(folders, config).fingerprint in prints
+
+
 def test_a_head_learns_from_its_own_task_alone(folders):
     config = _config()
     model = Model(config)

@@ -143,6 +143,18 @@ def test_what_was_run_is_not_run_again(tmp_path):
     )
 
 
+def test_a_damaged_record_is_named(tmp_path):
+    results = {(1,): 0.5}
+    _run(Sweep.parse(["seed=1"]), tmp_path, results)
+    record = tmp_path / "sweep.json"
+    record.write_bytes(record.read_bytes()[:-9])
+    with pytest.raises(UserError, match="sweep.json: damaged .*: remove it; the same command"):
+        _run(Sweep.parse(["seed=1"]), tmp_path, results)
+    record.unlink()
+    (found,) = _run(Sweep.parse(["seed=1"]), tmp_path, results)
+    assert found["runs"] == 1
+
+
 def test_one_run_of_a_setting_has_no_deviation(tmp_path):
     lines = []
     (found,) = _run(Sweep.parse([f"{RATE}=1e-5"]), tmp_path, {("1e-5",): 0.5}, lines)

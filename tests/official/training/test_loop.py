@@ -138,11 +138,11 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
 def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
     config = small.replace(small.config(), steps=1000, save_every=1000, report_every=1000)
     made = trainer(config, shards, tmp_path)
-    rates = []
+    seconds = []
 
-    def limit(rate):
-        rates.append(rate)
-        if len(rates) == 3:
+    def limit(before, mean):
+        seconds.append(mean)
+        if len(seconds) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
         return 1
 
@@ -150,7 +150,7 @@ def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
     with pytest.raises(loop.Stopped, match="SIGTERM"):
         made.train()
     saved = checkpoints.last_step(tmp_path)
-    assert saved == 4 and f"SIGTERM: saved step {saved}" in capsys.readouterr().out
+    assert saved == 5 and f"SIGTERM: saved step {saved}" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -231,7 +231,7 @@ def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
     made = trainer(config, shards, tmp_path)
     figures = iter([3.0, 1.0, 2.0, 2.5])
     made._evaluator.run = lambda source, batches: {"loss": next(figures)}
-    made.train(validation=object())
+    made.train(validation=made.source)
     assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
     steps = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
     assert steps == ["step-00000004", "step-00000008"]

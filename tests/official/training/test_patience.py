@@ -45,7 +45,7 @@ def steps(model_dir):
 
 def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, capsys):
     made = trainer(shards, tmp_path)
-    assert made.train(validation=object()) == {"loss": 1.0}
+    assert made.train(validation=made.source) == {"loss": 1.0}
     assert made.evaluated == [2, 4, 6, 8]
     assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
     assert steps(tmp_path) == [4, 6, 8]
@@ -55,11 +55,11 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
     assert lines[-1].endswith("; best step 4 (loss 1)")
     # Given again, the command says the same and trains no further; with more patience it does.
     again = trainer(shards, tmp_path)
-    assert again.train(validation=object()) == {"loss": 1.0}
+    assert again.train(validation=again.source) == {"loss": 1.0}
     assert again.evaluated == []
     assert capsys.readouterr().out.splitlines() == [f"{tmp_path}: {said}"]
     patient = trainer(shards, tmp_path, patience=3)
-    patient.train(validation=object())
+    patient.train(validation=patient.source)
     assert patient.evaluated == [10, 12]
     assert checkpoints.best(tmp_path)["step"] == 12
     assert "done: 12 steps" in capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
 def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment):
     """Before an evaluation, between its checkpoint and the judgement, or after that."""
     whole = trainer(shards, tmp_path / "whole")
-    whole.train(validation=object())
+    whole.train(validation=whole.source)
     made = trainer(shards, tmp_path / "killed")
     judge, evaluate = made._judge, made._evaluator.run
 
@@ -94,11 +94,11 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     else:
         made._judge = killed
     with pytest.raises(loop.Stopped if moment == "before" else Killed):
-        made.train(validation=object())
+        made.train(validation=made.source)
     assert checkpoints.last_step(tmp_path / "killed") == at
     assert made.evaluated[-1] == (at - 2 if moment == "before" else at)
     resumed = trainer(shards, tmp_path / "killed")
-    resumed.train(validation=object())
+    resumed.train(validation=resumed.source)
     assert steps(tmp_path / "killed") == steps(tmp_path / "whole") == [4, 6, 8]
     best = [checkpoints.best(tmp_path / name) for name in ("whole", "killed")]
     assert best[0] == best[1] == {"step": 4, "metric": "loss", "value": 1.0}
@@ -108,7 +108,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
 
 def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
     made = trainer(shards, tmp_path, [3.0, float("nan"), float("nan"), 1.0])
-    made.train(validation=object())
+    made.train(validation=made.source)
     assert made.evaluated == [2, 4, 6]
     assert checkpoints.best(tmp_path)["step"] == 2
 

@@ -1,0 +1,77 @@
+"""Whether a run may go on: with the data that it began with, from the same place on all workers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from official.data import Source
+from official.errors import UserError
+from official.training import checkpoints, strategies
+
+Found = checkpoints.Checkpoint | None  # None = there is no checkpoint
+
+
+def description(source: Source) -> dict[str, str | int]:
+    """What a checkpoint says of the data."""
+    return {
+        "folder": source.folder,
+        "examples": source.num_examples,
+        "fingerprint": source.fingerprint,
+    }
+
+
+def check_data(
+    found: checkpoints.Checkpoint, data: Mapping[str, Mapping], total_steps: int
+) -> None:
+    """Refuses a checkpoint of other data; older ones do not say of which data they are.
+
+    Args:
+      found: the checkpoint.
+      data: the `description` of each split now, by the name of the split.
+      total_steps: that are planned now.
+
+    Raises:
+      UserError: a split has changed.
+    """
+    there = found.state.get("data", {})
+    for split, ours in data.items():
+        theirs = there.get(split, ours)
+        if theirs["fingerprint"] != ours["fingerprint"]:
+            raise UserError(
+                f"{found.path}: this run has other {split} data: {theirs['folder']} with "
+                f"{theirs['examples']:,} examples there ({found.state['total_steps']:,} planned "
+                f"steps), {ours['folder']} with {ours['examples']:,} examples now "
+                f"({total_steps:,} planned steps). Give the data that it began with, or another "
+                "--model_dir; --allow_other_data goes on with the data given now"
+            )
+
+
+def on_all_workers(
+    strategy: tf.distribute.Strategy,
+    load: Callable[[], Found],
+    holds: Callable[[Found], tuple[str, Any]],
+) -> Found:
+    """Loads a checkpoint on every worker, and stops them all unless they then hold the same.
+
+    Args:
+      strategy: that the workers share.
+      load: loads this worker's checkpoint, where there is one.
+      holds: says of what was loaded where it is from, in words, and gives digests by name of all
+        that must be the same.
+
+    Raises:
+      UserError: on every worker: what each of them holds, or why it cannot go on.
+    """
+    if strategies.num_workers(strategy) == 1:
+        return load()
+    found, digest = None, ""
+    try:
+        found = load()
+        words, digests = holds(found)
+        words += f" ({', '.join(f'{name} {value[:12]}' for name, value in digests.items())})"
+        digest = checkpoints.digest({}, digests)
+    except UserError as error:
+        words = str(error)
+    strategies.check_alike(strategy, words, digest)
+    return found

@@ -1,0 +1,186 @@
+"""Going on: after signals at awkward moments, with damaged checkpoints, on other data."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as config_lib
+from official import main
+from official.data import Source
+from official.errors import UserError
+from official.training import checkpoints, loop, setup
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("resuming")
+
+
+@pytest.fixture(scope="module")
+def shards(folder):
+    return small.shard_folder(folder / "train", small.config())
+
+
+def trainer(shards, model_dir, recipe=None, **options):
+    """A run of 6 steps, saved at every second one."""
+    config = small.replace(small.config(), **(recipe or {}))
+    strategy = tf.distribute.get_strategy()
+    source = Source(shards, config, "train", training=True)
+    model = setup.build_model(config, strategy)
+    return loop.Trainer(config, model, source, strategy, model_dir, **options)
+
+
+def held_out(shards):
+    return Source(shards, small.config(), "train")
+
+
+def weights(made):
+    return checkpoints.values(made.variables)
+
+
+@pytest.fixture(scope="module")
+def whole(folder, shards):
+    """A run that nothing disturbed: its weights, figures and last state."""
+    made = trainer(shards, folder / "whole", {"eval_every": 2})
+    figures = made.train(held_out(shards))
+    return weights(made), figures, checkpoints.load(folder / "whole", "last").state
+
+
+def assert_as_whole(whole, made, model_dir):
+    for path, value in whole[0].items():
+        np.testing.assert_array_equal(weights(made)[path], value, err_msg=path)
+    assert checkpoints.load(model_dir, "last").state["figures"] == whole[1]
+    assert checkpoints.load(model_dir, "last").state["best"] == whole[2]["best"]
+
+
+@pytest.mark.parametrize("moment", ["last chunk", "last evaluation"])
+def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
+    shards, tmp_path, whole, moment, capsys
+):
+    made = trainer(shards, tmp_path, {"eval_every": 2})
+    config_lib.save(made.config, tmp_path / setup.CONFIG)
+    place = made._train_step if moment == "last chunk" else made._evaluator
+    run = place.run
+
+    def signalled(iterator_or_source, count):
+        steps = count if moment == "last chunk" else 0
+        if int(made.optimizer.iterations.numpy()) + steps == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return run(iterator_or_source, count)
+
+    place.run = signalled
+    with pytest.raises(loop.Stopped, match="SIGTERM"):
+        made.train(held_out(shards))
+    assert checkpoints.load(tmp_path, "last").step == 6
+    assert checkpoints.load(tmp_path, "last").state["figures"] == {}
+    again = trainer(shards, tmp_path, {"eval_every": 2})
+    assert again.train(held_out(shards)) == whole[1]
+    assert_as_whole(whole, again, tmp_path)
+    assert "trained already, to step 6" in capsys.readouterr().out
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    evaluated = [r["step"] for r in map(json.loads, lines) if r["split"] == "validation"]
+    assert evaluated == [2, 4, 6]
+    found = main._figures(tmp_path)  # of a sweep
+    best = whole[2]["best"]
+    assert found["metric"] == "loss" and np.isfinite(found["figures"]["loss"])
+    assert best is None or found["figures"]["loss"] <= best["value"]
+
+
+def test_a_run_without_an_evaluation_gets_it_when_it_is_asked_for(shards, tmp_path, whole):
+    trainer(shards, tmp_path).train()
+    assert trainer(shards, tmp_path).train(held_out(shards)) == whole[1]
+    assert checkpoints.best(tmp_path)["step"] == 6
+
+
+@pytest.mark.parametrize("damaged", ["variables.safetensors", "state.json"])
+def test_a_run_goes_on_from_the_newest_whole_checkpoint(shards, tmp_path, whole, damaged, capsys):
+    trainer(shards, tmp_path, {"eval_every": 2}).train(held_out(shards))
+    best = checkpoints.best(tmp_path)
+    last = checkpoints.find(tmp_path, "last")
+    (last / damaged).write_bytes(b"garbage")
+    (tmp_path / "checkpoints" / "best.json").write_bytes(b"garbage")
+    capsys.readouterr()
+    again = trainer(shards, tmp_path, {"eval_every": 2})
+    assert again.train(held_out(shards)) == whole[1]
+    out, err = capsys.readouterr()
+    assert f"warning: {last / damaged}: damaged" in err and "step-00000004" in err
+    assert f"going on from step 4 of {tmp_path}" in out
+    assert_as_whole(whole, again, tmp_path)
+    assert checkpoints.best(tmp_path) == best
+
+
+def test_a_missing_best_is_written_anew(shards, tmp_path):
+    made = trainer(shards, tmp_path, {"eval_every": 2})
+    losses = {2: 1.0, 4: 2.0, 6: 3.0}
+    run = lambda *_: {"loss": losses[int(made.optimizer.iterations.numpy())]}  # noqa: E731
+    made._evaluator.run = run
+    made.train(held_out(shards))
+    best = tmp_path / "checkpoints" / "best.json"
+    written = best.read_bytes()
+    best.unlink()
+    with pytest.raises(UserError, match="best.json is missing, and .*step-00000006 was not the"):
+        checkpoints.load(tmp_path)
+    assert trainer(shards, tmp_path, {"eval_every": 2}).train(held_out(shards)) == {"loss": 3.0}
+    assert best.read_bytes() == written and checkpoints.load(tmp_path).step == 2
+
+
+def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
+    few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
+    recipe = {"epochs": 2.0, "steps": 0}
+    made = trainer(shards, tmp_path, recipe)
+    made._figures = {}
+    made.save(2)
+    other = trainer(few, tmp_path, recipe)
+    ours, theirs = (made.source, made.total_steps), (other.source, other.total_steps)
+    with pytest.raises(UserError) as refused:
+        other.train()
+    assert str(refused.value) == (
+        f"{tmp_path / 'checkpoints' / 'step-00000002'}: this run has other train data: {shards} "
+        f"with {ours[0].num_examples} examples there ({ours[1]} planned steps), {few} with "
+        f"{theirs[0].num_examples} examples now ({theirs[1]} planned steps). Give the data that "
+        "it began with, or another --model_dir; --allow_other_data goes on with the data given now"
+    )
+    assert ours[1] > theirs[1] > 2
+    # The same shards in another place are the same data.
+    moved = tmp_path / "moved"
+    moved.symlink_to(shards)
+    trainer(moved, tmp_path, recipe).restore()
+    trainer(few, tmp_path, recipe, allow_other_data=True).train()
+    assert checkpoints.last_step(tmp_path) == theirs[1]
+    trainer(few, tmp_path, recipe).train()  # from here on it is the run's data
+
+
+def test_other_validation_data_is_refused(folder, shards, tmp_path):
+    trainer(shards, tmp_path).train(held_out(shards))
+    other = small.shard_folder(folder / "other", small.config(), count=9, seed=2)
+    with pytest.raises(UserError, match=f"this run has other validation data: {shards} with "):
+        trainer(shards, tmp_path).train(held_out(other))
+    trainer(shards, tmp_path).train()
+    trainer(shards, tmp_path, allow_other_data=True).train(held_out(other))
+
+
+def test_checkpoints_that_do_not_say_of_which_data_they_are_go_on(shards, folder, tmp_path):
+    made = trainer(shards, tmp_path)
+    made.save(2)
+    state = checkpoints.find(tmp_path, "last") / "state.json"
+    kept = ("step", "sha256", "seed", "total_steps", "figures", "waited")
+    record = {name: json.loads(state.read_text())[name] for name in kept}
+    state.write_text(json.dumps(record))
+    few = small.shard_folder(folder / "old", small.config(), count=9, seed=3)
+    assert trainer(few, tmp_path).restore() == 2
+
+
+def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
+    two = small.shard_folder(folder / "two", small.config(), count=9, seed=4)
+    config = small.config()
+    prints = [
+        Source(folders, config, training=True).fingerprint
+        for folders in (shards, two, [shards, two], [two, shards], [shards, shards])
+    ]
+    assert len(set(prints)) == 5
+    assert Source(str(shards), config).fingerprint == prints[0]
