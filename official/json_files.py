@@ -1,6 +1,6 @@
 """JSON objects in files, and a checksum of an object inside it.
 
-An object that this program writes for itself says the SHA-256 of its own content under `KEY`. A bit
+An object that this program writes for itself has the SHA-256 of its own content under `KEY`. A bit
 that flips in the file, or an entry that is edited, is noticed when the object is read. Files of
 earlier versions have no such entry, and are taken as they are.
 """
@@ -15,7 +15,7 @@ from typing import IO, Any
 from official import files
 from official.errors import UserError
 
-KEY = "content_sha256"
+KEY = "checksum"
 
 
 def read(path: str | os.PathLike, advice: str = "") -> dict[str, Any]:
@@ -64,8 +64,8 @@ def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any
             raise UserError(f"{path} is damaged: it has {like[0]!r} in place of {KEY!r}")
     elif values[KEY] != _digest(content):
         raise UserError(
-            f"{path} is not as it was written: its content has another SHA-256 than its "
-            f"{KEY} says. Copy the file again; if it was changed on purpose, remove that entry"
+            f"{path} is not as it was written: its {KEY} is not that of its content (if it was "
+            f"changed on purpose, remove {KEY!r} from it)"
         )
     return content
 

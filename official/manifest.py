@@ -6,6 +6,7 @@ checksums here are what catches it.
 
 import dataclasses
 import hashlib
+import json
 import mmap
 import os
 import struct

@@ -191,7 +191,11 @@ def _other(found: dict[str, str], files: dict[str, str], command: list[str]) -> 
 def main(kind: str) -> None:
     """Answers until the input ends."""
     for line in sys.stdin:
-        print(json.dumps(answer(kind, **json.loads(line))), flush=True)
+        try:
+            given = answer(kind, **json.loads(line))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            given = {"problem": f"not tried: {error}"}
+        print(json.dumps(given), flush=True)
 
 
 if __name__ == "__main__":

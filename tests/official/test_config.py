@@ -173,7 +173,7 @@ def test_bad_overrides(tmp_path, override, message):
         ("encoder.norm", "psot", "norm: 'psot' is not one of post, pre; did you mean 'post'?"),
         ("encoder.num_layers", 2**40, "num_layers: 1099511627776 is more than 1000"),
         ("encoder.norm_epsilon", -1.0, "encoder.norm_epsilon: -1.0 is negative"),
-        ("corruption.unit", "wrod", "token, word, phrase, entity, ngram, span; did you mean 'word'"),
+        ("corruption.unit", "wrod", "entity, ngram, span; did you mean 'word'"),
         ("objectives.1.relation", "next_sent", "sentence_order; did you mean 'next_sentence'?"),
         ("encoder", [1], "encoder: expected a mapping with a `type`"),
         ("objectives", {}, None),
