@@ -130,6 +130,7 @@ def test_not_json(tmp_path):
     [
         ({"format_version": 2}, "format_version 2, this program reads 1"),
         ({"seed": "5"}, "seed is '5', which is of the wrong type"),
+        ({"max_length": 2**40}, "max_length: 1099511627776 is not from 1 to 1048576"),
         ({"max_length": True}, "max_length is True, which is of the wrong type"),
         ({"task": []}, r"task is \[\], which is of the wrong type"),
         ({"colour": 1}, "unknown entry 'colour'"),
@@ -228,6 +229,18 @@ def test_token_counts(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
         manifest.token_counts(tmp_path, made)
+    for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
+        np.save(path, wrong, allow_pickle=True)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        changed = dataclasses.replace(made, token_counts=digest)
+        with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
+            manifest.token_counts(tmp_path, changed)
+    with open(path, "wb") as stream:  # more than any memory has
+        header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(UserError, match="token_counts.npy holds no counts"):
+        manifest.token_counts(tmp_path, dataclasses.replace(made, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
         manifest.token_counts(tmp_path, made)
