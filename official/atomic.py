@@ -156,19 +156,33 @@ def _disk_errors(path: Path) -> Iterator[None]:
     """Says in words why `path` cannot be written."""
     try:
         yield
-    except OSError as error:
-        if error.errno in _FULL:
+    except UserError:
+        raise
+    except Exception as error:
+        number, place = _cause(error)
+        if number in _FULL:
             raise UserError(
-                f"no room to write {path} ({error.strerror}): free some space and run again; "
+                f"no room to write {path} ({os.strerror(number)}): free some space and run again; "
                 "nothing was left half-written"
             ) from error
-        if error.errno in _REFUSED and _concerns(error.filename, path):
-            place = error.filename2 or error.filename
+        if number in _REFUSED and _concerns(place, path):
             raise UserError(
-                f"cannot write {path} ({error.strerror}: {place}): name a place that you may "
+                f"cannot write {path} ({os.strerror(number)}: {place}): name a place that you may "
                 "write to, or remove what is in the way"
             ) from error
         raise
+
+
+def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:
+    """The number of an error of the operating system, and the file that it is about.
+
+    TensorFlow and safetensors raise errors of their own, with the system's words in them.
+    """
+    if isinstance(error, OSError):
+        return error.errno, error.filename2 or error.filename
+    said = str(error)
+    number = next((n for n in (*_FULL, *_REFUSED) if os.strerror(n) in said), None)
+    return number, next((word.strip(";:,'") for word in said.split() if PREFIX in word), None)
 
 
 def _concerns(name: str | bytes | int | None, path: Path) -> bool:

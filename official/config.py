@@ -8,8 +8,11 @@ are refused here, with the place, before anything runs.
 
 import dataclasses
 import difflib
+import hashlib
 import importlib
+import math
 import os
+import reprlib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from official import atomic, combinations
+from official import atomic, combinations, files, names
 from official.errors import UserError
 from official.parts import CORRUPTIONS, ENCODERS, OBJECTIVES, module_of, type_of
 from official.sections import Config, Optimizer, Recipe, Schedule, Segments
@@ -38,8 +41,15 @@ __all__ = [
     "save",
     "to_dict",
     "type_of",
+    "typed",
 ]
 
+# The beginning of the first line of a saved config, before the checksum of the rest.
+_SEAL = "# SHA-256 of the text below: "
+_MOST_BYTES = 1 << 20
+_MOST_VALUES = 100_000
+_SHOWN = reprlib.Repr()  # of values in messages
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 2, 80, 80
 _PARTS = {"corruption": CORRUPTIONS, "encoder": ENCODERS}
 
 
@@ -57,19 +67,21 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
         their number or their type.
 
     Raises:
-      UserError: the file is missing or not YAML, or something in it cannot be.
+      UserError: the file is missing, not YAML or not as it was saved, or something in it cannot
+        be.
     """
     path = Path(path)
     if path.is_dir():
         path = path / "config.yaml"
+    if not path.exists():
+        raise UserError(f"{path}: no such config file")
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such config file") from None
+        text = files.read_bytes(path, _MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
+    _check_seal(text, path)
     try:
-        raw = yaml.load(text, _Loader)
+        raw = _parsed(text)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML: {error}") from None
     if not isinstance(raw, dict):
@@ -103,9 +115,13 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def save(config: Config, path: str | os.PathLike) -> None:
-    """Writes the resolved config as YAML."""
+    """Writes the resolved config as YAML, below a line with its checksum.
+
+    A changed digit in it may be a valid config of another model that takes the same weights.
+    """
+    text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     with atomic.file(path) as stream:
-        yaml.safe_dump(to_dict(config), stream, sort_keys=False, allow_unicode=True)
+        stream.write(f"{_SEAL}{_digest(text)}\n{text}")
 
 
 def differences(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
@@ -129,6 +145,20 @@ def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
         yield prefix, value
 
 
+def _check_seal(text: str, path: Path) -> None:
+    """Refuses a file that `save` wrote and that has another content now."""
+    first, _, rest = text.partition("\n")
+    if first.startswith(_SEAL) and first != f"{_SEAL}{_digest(rest)}":
+        raise UserError(
+            f"{path}: the text below its first line is not what was saved there: copy the file "
+            "again; if it was changed on purpose, remove the first line"
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class _Loader(yaml.SafeLoader):
     """Safe YAML that refuses a key given twice."""
 
@@ -144,12 +174,44 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _parsed(text: str) -> Any:
+    """The values of a YAML document.
+
+    Raises:
+      yaml.YAMLError: it has none, or too many.
+    """
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is not None and _expanded(node, {}) > _MOST_VALUES:
+            raise yaml.YAMLError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        return None if node is None else loader.construct_document(node)
+    except yaml.YAMLError:
+        raise
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deep") from None
+    except Exception as error:  # PyYAML's constructors let many kinds through
+        raise yaml.YAMLError(f"a value cannot be read ({error})") from None
+    finally:
+        loader.dispose()
+
+
+def _expanded(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
+    """How many values a node stands for, its aliases written out."""
+    if node not in known:
+        known[node] = math.inf  # what it is while its own values are counted: of a cycle
+        children = () if isinstance(node, yaml.ScalarNode) else node.value
+        pairs = (child if isinstance(child, tuple) else (child,) for child in children)
+        known[node] = 1 + sum(_expanded(item, known) for pair in pairs for item in pair)
+    return known[node]
+
+
 def _override(raw: dict, override: str) -> None:
     path, equals, text = override.partition("=")
     if not equals or not path:
         raise UserError(f"--override={override}: expected key.subkey=value")
     try:
-        value = yaml.load(text, _Loader)
+        value = _parsed(text)
     except yaml.YAMLError:
         raise UserError(f"--override={override}: the value is not YAML") from None
     *parents, last = path.split(".")
@@ -188,9 +250,14 @@ def _typed(value: Any, table: Mapping[str, str], place: str, source: str) -> Any
         raise UserError(f"{source}: {place}: expected a mapping with a `type`")
     value = dict(value)
     name = value.pop("type", None)
-    if name not in table:
-        found = "no `type` is given" if name is None else f"unknown type {name!r}"
-        raise UserError(f"{source}: {place}: {found}{_nearest(name, table)}")
+    if not isinstance(name, str) or name not in table:
+        found = f"unknown type {_SHOWN.repr(name)}{names.nearest(name, table)}"
+        if name is None:
+            meant = difflib.get_close_matches("type", map(str, value), n=1)
+            found = "no `type` is given"
+            if meant:
+                found = f"unknown key {meant[0]!r}; did you mean 'type'?"
+        raise UserError(f"{source}: {place}: {found} (known: {', '.join(table)})")
     module = importlib.import_module(table[name])
     return _build(module.Config, value, place, source)
 
@@ -198,14 +265,15 @@ def _typed(value: Any, table: Mapping[str, str], place: str, source: str) -> Any
 def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any] = {}) -> Any:
     where = f"{source}: {place + '.' if place else ''}"
     if not isinstance(raw, Mapping):
-        raise UserError(f"{where.rstrip('.')}: expected a mapping, got {raw!r}")
+        raise UserError(f"{where.rstrip('.')}: expected a mapping, got {_SHOWN.repr(raw)}")
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     values = dict(ready)
     for key, value in raw.items():
         if key not in fields:
-            raise UserError(f"{where}{key}: unknown key{_nearest(key, fields)}")
-        values[key] = _value(hints[key], value, f"{place + '.' if place else ''}{key}", source)
+            known = f"{names.nearest(key, fields)} (known: {', '.join(fields)})"
+            raise UserError(f"{where}{key}: unknown key{known}")
+        values[key] = typed(hints[key], value, f"{place + '.' if place else ''}{key}", source)
     missing = [
         name
         for name, field in fields.items()
@@ -221,37 +289,43 @@ def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any
         raise UserError(f"{where}{error}") from None
 
 
-def _value(hint: Any, value: Any, place: str, source: str) -> Any:
+def typed(hint: Any, value: Any, place: str, source: str) -> Any:
+    """Returns a plain value as what a field wants.
+
+    Args:
+      hint: the field's annotation.
+      value: as it was read.
+      place: the key, for messages.
+      source: the file, for messages.
+
+    Raises:
+      UserError: it is of another type, or a number that is not finite.
+    """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         choices = typing.get_args(hint)
         if value is None and type(None) in choices:
             return None
-        return _value(next(c for c in choices if c is not type(None)), value, place, source)
+        return typed(next(c for c in choices if c is not type(None)), value, place, source)
     if dataclasses.is_dataclass(hint):
         return _build(hint, value, place, source)
     if origin is tuple:
         item = typing.get_args(hint)[0]
         if not isinstance(value, list | tuple):
-            raise UserError(f"{source}: {place}: expected a list, got {value!r}")
-        return tuple(_value(item, v, f"{place}.{i}", source) for i, v in enumerate(value))
+            raise UserError(f"{source}: {place}: expected a list, got {_SHOWN.repr(value)}")
+        return tuple(typed(item, v, f"{place}.{i}", source) for i, v in enumerate(value))
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         # YAML 1.1 reads 1e-4, without a point, as text.
         try:
-            return float(value)
-        except ValueError:
-            pass
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
     elif hint is Any or (isinstance(value, hint) and not (hint is int and isinstance(value, bool))):
         return value
     expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    raise UserError(f"{source}: {place}: expected {expected[hint]}, got {value!r}")
-
-
-def _nearest(name: Any, known: Iterable[str]) -> str:
-    known = list(known)
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(known)})"
+    raise UserError(f"{source}: {place}: expected {expected[hint]}, got {_SHOWN.repr(value)}")
 
 
 def _plain(value: Any) -> Any:

@@ -3,17 +3,17 @@
 Shapes: B batch, T length, D hidden.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import keras
 import numpy as np
 
 from official import config as configs
-from official import tokenizers
+from official import json_files, manifest, tokenizers
 from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
@@ -148,6 +148,8 @@ def restore(
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
         )
     found = checkpoints.load(model_dir, checkpoint)
+    # Before there is a model of any size.
+    checkpoints.check(shapes(config), found.variables, str(found.path))
     model = build(config, precision)
     checkpoints.assign(model.variables_by_path(), found.variables, str(found.path))
     return config, tokenizer, model
@@ -164,14 +166,26 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
     return Model(config, dtype="float64" if config.recipe.precision == "float64" else "float32")
 
 
+def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
+    """The shape of each variable of the model of a config, by path; no variable is made."""
+    with keras.StatelessScope(initialize_variables=False):
+        variables = build(config).variables_by_path()
+    return {path: tuple(variable.shape) for path, variable in variables.items()}
+
+
 def task(model_dir: str | os.PathLike) -> dict[str, Any]:
     """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
     path = Path(model_dir) / "task.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return json_files.checked(json_files.read(path), path) if path.exists() else {}
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
     """The longest sequence the model was trained on, or else the longest it can take."""
     if length := task(model_dir).get("max_length"):
+        if type(length) is not int or not 4 <= length <= manifest.MOST_TOKENS:
+            raise UserError(
+                f"{Path(model_dir) / 'task.json'}: max_length: {length!r} is not a whole number "
+                f"from 4 to {manifest.MOST_TOKENS}"
+            )
         return length
     return config.segments.max_length if config.segments else config.encoder.max_positions

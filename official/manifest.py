@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from official import atomic
+from official import atomic, json_files
 from official.errors import UserError
 from official.features import FEATURES
 from official.tasks import SPLITS
@@ -27,6 +27,7 @@ FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"
 TOKEN_COUNTS_FILE = "token_counts.npy"
 FORMAT_VERSION = 1
+MOST_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
 
 
@@ -93,37 +94,31 @@ class Manifest:
 def write(folder: str | os.PathLike, manifest: Manifest) -> None:
     """Writes `manifest.json` into a shard folder."""
     with atomic.file(Path(folder) / FILE) as stream:
-        json.dump(dataclasses.asdict(manifest), stream, indent=1, ensure_ascii=False)
-        stream.write("\n")
+        json_files.dump(dataclasses.asdict(manifest), stream)
 
 
 def read(folder: str | os.PathLike) -> Manifest:
     """Reads the manifest of a shard folder.
 
     Raises:
-      UserError: no such folder or file, not JSON, another version, or entries that are missing,
-        unknown or of the wrong type.
+      UserError: no such folder or file, not JSON, another content than was written, another
+        version, or entries that are missing, unknown or of the wrong type.
     """
     path = Path(folder) / FILE
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{path} is missing: {folder} is no shard folder, or its making was not finished; "
-            "make it with tfrecords_tools.build_shards or build_task_shards"
-        ) from None
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): make the shards again") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds no JSON object: make the shards again")
+    values = json_files.read(
+        path,
+        f"{folder} is no shard folder, or no whole one; make it with tfrecords_tools.build_shards "
+        "or build_task_shards",
+    )
     version = values.get("format_version")
     if version != FORMAT_VERSION:
         raise UserError(
             f"{path} has format_version {version!r}, this program reads {FORMAT_VERSION}: "
             "make the shards again, or read them with the version that made them"
         )
+    values = json_files.checked(values, path)
     shards = values.get("shards")
     if isinstance(shards, list):
         values["shards"] = [
@@ -175,7 +170,7 @@ def token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | 
     """Reads what `write_token_counts` wrote; None where the manifest names none.
 
     Raises:
-      UserError: the file is missing or has changed.
+      UserError: the file is missing, has changed, or holds something else than counts.
     """
     if not manifest.token_counts:
         return None
@@ -188,7 +183,13 @@ def token_counts(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | 
             f"{path} has changed since it was written: expected SHA-256 {manifest.token_counts}, "
             f"found {digest}: copy the folder again, or make the shards again"
         )
-    return np.load(path, allow_pickle=False)
+    try:
+        counts = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise UserError(f"{path} holds no counts ({error}): make the shards again") from None
+    if not isinstance(counts, np.ndarray) or (counts.dtype, counts.ndim) != (np.int64, 1):
+        raise UserError(f"{path} holds no counts: int64 [V] are wanted; make the shards again")
+    return np.array(counts)
 
 
 def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> list[str]:
@@ -325,6 +326,8 @@ def _check(manifest: Manifest, path: Path) -> None:
                     f"{path}: feature {name!r} is unknown to this program; it knows "
                     f"{', '.join(FEATURES)}"
                 )
+    if not 1 <= manifest.max_length <= MOST_TOKENS:
+        raise UserError(f"{path}: max_length: {manifest.max_length} is not from 1 to {MOST_TOKENS}")
     for name in manifest.files:
         if Path(name).name != name:
             raise UserError(f"{path}: file name {name!r} is no plain file name")

@@ -7,8 +7,9 @@ Parts that YAML names by `type` (corruption, encoder, objectives) are dataclasse
 import dataclasses
 import math
 import re
-from collections.abc import Iterable
 from typing import Any
+
+from official.names import one_of
 
 # The input formats (see `Segments`): those of two segments, those of one, and rows that go on.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
@@ -24,14 +25,8 @@ RELATIONS = {
 PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
 
 
-def _one_of(field: str, value: Any, choices: Iterable) -> None:
-    choices = list(choices)
-    if value not in choices:
-        raise ValueError(f"{field}: {value!r} is not one of {', '.join(map(str, choices))}")
-
-
 def _at_least(field: str, value: float, least: float) -> None:
-    if value < least:
+    if not value >= least:
         raise ValueError(f"{field}: {value} is less than {least}")
 
 
@@ -99,17 +94,17 @@ class Segments:
     short_documents: str = "join"
 
     def __post_init__(self):
-        _one_of("format", self.format, FORMATS)
+        one_of("format", self.format, FORMATS)
         paired = self.format in PAIR_FORMATS
         if self.relation is None:
             object.__setattr__(self, "relation", "next_sentence" if paired else "none")
-        _one_of("relation", self.relation, RELATIONS)
+        one_of("relation", self.relation, RELATIONS)
         if self.label and not paired and not self.reuse_length:
             raise ValueError(
                 f"relation: {self.relation} is one of two segments, and {self.format} has one: "
                 f"take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's reuse_length"
             )
-        _one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
+        one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
         if self.format == "stream":
             self._check_stream()
         for name in ("rows", "reuse_length", "backward", "short_documents"):
@@ -215,7 +210,7 @@ class Optimizer:
     layer_decay: float = 1.0
 
     def __post_init__(self):
-        _one_of("type", self.type, ["adamw", "lamb"])
+        one_of("type", self.type, ["adamw", "lamb"])
         for name in ("no_decay", "no_adaptation"):
             for pattern in getattr(self, name) or ():
                 _regular_expression(name, pattern)
@@ -249,7 +244,7 @@ class Schedule:
     power: float = 1.0
 
     def __post_init__(self):
-        _one_of("type", self.type, ["bert", "electra", "xlnet"])
+        one_of("type", self.type, ["bert", "electra", "xlnet"])
         _at_least("warmup_steps", self.warmup_steps, 0)
         _fraction("warmup_fraction", self.warmup_fraction)
         _fraction("end_ratio", self.end_ratio)
@@ -306,9 +301,9 @@ class Recipe:
     init_weights: str = "encoder"
 
     def __post_init__(self):
-        _one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
-        _one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
-        _one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator"])
+        one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
+        one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
+        one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator"])
         for name in (
             "batch_size accumulation report_every save_every keep_checkpoints "
             "max_bad_steps shuffle_buffer"

@@ -74,7 +74,7 @@ def build(
     progress = _Progress(tally, totals, size, report)
     output = Path(output)
     _sweep(output)
-    with atomic.folder(output) as folder, _locked(folder):
+    with atomic.folder(output) as folder, _locked(folder, fcntl.LOCK_SH):
         # The workers read the copy that stays with the shards: what it says is what was used.
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
         copied = str(folder / manifest.TOKENIZER_FOLDER)
@@ -325,17 +325,20 @@ def _sweep(output: Path) -> None:
     name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
     for path in output.parent.glob(f"{atomic.PREFIX}*"):
         if name.fullmatch(path.name) and path.is_dir():
-            with _locked(path):
+            with _locked(path, fcntl.LOCK_EX):
                 shutil.rmtree(path)
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock that tells a folder in the making from one that a killed run left."""
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Holds the lock that tells a folder in the making from one that a killed run left.
+
+    Who writes there shares it, with `atomic.file` too; who removes the folder wants it alone.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"{folder} is being written by another run: wait for its end") from None
         yield

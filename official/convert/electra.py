@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
+from official import inference
 from official.convert import bert, model_folder
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import ACTIVATIONS, FORM, SIZES, System
@@ -227,7 +228,7 @@ def join(
         path: small.variables[path.removeprefix(f"{GENERATOR}/")]
         if path.startswith(f"{GENERATOR}/")
         else main.variables[path]
-        for path in model_folder.shapes(config)
+        for path in inference.shapes(config)
     }
     leftover = sorted({*main.leftover, *small.leftover})
     return model_folder.Converted(config, main.tokenizer, variables, leftover)

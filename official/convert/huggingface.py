@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official import atomic, inference, tokenizers
+from official import atomic, files, inference, json_files, tokenizers
 from official import config as configs
 from official.convert import (
     albert,
@@ -60,8 +60,8 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
 
 def _read(folder: Path) -> tuple[model_folder.Converted, System]:
     source = folder / "config.json"
-    config = read_json(source, "is this the folder of a Hugging Face model?")
-    system = SYSTEMS.get(config.get("model_type"))
+    config = json_files.read(source, "is this the folder of a Hugging Face model?")
+    system = SYSTEMS.get(str(config.get("model_type")))
     if system is None:
         raise UserError(
             f"{source}: model_type {config.get('model_type')!r} cannot be converted "
@@ -164,14 +164,13 @@ class Tensors(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path, system: System):
         """Opens the file or, where `save_pretrained` cut it in pieces, the files."""
         self.source = folder / WEIGHTS
-        files = [self.source]
+        paths = [self.source]
         if not self.source.exists():
             self.source = folder / INDEX
             if not self.source.exists():
                 raise UserError(_no_weights(folder))
-            places = read_json(self.source, "").get("weight_map", {})
-            files = [folder / Path(name).name for name in sorted(set(places.values()))]
-        self._handles = [_open(file) for file in files]
+            paths = _pieces(self.source)
+        self._handles = [_open(path) for path in paths]
         self._places = {name: handle for handle in self._handles for name in handle.keys()}
         self._names = {_today(name, system): name for name in self._places}
         for buffer in system.buffers:
@@ -191,7 +190,10 @@ class Tensors(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads one tensor."""
         stored = self._names[name]
-        return self._places[stored].get_tensor(stored)
+        try:
+            return self._places[stored].get_tensor(stored)
+        except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
+            raise UserError(f"{self.source}: tensor {stored} cannot be read: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         """The names."""
@@ -211,23 +213,6 @@ class Tensors(Mapping[str, np.ndarray]):
         self._handles.clear()
 
 
-def read_json(path: Path, advice: str) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-      UserError: the file is missing or something else.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path} is missing{': ' if advice else ''}{advice}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
 def _today(name: str, system: System) -> str:
     stem, dot, kind = name.rpartition(".")
     name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
@@ -235,17 +220,25 @@ def _today(name: str, system: System) -> str:
 
 
 def _set_tokenizer_class(path: Path, name: str) -> None:
-    settings = read_json(path, "")
+    settings = json_files.read(path)
     settings["tokenizer_class"] = name
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
+def _pieces(index: Path) -> list[Path]:
+    """The files that an index names; wherever it says they are, they lie beside it."""
+    places = json_files.read(index).get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
+    return [index.with_name(Path(name).name) for name in sorted(set(names))]
+
+
 def _open(path: Path) -> Any:
+    files.check(path, most=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
     try:
         return safetensors.safe_open(path, framework="np").__enter__()
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing, though {INDEX} names it") from None
-    except safetensors.SafetensorError as error:
+    except (OSError, MemoryError, safetensors.SafetensorError) as error:
         raise UserError(f"{path} is broken ({error}): copy or download it again") from None
 
 

@@ -94,7 +94,8 @@ def bring_in(
       that no row asks for.
 
     Raises:
-      UserError: tensors are missing, or one has another shape than the config says.
+      UserError: tensors are missing, or one has another shape than the config says, or holds
+        something else than finite floating-point numbers.
     """
     rows, present = list(rows), set(tensors)  # a set: to look into `tensors` may be to read them
     missing = [name for row in rows for name in row.names if name not in present]
@@ -108,16 +109,34 @@ def bring_in(
         expected = row.part_shape(shapes[row.path])
         parts = []
         for name in row.names:
-            part = row.pick(np.asarray(tensors[name]))
+            part = row.pick(_numbers(tensors[name], name, source))
             if part.shape != expected:
                 raise UserError(
                     f"{source}: tensor {name} has the shape {list(part.shape)}, the config asks "
                     f"for {list(expected)}: are tensors and config of the same model?"
                 )
-            parts.append(part if part.dtype == np.float64 else part.astype(np.float32))
+            parts.append(part)
         variables[row.path] = row.join(parts, shapes[row.path])
     used = {name for row in rows for name in row.names}
     return variables, sorted(present - used)
+
+
+def _numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
+    """A tensor as float32, or as float64 where it is that."""
+    array = np.asarray(tensor)
+    # ml_dtypes' bfloat16 is no kind of NumPy's floating-point types.
+    if not np.issubdtype(array.dtype, np.floating) and array.dtype.name != "bfloat16":
+        raise UserError(
+            f"{source}: tensor {name} is of type {array.dtype}, and weights are floating-point "
+            "numbers (quantized weights are not supported)"
+        )
+    array = array if array.dtype == np.float64 else array.astype(np.float32)
+    if not np.isfinite(array).all():
+        raise UserError(
+            f"{source}: tensor {name} has NaN or infinity in it: the file is damaged, or the "
+            "training that made it has failed"
+        )
+    return array
 
 
 def take_out(rows: Iterable[Row], variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from official import atomic, inference, tokenizers
+from official import atomic, files, inference, tokenizers
 from official import config as configs
 from official.convert import mapping
 from official.convert.system import System
@@ -55,6 +55,9 @@ def read(
     Raises:
       UserError: something is missing, or the parts do not fit together.
     """
+    for key, kind in {"architectures": list, "id2label": dict}.items():
+        if not isinstance(described.get(key), kind | None):
+            raise UserError(f"{source}: {key}: a {kind.__name__} is wanted")
     names = set(tensors)
     heads = system.heads_of(names, described)
     config = config_of(
@@ -65,7 +68,7 @@ def read(
     )
     tokenizer = tokenizer_of(folder, config.encoder.vocab_size, source, system)
     variables, leftover = mapping.bring_in(
-        system.rows(config.encoder, heads), tensors, shapes(config), str(tensors.source)
+        system.rows(config.encoder, heads), tensors, inference.shapes(config), str(tensors.source)
     )
     return Converted(config, tokenizer, variables, leftover)
 
@@ -98,6 +101,7 @@ def tokenizer_of(
         tokenizer = tokenizers.load(folder)
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
+        files.check(vocabulary)
         tokenizer = tokenizers.SentencePiece.read(vocabulary, {})
     else:
         raise UserError(f"{vocabulary} is missing: put the model's vocabulary there")
@@ -108,12 +112,6 @@ def tokenizer_of(
             "lines such as [unused999] for them)"
         )
     return tokenizer
-
-
-def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
-    """The shape of each variable of the model, by path."""
-    variables = inference.build(config).variables_by_path()
-    return {path: tuple(variable.shape) for path, variable in variables.items()}
 
 
 def write(converted: Converted, output: str | os.PathLike) -> None:

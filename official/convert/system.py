@@ -6,6 +6,7 @@ modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `
 """
 
 import dataclasses
+import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -235,11 +236,14 @@ class System:
         for key, only in self.only.items():
             if config.get(key, only) != only:
                 raise UserError(f"{source}: {key}: {config[key]!r} is not supported, only {only!r}")
-        if lacking := [key for key in self.sizes.values() if key not in config]:
+        if lacking := [key for key in self.sizes.values() if config.get(key) is None]:
             raise UserError(
                 f"{source}: {lacking[0]} is missing: is this the config of {self.title} model?"
             )
-        fields = {**self.form, **{ours: config[theirs] for ours, theirs in self.sizes.items()}}
+        hints = typing.get_type_hints(self.encoder_type)
+        fields = dict(self.form)
+        for ours, theirs in self.sizes.items():
+            fields[ours] = configs.typed(hints[ours], config[theirs], theirs, source)
         if self.activation:
             fields["activation"] = self._activation(config, source)
         try:
@@ -253,8 +257,11 @@ class System:
                 fields["max_positions"] -= fields["position_offset"]
             if self.pooler_activation:
                 fields["pooler_activation"] = self.pooler_activation(_task(heads), config)
-            epsilon = config.get(self.epsilon, 1e-12)
+            epsilon = configs.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
+            fields = {k: configs.typed(hints[k], value, k, source) for k, value in fields.items()}
             return self.encoder_type(**fields, norm_epsilon=epsilon, pooler=pooler)
+        except UserError:
+            raise
         except (TypeError, ValueError) as error:
             raise UserError(f"{source}: {error}") from None
 
@@ -275,8 +282,18 @@ class System:
         """Our objectives for the heads; labels and dropout come from the config.
 
         Raises:
-          UserError: the labels cannot be, or a head has an activation of its own.
+          UserError: the labels or another value cannot be, or a head has an activation of its own.
         """
+        try:
+            return self._objectives(heads, config, source)
+        except UserError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{source}: {error}") from None
+
+    def _objectives(
+        self, heads: Sequence[str], config: Mapping[str, Any], source: str
+    ) -> tuple[Any, ...]:
         for head in sorted(self.gelu_heads & set(heads)):
             if (found := config.get(self.activation)) not in ACTIVATIONS["gelu"]:
                 raise UserError(

@@ -7,6 +7,7 @@ ELECTRA's no config file: vocab.txt and one checkpoint of both networks.
 """
 
 import dataclasses
+import glob
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from official import files, json_files
 from official.convert import albert, bert, electra, model_folder, xlnet
-from official.convert.huggingface import read_json
 from official.errors import UserError
 
 # The config file of a release → its system.
@@ -45,7 +46,7 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
         if any(name.startswith("electra/") for name in tensors):
             return _electra(folder, tensors)
     source = folder / (present or list(RELEASES))[0]
-    config = read_json(source, "is this the folder of a TF1 checkpoint?")
+    config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
     if system.model_type == "xlnet":
         config = xlnet.release_config(config, str(source))
@@ -75,14 +76,19 @@ class Checkpoint(Mapping[str, np.ndarray]):
 
     def __init__(self, folder: Path):
         """Finds and opens the checkpoint."""
-        latest = tf.train.latest_checkpoint(folder)
-        found = [latest] if latest else [str(p)[: -len(".index")] for p in folder.glob("*.index")]
+        found = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
+        # The file `checkpoint` may name the place of its training, and a checkpoint is one of ours.
+        latest = (folder / "checkpoint").is_file() and tf.train.latest_checkpoint(folder)
+        if latest and str(folder / Path(latest).name) in found:
+            found = [str(folder / Path(latest).name)]
         if not found:
             raise UserError(f"{folder} holds no checkpoint: a file *.ckpt.index is expected")
         if len(found) > 1:
             names = ", ".join(sorted(Path(prefix).name for prefix in found))
             raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
         self.source = Path(found[0])
+        for path in folder.glob(f"{glob.escape(self.source.name)}.*"):
+            files.check(path, most=None)
         try:
             self._reader = tf.train.load_checkpoint(found[0])
         except _READ_ERRORS as error:

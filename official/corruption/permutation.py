@@ -30,6 +30,7 @@ import tensorflow as tf
 from official import seeding
 from official.corruption import blocks, contexts, predictions, units
 from official.corruption.vocabulary import Vocabulary
+from official.names import one_of
 from official.seeding import Stream
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class Config:
     perm_size: int | None = None
 
     def __post_init__(self):
-        if self.unit not in UNITS:
-            raise ValueError(f"unit: {self.unit!r} is not one of {', '.join(UNITS)}")
+        one_of("unit", self.unit, UNITS)
         for name in ("k", "num_predict", "max_span"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")

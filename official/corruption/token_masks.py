@@ -27,6 +27,7 @@ import tensorflow as tf
 from official import seeding
 from official.corruption import blocks, choice, predictions, spans, units
 from official.corruption.vocabulary import Vocabulary
+from official.names import one_of
 from official.seeding import Stream
 
 if TYPE_CHECKING:
@@ -97,10 +98,7 @@ class Config:
             ("action", ACTIONS),
             ("random_tokens", RANDOM_TOKENS),
         ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}"
-                )
+            one_of(name, getattr(self, name), choices)
         for name in ("mask_rate", "span_prob"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not above 0 and at most 1")

@@ -1,15 +1,17 @@
 """A shard folder: read and verified, with its tokenizer, and compared with another."""
 
 import os
+import typing
 from pathlib import Path
 
-from official import manifest, tokenizers
+from official import config, manifest, tokenizers
 from official.errors import UserError
 
 
 def read(folder: Path, split: str) -> manifest.Manifest:
     """Reads a manifest and verifies the shards of a split."""
     found = manifest.read(folder)
+    _check_segments(found, folder / manifest.FILE)
     if found.kind == "tf_models":
         raise UserError(
             f"{folder} was written with --format=tf_models, for other programs to read: make the "
@@ -28,6 +30,16 @@ def read(folder: Path, split: str) -> manifest.Manifest:
             "make the shards again"
         )
     return found
+
+
+def _check_segments(found: manifest.Manifest, path: Path) -> None:
+    """Refuses segments in a manifest that are not of the types that the program wrote."""
+    segments = found.config.get("segments") or {}
+    if not isinstance(segments, dict):
+        raise UserError(f"{path}: config.segments is no object: make the shards again")
+    hints = typing.get_type_hints(config.Segments)
+    for name in segments.keys() & hints.keys():
+        config.typed(hints[name], segments[name], f"config.segments.{name}", str(path))
 
 
 def check_alike(

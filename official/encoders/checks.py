@@ -4,15 +4,23 @@ Each raises ValueError with the name of the field and its value.
 """
 
 from official.layers.activation import ACTIVATIONS
+from official.names import one_of
 
 
 def at_least(config, least, *fields):
     """Refuses fields below a whole number, 0 or 1; one that is None is left to its default."""
     for field in fields:
         value = getattr(config, field)
-        if value is not None and value < least:
+        if value is not None and not value >= least:
             what = "negative" if least == 0 else f"less than {least}"
             raise ValueError(f"{field}: {value} is {what}")
+
+
+def at_most(config, most, *fields):
+    """Refuses fields above a whole number."""
+    for field in fields:
+        if getattr(config, field) > most:
+            raise ValueError(f"{field}: {getattr(config, field)} is more than {most}")
 
 
 def rates(config, *fields):
@@ -24,9 +32,7 @@ def rates(config, *fields):
 
 def choice(config, field, choices):
     """Refuses a field that is none of its choices."""
-    value = getattr(config, field)
-    if value not in choices:
-        raise ValueError(f"{field}: {value!r} is not one of {', '.join(map(str, choices))}")
+    one_of(field, getattr(config, field), choices)
 
 
 def activation(config):

@@ -87,6 +87,8 @@ class Config:
         if self.pooled_position is None:
             object.__setattr__(self, "pooled_position", "last" if self.causal else "first")
         checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        checks.at_most(self, 1000, "num_layers", "inner_layers")
+        checks.at_least(self, 0, "norm_epsilon", "initializer_range")
         checks.at_least(self, 1, "max_positions", "inner_layers")
         checks.at_least(self, 1, "vocab_size", "embedding_size", "layer_groups")
         checks.at_least(self, 0, "segment_types", "position_offset")
@@ -96,8 +98,7 @@ class Config:
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
             )
         checks.activation(self)
-        if self.norm not in ("post", "pre"):
-            raise ValueError(f"norm: {self.norm!r} is neither 'post' nor 'pre'")
+        checks.choice(self, "norm", ["post", "pre"])
         checks.choice(self, "pooler_activation", sorted(POOLER_ACTIVATIONS))
         checks.choice(self, "pooled_position", ["first", "last"])
         if self.causal and self.pooled_position == "first":

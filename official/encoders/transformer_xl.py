@@ -92,6 +92,8 @@ class Config:
 
     def __post_init__(self):
         checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        checks.at_most(self, 1000, "num_layers")
+        checks.at_least(self, 0, "norm_epsilon", "initializer_range")
         checks.at_least(self, 1, "vocab_size", "head_size")
         checks.at_least(self, 0, "memory_length", "reuse_length", "clamp_length")
         checks.rates(self, "dropout", "attention_dropout", "inner_dropout")

@@ -13,6 +13,7 @@ from keras import ops
 from official.errors import UserError
 from official.layers.precision import accurate
 from official.layers.random import Draws, truncated_normal
+from official.names import one_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,8 +193,7 @@ POOLINGS = ("pooled", "first", "mean")
 
 def check_pooling(pooling):
     """Raises ValueError where `pooling` is none of `POOLINGS`."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
+    one_of("pooling", pooling, POOLINGS)
 
 
 def check_pooled(name, pooling, encoder):

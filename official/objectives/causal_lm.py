@@ -22,6 +22,7 @@ from keras import ops
 
 from official import masks
 from official.errors import UserError
+from official.names import one_of
 from official.objectives import base
 
 DIRECTIONS = ("forward", "backward")
@@ -39,8 +40,7 @@ class Config:
     direction: str = "forward"
 
     def __post_init__(self):
-        if self.direction not in DIRECTIONS:
-            raise ValueError(f"direction: {self.direction!r} is not one of {', '.join(DIRECTIONS)}")
+        one_of("direction", self.direction, DIRECTIONS)
 
 
 def needs(config):

@@ -20,6 +20,7 @@ from official.errors import UserError
 from official.layers import gather
 from official.layers.linear import Linear
 from official.layers.random import Draws
+from official.names import one_of
 from official.objectives import base, masked_lm
 
 PACKS = True  # asks of each token by itself
@@ -62,8 +63,7 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        if self.sharing not in SHARED:
-            raise ValueError(f"sharing: {self.sharing!r} is not one of {', '.join(SHARED)}")
+        one_of("sharing", self.sharing, SHARED)
         if self.size <= 0:
             raise ValueError(f"size: {self.size} is not above 0")
         if self.num_layers is not None and self.num_layers < 1:

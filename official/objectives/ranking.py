@@ -11,6 +11,7 @@ import dataclasses
 
 from keras import ops
 
+from official.names import one_of
 from official.objectives import base, pooled
 
 LOSSES = ("pairwise", "pointwise")
@@ -18,8 +19,7 @@ LOSSES = ("pairwise", "pointwise")
 
 def check_loss(loss, margin):
     """Raises ValueError where `loss` is none of `LOSSES`, or the margin has no room."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss: {loss!r} is not one of {', '.join(LOSSES)}")
+    one_of("loss", loss, LOSSES)
     if margin <= 0:
         raise ValueError(f"margin: {margin} is not greater than 0")
 

@@ -12,6 +12,7 @@ from keras import ops
 from official.layers import gather
 from official.layers.activation import ACTIVATIONS
 from official.layers.linear import Linear
+from official.names import one_of
 from official.objectives import base
 
 PACKS = True  # asks of each token by itself
@@ -36,8 +37,7 @@ class Config:
     def __post_init__(self):
         if self.adversarial_weight < 0:
             raise ValueError(f"adversarial_weight: {self.adversarial_weight} is negative")
-        if self.tokens not in ("all", "masked"):
-            raise ValueError(f"tokens: {self.tokens!r} is neither 'all' nor 'masked'")
+        one_of("tokens", self.tokens, ["all", "masked"])
 
 
 def needs(config):

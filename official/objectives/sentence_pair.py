@@ -12,6 +12,7 @@ from keras import ops
 
 from official.errors import UserError
 from official.layers.linear import linear
+from official.names import one_of
 from official.objectives import base
 
 LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
@@ -34,8 +35,7 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        if self.relation not in LABELS:
-            raise ValueError(f"relation: {self.relation!r} is not one of {', '.join(LABELS)}")
+        one_of("relation", self.relation, LABELS)
 
 
 def needs(config):

@@ -24,6 +24,7 @@ from official.layers import gather
 from official.layers.dropout import dropout
 from official.layers.linear import Linear
 from official.layers.norm import LayerNorm
+from official.names import one_of
 from official.objectives import base
 
 NEVER = -1e30
@@ -60,10 +61,8 @@ class Config:
     weight: float = 1.0
 
     def __post_init__(self):
-        if self.form not in ("independent", "conditional"):
-            raise ValueError(f"form: {self.form!r} is neither independent nor conditional")
-        if self.candidates not in ("context", "row"):
-            raise ValueError(f"candidates: {self.candidates!r} is neither context nor row")
+        one_of("form", self.form, ["independent", "conditional"])
+        one_of("candidates", self.candidates, ["context", "row"])
         for name in ("max_answer_length", "n_best", "start_beam", "end_beam"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")

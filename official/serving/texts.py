@@ -74,7 +74,7 @@ def _head(parts: doors.Parts) -> tuple[Callable[[Outputs], Outputs], Callable[[O
     if not labels:
         raise UserError(
             "objectives: the classification has no `labels` in config.yaml: write the names "
-            "there, in the order of their numbers"
+            "there, in the order of their numbers, and remove its first line, the checksum"
         )
 
     def named(outputs: Outputs) -> Outputs:

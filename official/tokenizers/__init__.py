@@ -9,10 +9,11 @@ as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens:
 import os
 from pathlib import Path
 
+from official import files
 from official.errors import UserError
 from official.tokenizers import base
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.byte_bpe import MERGES_FILE, ByteBPE
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
@@ -42,7 +43,8 @@ def load(folder: str | os.PathLike) -> Tokenizer:
         `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
 
     Raises:
-      UserError: no such files, those of several kinds, or files that cannot be used.
+      UserError: no such files, those of several kinds, files that cannot be used, or others than
+        were saved.
     """
     folder = Path(folder)
     looked_for = (
@@ -62,4 +64,10 @@ def load(folder: str | os.PathLike) -> Tokenizer:
         )
     if len(found) > 1:
         raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
-    return KINDS[found[0]].read(folder / found[0], base.read_settings(folder))
+    for name in (found[0], MERGES_FILE):
+        if (folder / name).exists():
+            files.check(folder / name)
+    settings = base.read_settings(folder)
+    made = KINDS[found[0]].read(folder / found[0], settings)
+    base.check_fingerprint(made, settings, folder)
+    return made

@@ -14,11 +14,14 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official import atomic
+from official import atomic, json_files
 from official.errors import UserError
 from official.tokenizers import offsets
 
 SETTINGS_FILE = "tokenizer_config.json"
+# The key under which `save` notes the tokenizer's fingerprint, so that `check_fingerprint` notices
+# files that were damaged, or changed one without the other.
+FINGERPRINT = "fingerprint"
 # The key in the settings file → what the special token is called where the settings do not say.
 SPECIALS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -118,11 +121,14 @@ class Tokenizer(abc.ABC):
         spelled = self.encode_ragged(texts)[0].tolist()
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
-        contents = self._contents()
-        self.files = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-        vocabulary = {name: self.files[name] for name in contents if name != SETTINGS_FILE}
+        vocabulary = {
+            name: hashlib.sha256(data).hexdigest()
+            for name, data in self._vocabulary_files().items()
+        }
         decides = {**self._decides(), "special_ids": named, **vocabulary}
         self.fingerprint = hashlib.sha256(json_bytes(decides)).hexdigest()
+        settings = hashlib.sha256(self._settings_file()).hexdigest()
+        self.files = {**vocabulary, SETTINGS_FILE: settings}
 
     @classmethod
     @abc.abstractmethod
@@ -237,14 +243,16 @@ class Tokenizer(abc.ABC):
         Raises:
           UserError: the disk is full.
         """
-        for name, data in self._contents().items():
+        contents = {**self._vocabulary_files(), SETTINGS_FILE: self._settings_file()}
+        for name, data in contents.items():
             with atomic.file(Path(folder) / name, "wb") as file:
                 file.write(data)
 
-    def _contents(self) -> dict[str, bytes]:
+    def _settings_file(self) -> bytes:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
-        return {**self._vocabulary_files(), SETTINGS_FILE: json_bytes(settings)}
+        settings[FINGERPRINT] = self.fingerprint
+        return json_bytes(settings)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -256,12 +264,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     path = folder / SETTINGS_FILE
     if not path.exists():
         return {}
-    try:
-        settings = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from error
-    if not isinstance(settings, dict):
-        raise UserError(f"{path} holds a {type(settings).__name__}, but an object is wanted")
+    settings = json_files.read(path)
     for key in SPECIALS:
         name = settings.get(key)
         name = name.get("content") if isinstance(name, dict) else name
@@ -269,6 +272,21 @@ def read_settings(folder: Path) -> dict[str, Any]:
             raise UserError(f"{path}: {key} is {name!r}, but the text of a token is wanted")
         settings[key] = name
     return settings
+
+
+def check_fingerprint(tokenizer: Tokenizer, settings: dict[str, Any], folder: Path) -> None:
+    """Refuses a tokenizer that is another one than was saved; older files do not say which.
+
+    Raises:
+      UserError: the fingerprint that the settings give is not the tokenizer's.
+    """
+    if settings.get(FINGERPRINT, tokenizer.fingerprint) != tokenizer.fingerprint:
+        raise UserError(
+            f"{folder}: these are not the files that were saved: together they give the "
+            f"fingerprint {tokenizer.fingerprint[:16]}…, and {SETTINGS_FILE} says "
+            f"{str(settings[FINGERPRINT])[:16]}…. Copy the folder again; if it was changed on "
+            f"purpose, remove {FINGERPRINT!r} from {SETTINGS_FILE}"
+        )
 
 
 def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | None:

@@ -132,7 +132,7 @@ class ByteBPESplitter(Splitter):
         before = tf.gather(tf.concat([[0], ends], 0), ids.row_starts())  # [N]
         if self._add_prefix_space:
             before += tf.cast(tf.strings.regex_full_match(texts, "(?s)[^ ].*"), tf.int64)
-        ends -= tf.gather(before, ids.value_rowids())
+        ends -= tf.gather(before, offsets.rows_of(ids))
         starts = ids.with_values(tf.maximum(ends - lengths, 0))
         places = offsets.characters_of(
             offsets.origins(characters), starts, ids.with_values(tf.maximum(ends, 0))
@@ -144,7 +144,9 @@ class ByteBPESplitter(Splitter):
         split = tf.strings.bytes_split(words)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
         characters = tf.gather(self._characters, tf.cast(values, tf.int32))
-        spelled = tf.strings.reduce_join(split.with_values(characters), axis=1)
+        # `reduce_join` of a RaggedTensor goes by way of a tensor [W, length of the longest word].
+        rows = offsets.rows_of(split)
+        spelled = tf.strings.unsorted_segment_join(characters, rows, tf.size(words))
         pieces = self._model.tokenize(spelled)
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
@@ -356,7 +358,7 @@ def _read_pieces(path: Path) -> list[str]:
     wanted = 'an object is wanted, such as {"<s>": 0, "<pad>": 1, …}'
     try:
         pairs = json.loads(path.read_bytes(), object_pairs_hook=list)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): {wanted}") from error
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise UserError(f"{path}: {wanted}")

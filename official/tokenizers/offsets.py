@@ -62,8 +62,9 @@ def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Orig
         # The next character that is not attached, or the end of the text.
         free = tf.concat([tf.reshape(tf.where(~attached), [-1]), [tf.cast(count, tf.int64)]], 0)
         following = tf.gather(free, tf.cumsum(tf.cast(~attached, tf.int32)))
-        row_ends = tf.gather(cleaned.row_limits(), cleaned.value_rowids())
-        begins = tf.gather(cleaned.row_starts(), cleaned.value_rowids())
+        rows = rows_of(cleaned)
+        row_ends = tf.gather(cleaned.row_limits(), rows)
+        begins = tf.gather(cleaned.row_starts(), rows)
         following = tf.minimum(following, row_ends) - begins
         lasts = tf.maximum(tf.cast(following, tf.int32) - 1, places)
     ends = tf.concat([[0], tf.cumsum(tf.cast(sizes, tf.int64))], 0)
@@ -73,6 +74,17 @@ def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Orig
         return tf.RaggedTensor.from_row_splits(tf.repeat(values, sizes), splits, validate=False)
 
     return Origins(of_bytes(places), of_bytes(lasts))
+
+
+def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
+    """The row of each value of [N, None], int64.
+
+    `value_rowids` gives the same, by way of a tensor [N, length of the longest row].
+    """
+    ends = ragged.row_splits[1:-1]
+    count = tf.size(ragged.flat_values, tf.int32)
+    ended = tf.math.bincount(tf.cast(ends, tf.int32), minlength=count + 1)[:count]
+    return tf.cast(tf.cumsum(ended), tf.int64)
 
 
 def characters_of(
@@ -88,7 +100,7 @@ def characters_of(
     Returns:
       starts and ends int32 [N, None], in characters; a start comes before its end.
     """
-    begins = tf.gather(found.firsts.row_starts(), starts.value_rowids())  # [K]
+    begins = tf.gather(found.firsts.row_starts(), rows_of(starts))  # [K]
     # One more, so that texts without a byte can be looked up in.
     firsts = tf.concat([found.firsts.values, [0]], 0)
     lasts = tf.concat([found.lasts.values, [0]], 0)
@@ -113,7 +125,7 @@ def trimmed(
     dark = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
     numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(dark), [-1]), tf.int32)], 0)
     before = tf.concat([[0], tf.cumsum(tf.cast(dark, tf.int32))], 0)  # [C + 1]
-    begins = tf.cast(tf.gather(characters.row_starts(), starts.value_rowids()), tf.int32)
+    begins = tf.cast(tf.gather(characters.row_starts(), rows_of(starts)), tf.int32)
     first = tf.gather(before, begins + starts.values)
     last = tf.gather(before, begins + ends.values)  # dark ones before the end
     some = last > first

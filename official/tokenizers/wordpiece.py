@@ -118,7 +118,7 @@ def _of_long_words(cleaned: tf.Tensor, found: offsets.Origins) -> offsets.Origin
     values = tf.cast(values, tf.int32)
     letter = (values | 32 >= ord("a")) & (values | 32 <= ord("z"))
     plain = letter | ((values >= ord("0")) & (values <= ord("9")))
-    rows = found.firsts.value_rowids()
+    rows = offsets.rows_of(found.firsts)
     # Runs of plain bytes within a text, and of all others, are numbered.
     new = (plain[1:] != plain[:-1]) | (rows[1:] != rows[:-1])
     runs = tf.concat([[0], tf.cumsum(tf.cast(new, tf.int32))], 0)[: tf.size(values)]

@@ -1,16 +1,12 @@
-"""JSON objects on disk with a checksum of what they say, so that damage is noticed."""
+"""Records of a run: JSON objects with a checksum, whose entries are of known types."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from official import atomic
+from official import atomic, json_files
 from official.errors import UserError
-
-_CHECKSUM = "checksum"
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
@@ -20,8 +16,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
       UserError: it cannot be written.
     """
     with atomic.file(path) as stream:
-        json.dump({**record, _CHECKSUM: _checksum(record)}, stream, indent=1)
-        stream.write("\n")
+        json_files.dump(record, stream)
 
 
 def read(
@@ -37,15 +32,12 @@ def read(
     Raises:
       UserError: the file is missing or damaged.
     """
+    if not path.exists():
+        raise UserError(f"{path}: missing")
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise unreadable(path, error) from None
-    if not isinstance(record, dict):
-        raise UserError(f"{path}: damaged (it is no JSON object)")
-    checksum = record.pop(_CHECKSUM, None)
-    if checksum is not None and checksum != _checksum(record):
-        raise UserError(f"{path}: damaged (its checksum is not that of what it says)")
+        record = json_files.checked(json_files.read(path), path)
+    except UserError as error:
+        raise UserError(f"{path}: damaged (it {str(error).removeprefix(f'{path} ')})") from None
     record = {**defaults, **record}
     for name, kind in kinds.items():
         if not isinstance(record.get(name), kind):
@@ -59,8 +51,3 @@ def unreadable(path: Path, error: Exception) -> UserError:
         return UserError(f"{path}: missing")
     reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
     return UserError(f"{path}: damaged ({reason or type(error).__name__})")
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    """SHA-256 of an object, however it is laid out."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -233,18 +233,30 @@ def assign(
     Raises:
       UserError: an array is missing or has another shape; `source` says where they came from.
     """
-    if missing := [path for path in variables if path not in arrays]:
+    check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
+    for path, variable in variables.items():
+        variable.assign(arrays[path])
+
+
+def check(
+    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray], source: str
+) -> None:
+    """Refuses arrays that are not those of the variables of these shapes.
+
+    Raises:
+      UserError: an array is missing or has another shape; `source` says where they came from.
+    """
+    if missing := [path for path in shapes if path not in arrays]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UserError(
             f"{source}: has no {', '.join(missing[:3])}{more}: it belongs to another config"
         )
-    for path, variable in variables.items():
-        if tuple(variable.shape) != arrays[path].shape:
+    for path, shape in shapes.items():
+        if shape != arrays[path].shape:
             raise UserError(
-                f"{source}: {path} has shape {list(arrays[path].shape)} there and "
-                f"{list(variable.shape)} here: it belongs to another config"
+                f"{source}: {path} has shape {list(arrays[path].shape)} there and {list(shape)} "
+                "here: it belongs to another config"
             )
-        variable.assign(arrays[path])
 
 
 def digest(arrays: Mapping[str, np.ndarray], rest: Any) -> str:

@@ -105,14 +105,14 @@ class Reporter:
 
     def _drop_after(self, step: int) -> None:
         kept = []
-        for line in self._path.read_text(encoding="utf-8").splitlines():
+        for line in self._path.read_bytes().splitlines(keepends=True):
             try:
-                record = json.loads(line)
-            except json.JSONDecodeError:  # the process was killed while it wrote the line
-                continue
-            if record["step"] <= step:
-                kept.append(line + "\n")
-        with atomic.file(self._path) as stream:
+                known = json.loads(line)["step"] <= step
+            except (ValueError, TypeError, KeyError):
+                continue  # the process was killed while it wrote the line, or the line is damaged
+            if known:
+                kept.append(line)
+        with atomic.file(self._path, "wb") as stream:
             stream.writelines(kept)
 
 

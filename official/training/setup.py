@@ -1,7 +1,6 @@
 """From a config, data and perhaps another model to what a run works on."""
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official import atomic, manifest
+from official import atomic, json_files, manifest
 from official import config as config_lib
 from official.errors import UserError
 from official.model import Model
@@ -198,7 +197,7 @@ def save_task(found: manifest.Manifest, model_dir: Path) -> None:
     """Notes in the model folder what the serving export has to know of the training data."""
     if found.task is not None:
         with atomic.file(model_dir / "task.json") as stream:
-            json.dump({**found.task, "max_length": found.max_length}, stream, indent=1)
+            json_files.dump({**found.task, "max_length": found.max_length}, stream)
 
 
 def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, list[str]]:

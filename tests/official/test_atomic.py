@@ -3,6 +3,8 @@ import os
 from pathlib import Path
 
 import pytest
+import safetensors
+import tensorflow as tf
 
 from official import atomic
 from official.errors import UserError
@@ -82,6 +84,27 @@ def test_what_cannot_be_written_is_said_in_words(tmp_path, monkeypatch):
         with atomic.folder(tmp_path / "out"):
             pass
     assert names(tmp_path) == ["file", "folder"] and names(tmp_path / "folder") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (tf.errors.ResourceExhaustedError, "no room to write .*out .No space left on device"),
+        (safetensors.SafetensorError, "no room to write .*out .No space left on device"),
+        (tf.errors.FailedPreconditionError, "cannot write .*out .Read-only file system: /.*/a"),
+    ],
+)
+def test_what_libraries_make_of_a_full_or_read_only_disk(tmp_path, error, message):
+    words = "Read-only file system" if "Precond" in error.__name__ else "No space left on device"
+    with pytest.raises(UserError, match=message):
+        with atomic.folder(tmp_path / "out") as folder:
+            said = f"{folder}/a; {words}"
+            raise error(None, None, said) if error.__module__.startswith("tensor") else error(said)
+    assert names(tmp_path) == []
+    with pytest.raises(error, match="Is a directory"):  # of a file that is read
+        with atomic.folder(tmp_path / "out"):
+            said = "/elsewhere; Is a directory"
+            raise error(None, None, said) if error.__module__.startswith("tensor") else error(said)
 
 
 @pytest.fixture

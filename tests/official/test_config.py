@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ SMALL = {
     "objectives": [{"type": "masked_lm"}, {"type": "sentence_pair"}],
     "recipe": {"steps": 5},
 }
+
+
+# Ten aliases of ten aliases ...: a gigabyte and more, written out.
+BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
+)
 
 
 def write(tmp_path: Path, raw: dict | str) -> Path:
@@ -65,6 +72,21 @@ def test_saved_config_reads_back_the_same(tmp_path):
     found = config.load(write(tmp_path, SMALL))
     config.save(found, tmp_path / "saved.yaml")
     assert config.load(tmp_path / "saved.yaml") == found
+
+
+def test_a_saved_config_that_changed_is_noticed(tmp_path):
+    path = tmp_path / "saved.yaml"
+    config.save(config.load(write(tmp_path, SMALL)), path)
+    whole = path.read_text()
+    edited = whole.replace("num_heads: 2", "num_heads: 4")
+    cut = whole[: whole.index("  precision:")]
+    assert edited != whole != cut
+    for text in (edited, cut):
+        path.write_text(text)
+        with pytest.raises(UserError, match="saved.yaml: the text below its first line is not"):
+            config.load(path)
+    path.write_text(edited.partition("\n")[2])  # changed on purpose
+    assert config.load(path).encoder.num_heads == 4
 
 
 @pytest.mark.parametrize("path", sorted(Path("configs").rglob("*.yaml")), ids=str)
@@ -146,6 +168,13 @@ def test_bad_overrides(tmp_path, override, message):
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
         ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),
         ("encoder", {"hidden_size": 8}, "encoder: no `type` is given"),
+        ("encoder", {"tpye": "transformer"}, "unknown key 'tpye'; did you mean 'type'? (known: tr"),
+        ("encoder.type", ["transformer"], "encoder: unknown type ['transformer']"),
+        ("encoder.norm", "psot", "norm: 'psot' is not one of post, pre; did you mean 'post'?"),
+        ("encoder.num_layers", 2**40, "num_layers: 1099511627776 is more than 1000"),
+        ("encoder.norm_epsilon", -1.0, "encoder.norm_epsilon: -1.0 is negative"),
+        ("corruption.unit", "wrod", "entity, ngram, span; did you mean 'word'"),
+        ("objectives.1.relation", "next_sent", "sentence_order; did you mean 'next_sentence'?"),
         ("encoder", [1], "encoder: expected a mapping with a `type`"),
         ("objectives", {}, None),
         ("objectives", "masked_lm", "objectives: expected a list"),
@@ -154,6 +183,9 @@ def test_bad_overrides(tmp_path, override, message):
         ("recipe.bucket_lengths", [64, 32], "bucket_lengths: must rise"),
         ("recipe.bucket_lengths", 64, "bucket_lengths: expected a list"),
         ("recipe.bucket_lengths", ["x"], "bucket_lengths.0: expected a whole number"),
+        ("recipe.optimizer.learning_rate", math.nan, "learning_rate: expected a number, got nan"),
+        ("recipe.optimizer.learning_rate", math.inf, "learning_rate: expected a number, got inf"),
+        ("encoder.dropout", 10**400, "encoder.dropout: expected a number, got 1000"),
         ("recipe.precision", "float16", "precision: 'float16' is not one of float32"),
         ("recipe.optimizer", 3, "recipe.optimizer: expected a mapping"),
         ("recipe.optimizer", {"type": "sgd"}, "optimizer.type: 'sgd' is not one of adamw, lamb"),
@@ -185,6 +217,15 @@ def test_refused_values(tmp_path, key, value, message):
         ("name: a\nname: b", "key 'name' is given twice"),
         ("seed: 1", "name: missing, and it has no default"),
         ("name: !!python/object:os.system {}", "not YAML"),
+        ("[" * 100_000, "nested too deep"),
+        ("name: " + "9" * 5000, "a value cannot be read"),
+        ("name: 2001-99-99", "a value cannot be read"),
+        ("? {a: 1}\n: b", "not YAML"),
+        ("name: !!int ''", "a value cannot be read"),
+        ("a: &a [*a]", "aliases stand for more than 100,000 values"),
+        (BOMB, "aliases stand for more than 100,000 values"),
+        (BOMB.replace("[", "{<<: [").replace("]", "]}"), "more than 100,000 values"),
+        ("name: " + "x" * (1 << 20), "1,048,582 bytes, where at most 1,048,576"),
     ],
 )
 def test_files_that_are_no_config(tmp_path, text, message):

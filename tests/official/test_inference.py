@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import official
-from official import inference
+from official import config, inference, tokenizers
 from official.convert import huggingface, model_folder
 from official.errors import UserError
 from official.training import checkpoints
@@ -109,14 +109,14 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
 
 
 def test_another_tokenizer_is_refused(folder):
-    vocabulary = folder / "tokenizer" / "vocab.txt"
-    vocabulary.write_text(vocabulary.read_text() + "more\n")
+    made = tokenizers.load(folder / "tokenizer")
+    tokenizers.WordPiece([*made.pieces, "more"], made.lower_case).save(folder / "tokenizer")
     with pytest.raises(UserError, match=r"tokenizer has 36 pieces, but encoder\.vocab_size .* 35"):
         official.load(folder)
 
 
 def test_weights_of_another_config_are_refused(folder):
-    text = (folder / "config.yaml").read_text()
-    (folder / "config.yaml").write_text(text.replace("num_layers: 2", "num_layers: 3"))
+    path = folder / "config.yaml"
+    config.save(config.load(path, ["encoder.num_layers=3"]), path)
     with pytest.raises(UserError, match=r"has no encoder/layer_2/.* belongs to another config"):
         official.load(folder)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import manifest
+from official import json_files, manifest
 from official.errors import UserError
 
 
@@ -39,6 +39,7 @@ def change(folder, **values):
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
     content.update(values)
+    content.pop(json_files.KEY, None)  # as who edits on purpose has to
     path.write_text(json.dumps(content))
 
 
@@ -51,6 +52,22 @@ def test_read_gives_what_was_written(tmp_path):
     assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
     assert [shard.records for shard in made.split("validation")] == [2]
     assert manifest.verify(tmp_path, deep=True) == []
+
+
+def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / "manifest.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"empty document": 1', '"empty document": 3'))
+    with pytest.raises(UserError, match="manifest.json is not as it was written: its checksum"):
+        manifest.read(tmp_path)
+    path.write_text(whole.replace(json_files.KEY, "checksun"))
+    with pytest.raises(UserError, match="manifest.json is damaged: it has 'checksun'"):
+        manifest.read(tmp_path)
+    older = json.loads(whole)
+    del older[json_files.KEY]
+    path.write_text(json.dumps(older))
+    assert manifest.read(tmp_path) == made
 
 
 def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
@@ -96,13 +113,15 @@ def test_missing_folder_and_file(tmp_path):
 
 def test_not_json(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"manifest.json is not JSON \(.*\): make the shards again"):
+    with pytest.raises(
+        UserError, match="manifest.json is not JSON: .*make it with tfrecords_tools"
+    ):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b"\xff")
     with pytest.raises(UserError, match="manifest.json is not JSON"):
         manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(UserError, match="manifest.json holds no JSON object"):
+    with pytest.raises(UserError, match="manifest.json holds a list, but an object is wanted"):
         manifest.read(tmp_path)
 
 
@@ -111,6 +130,7 @@ def test_not_json(tmp_path):
     [
         ({"format_version": 2}, "format_version 2, this program reads 1"),
         ({"seed": "5"}, "seed is '5', which is of the wrong type"),
+        ({"max_length": 2**40}, "max_length: 1099511627776 is not from 1 to 1048576"),
         ({"max_length": True}, "max_length is True, which is of the wrong type"),
         ({"task": []}, r"task is \[\], which is of the wrong type"),
         ({"colour": 1}, "unknown entry 'colour'"),
@@ -131,7 +151,7 @@ def test_missing_entry(tmp_path):
     make(tmp_path)
     path = tmp_path / "manifest.json"
     content = json.loads(path.read_text())
-    del content["features"]
+    del content["features"], content[json_files.KEY]
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="manifest.json lacks 'features'"):
         manifest.read(tmp_path)
@@ -209,6 +229,18 @@ def test_token_counts(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
         manifest.token_counts(tmp_path, made)
+    for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
+        np.save(path, wrong, allow_pickle=True)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        changed = dataclasses.replace(made, token_counts=digest)
+        with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
+            manifest.token_counts(tmp_path, changed)
+    with open(path, "wb") as stream:  # more than any memory has
+        header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(UserError, match="token_counts.npy holds no counts"):
+        manifest.token_counts(tmp_path, dataclasses.replace(made, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
         manifest.token_counts(tmp_path, made)

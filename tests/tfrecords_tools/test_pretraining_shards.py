@@ -361,7 +361,7 @@ def test_two_runs_at_once(tmp_path, tokenizer):
     path = write_text(tmp_path / "a.txt", 10)
     (tmp_path / ".tmp-out-abcd1234").mkdir()
     descriptor = os.open(tmp_path / ".tmp-out-abcd1234", os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
     with pytest.raises(UserError, match=r"\.tmp-out-abcd1234 is being written by another run"):
         build(tokenizer, path, tmp_path / "out")
     os.close(descriptor)

@@ -1,4 +1,6 @@
 import json
+import math
+import os
 import shutil
 import subprocess
 import sys
@@ -207,7 +209,7 @@ def test_several_files_are_read_as_one(source):
     for path, array in expected.items():
         np.testing.assert_array_equal(converted[path], array)
     (source / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(UserError, match=r"00002\.safetensors is missing, though .*index\.json"):
+    with pytest.raises(UserError, match=r"00002\.safetensors is missing: .*index\.json"):
         huggingface.read(source)
 
 
@@ -272,6 +274,79 @@ def test_a_broken_file_is_named(source):
         huggingface.read(source)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": "8"}, "config.json: hidden_size: expected a whole number, got '8'"),
+        ({"hidden_size": None}, "config.json: hidden_size is missing"),
+        ({"num_hidden_layers": True}, "num_hidden_layers: expected a whole number, got True"),
+        ({"num_hidden_layers": 2**40}, "config.json: num_layers: 1099511627776 is more than 1000"),
+        ({"hidden_size": 3 * 2**40}, "the config asks for"),
+        ({"max_position_embeddings": 2**40}, "the config asks for"),
+        ({"layer_norm_eps": math.nan}, "layer_norm_eps: expected a number, got nan"),
+        ({"layer_norm_eps": -1.0}, "norm_epsilon: -1.0 is negative"),
+        ({"initializer_range": math.inf}, "initializer_range: expected a number, got inf"),
+        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob: expected a number, got 'much'"),
+        ({"architectures": 7}, "config.json: architectures: a list is wanted"),
+        ({"id2label": [1]}, "config.json: id2label: a dict is wanted"),
+        ({"model_type": ["bert"]}, r"model_type \['bert'\] cannot be converted"),
+    ],
+)
+def test_values_that_cannot_be(source, values, message):
+    change(source, **values)
+    with pytest.raises(UserError, match=message):
+        huggingface.read(source)
+
+
+def test_the_dropout_of_a_task_that_cannot_be(tmp_path):
+    shutil.copytree(GOLDEN / "classification", tmp_path / "source")
+    change(tmp_path / "source", classifier_dropout=5.0)
+    with pytest.raises(UserError, match=r"config.json: dropout: 5.0 is not in \[0, 1\)"):
+        huggingface.read(tmp_path / "source")
+
+
+@pytest.mark.parametrize(
+    "index", [{}, {"weight_map": ["a"]}, {"weight_map": {"a": 5, "b": [1]}}, {"weight_map": None}]
+)
+def test_an_index_that_names_no_files(source, index):
+    (source / "model.safetensors").unlink()
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match="index.json: weight_map: the name of a file is wanted"):
+        huggingface.read(source)
+
+
+def test_an_index_leads_nowhere_else(source):
+    (source / "model.safetensors").rename(source.parent / "secret.safetensors")
+    names = dict.fromkeys("ab", "../secret.safetensors")
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    with pytest.raises(UserError, match="source/secret.safetensors is missing: .*index.json names"):
+        huggingface.read(source)
+
+
+def test_only_regular_files_are_opened(source):
+    for name in ("model.safetensors", "vocab.txt", "config.json"):
+        (source / name).rename(source / "kept")
+        os.mkfifo(source / name)
+        with pytest.raises(UserError, match=name.replace(".", r"\.")):
+            huggingface.read(source)
+        (source / name).unlink()
+        (source / "kept").rename(source / name)
+
+
+def test_a_type_that_numpy_lacks_is_named(source):
+    data = (source / "model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = {"bert.a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
+    names = json.loads(data[8 : 8 + size])
+    header |= {n: {"dtype": "F8_E4M3", "shape": [0], "data_offsets": [1, 1]} for n in names}
+    header.pop("__metadata__")
+    text = json.dumps(header).encode()
+    content = len(text).to_bytes(8, "little") + text + b"0"
+    (source / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="model.safetensors: tensor .* cannot be read"):
+        huggingface.read(source)
+
+
 def test_config_json_missing_broken_or_of_another_model(source, tmp_path):
     change(source, model_type="reformer")
     with pytest.raises(
@@ -282,7 +357,7 @@ def test_config_json_missing_broken_or_of_another_model(source, tmp_path):
     with pytest.raises(UserError, match=r"config\.json: is_decoder: True is not supported"):
         huggingface.read(source)
     (source / "config.json").write_text("[1, 2]")
-    with pytest.raises(UserError, match="expected a JSON object, got list"):
+    with pytest.raises(UserError, match="config.json holds a list, but an object is wanted"):
         huggingface.read(source)
     (source / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is not JSON: "):

@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +206,30 @@ def test_a_damaged_checkpoint_is_named(release):
         tf1.read(release)
     Path(release / "bert_model.ckpt.index").write_bytes(b"nothing of the kind")
     with pytest.raises(UserError, match=r"bert_model\.ckpt: cannot be read"):
+        tf1.read(release)
+
+
+def test_a_checkpoint_file_leads_nowhere_else(release):
+    outside = release.parent / "outside"
+    outside.mkdir()
+    for path in release.glob("bert_model.ckpt*"):
+        path.rename(outside / path.name)
+    state = release / "checkpoint"
+    state.write_text(f'model_checkpoint_path: "{outside}/bert_model.ckpt"\n')
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        tf1.read(release)
+    # Of several it may say which, wherever the folder was when it was written.
+    for path in outside.iterdir():
+        shutil.copy(path, release / path.name)
+        shutil.copy(path, release / path.name.replace("bert_model", "other"))
+    assert tf1.read(release).variables
+
+
+def test_only_regular_files_are_opened(release):
+    (path,) = release.glob("*.data-*")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="data-00000-of-00001 is not a regular file"):
         tf1.read(release)
 
 

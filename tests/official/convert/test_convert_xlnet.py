@@ -129,7 +129,7 @@ def release(tmp_path, shared=False, **changes):
     encoder = xlnet.SYSTEM.encoder_config(config, "config.json", pooler=False)
     encoder = dataclasses.replace(encoder, untie_biases=not shared)
     rows = xlnet.encoder_rows(encoder)
-    shapes = model_folder.shapes(configs.Config("x", encoder=encoder))
+    shapes = inference.shapes(configs.Config("x", encoder=encoder))
     ours, _ = mapping.bring_in(rows, weights, shapes, "golden")
     stored = {}
     for row in rows:

@@ -25,7 +25,7 @@ def test_joined_parts_stand_in_order_along_the_last_axis():
 
 def test_out_and_in_again_is_bit_exact_and_memory_is_contiguous():
     ours = arrays(**{"qkv/kernel": (3, 6), "norm/scale": (4,)})
-    ours["norm/scale"][:2] = np.array([0x7FC00123, 0x80000000], np.uint32).view(np.float32)
+    ours["norm/scale"][:2] = np.array([0x00000123, 0x80000000], np.uint32).view(np.float32)
     theirs = take_out([FUSED, PLAIN], ours)
     assert set(theirs) == {"q", "k", "v", "w"}
     assert all(array.flags.c_contiguous for array in theirs.values())
@@ -34,6 +34,22 @@ def test_out_and_in_again_is_bit_exact_and_memory_is_contiguous():
     assert leftover == []
     for path in ours:
         assert back[path].tobytes() == ours[path].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (np.ones(4, np.int8), "file: tensor w is of type int8, and weights are floating-point"),
+        (np.ones(4, bool), "tensor w is of type bool"),
+        (np.ones(4, np.complex64), "tensor w is of type complex64"),
+        (np.array(["a"] * 4, object), "tensor w is of type object"),
+        (np.array([1, np.nan, 1, 1], np.float16), "file: tensor w has NaN or infinity in it"),
+        (np.array([1, 1, 1, -np.inf], np.float64), "tensor w has NaN or infinity in it"),
+    ],
+)
+def test_only_finite_floating_point_numbers_are_weights(tensor, message):
+    with pytest.raises(UserError, match=message):
+        bring_in([PLAIN], {"w": tensor}, {"norm/scale": (4,)}, "file")
 
 
 def test_heads_apart_there_and_together_here():

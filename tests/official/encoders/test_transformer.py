@@ -459,7 +459,7 @@ def test_mixed_bfloat16_keeps_sums_in_float32():
     [
         ({"num_heads": 5}, "num_heads: 5 heads do not divide hidden_size 12"),
         ({"activation": "swish"}, "activation: 'swish' is not one of gelu, gelu_tanh, relu"),
-        ({"norm": "none"}, "norm: 'none' is neither 'post' nor 'pre'"),
+        ({"norm": "none"}, "norm: 'none' is not one of post, pre"),
         ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),
         ({"attention_dropout": -0.1}, r"attention_dropout: -0.1 is not in \[0, 1\)"),
         ({"num_layers": 0}, "num_layers: 0 is less than 1"),

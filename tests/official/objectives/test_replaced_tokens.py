@@ -127,5 +127,5 @@ def test_needs():
     assert replaced_tokens.needs(masked) == {
         "padding_mask", "replaced", "masked", "masked_weights",
     }  # fmt: skip
-    with pytest.raises(ValueError, match="tokens: 'some' is neither 'all' nor 'masked'"):
+    with pytest.raises(ValueError, match="tokens: 'some' is not one of all, masked"):
         replaced_tokens.Config(tokens="some")

@@ -286,8 +286,8 @@ def test_dropout_is_before_the_last_map_of_the_regression():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"form": "joint"}, "form: 'joint' is neither independent nor conditional"),
-        ({"candidates": "all"}, "candidates: 'all' is neither context nor row"),
+        ({"form": "joint"}, "form: 'joint' is not one of independent, conditional"),
+        ({"candidates": "all"}, "candidates: 'all' is not one of context, row"),
         ({"n_best": 0}, "n_best: 0 is less than 1"),
         ({"max_answer_length": 0}, "max_answer_length: 0 is less than 1"),
         ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),

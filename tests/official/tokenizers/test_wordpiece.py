@@ -257,6 +257,30 @@ def test_settings_that_are_not_an_object(tmp_path):
         tokenizers.load(folder)
 
 
+def test_files_that_changed_since_they_were_saved_are_refused(tmp_path):
+    folder = tmp_path / "tok"
+    tokenizer().save(folder)
+    assert tokenizers.load(folder).fingerprint == tokenizer().fingerprint
+    vocabulary, settings = folder / "vocab.txt", folder / "tokenizer_config.json"
+    pieces = vocabulary.read_text()
+    vocabulary.write_text(pieces.replace("##able", "##acle"))
+    with pytest.raises(UserError, match="these are not the files that were saved: together they"):
+        tokenizers.load(folder)
+    vocabulary.write_text(pieces.removesuffix("!\n"))
+    with pytest.raises(UserError, match="these are not the files that were saved"):
+        tokenizers.load(folder)
+    vocabulary.write_text(pieces)
+    said = json.loads(settings.read_text())
+    settings.write_text(json.dumps({**said, "do_lower_case": False}))
+    with pytest.raises(UserError, match="if it was changed on purpose, remove 'fingerprint'"):
+        tokenizers.load(folder)
+    settings.write_text(json.dumps({**said, "model_max_length": 7}))  # decides no ids
+    assert tokenizers.load(folder).fingerprint == tokenizer().fingerprint
+    del said[base.FINGERPRINT]  # a folder of an earlier version, or of another tool
+    settings.write_text(json.dumps({**said, "do_lower_case": False}))
+    assert not tokenizers.load(folder).lower_case
+
+
 def test_vocabulary_that_is_not_utf8(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"[PAD]\ncaf\xe9\n")
     with pytest.raises(UserError, match=r"vocab.txt:2: not UTF-8: is this a vocabulary"):

@@ -47,6 +47,13 @@ def test_lines_of_steps_that_were_lost_are_dropped(tmp_path):
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
 
+def test_damaged_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"stfp": 1}\n{"step": "\xe9"}\n{"step": []}\n7\n{"step": 2}\n')
+    metrics.Reporter(tmp_path, total_steps=9, start_step=2)
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
 def test_only_the_chief_writes(tmp_path, capsys):
     reporter = metrics.Reporter(tmp_path / "m", total_steps=9, silent=True)
     reporter.start(1, 1.0)

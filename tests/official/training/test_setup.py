@@ -1,13 +1,12 @@
 import collections
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official import config as config_lib
-from official import manifest
+from official import inference, manifest
 from official.errors import UserError
 from official.training import checkpoints, setup
 from tests import small
@@ -208,7 +207,11 @@ def test_the_task_is_noted_for_serving(tmp_path):
     task = {"name": "sst2", "labels": ["bad", "good"], "pair": False}
     found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
     setup.save_task(found, tmp_path)
-    assert json.loads((tmp_path / "task.json").read_text()) == {**task, "max_length": 64}
+    assert inference.task(tmp_path) == {**task, "max_length": 64}
+    text = (tmp_path / "task.json").read_text()
+    (tmp_path / "task.json").write_text(text.replace("64", "60"))
+    with pytest.raises(UserError, match="task.json is not as it was written"):
+        inference.task(tmp_path)
 
 
 def test_data_with_other_classes_than_the_model_is_refused():

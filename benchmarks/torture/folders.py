@@ -1,0 +1,486 @@
+"""Hostile folders: what somebody may give us to convert or to load, each made by a function.
+
+A builder gets a fresh copy of a good folder and spoils it. `CASES` says of what and how it is read.
+"""
+
+import dataclasses
+import gzip
+import json
+import os
+import pickle
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.torture.materials import Materials
+from official import json_files
+
+DEEP = 100_000
+HUGE = 1 << 40
+TRACE = "executed"  # a file that hostile code would write beside the folder
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A hostile folder.
+
+    Attributes:
+      name: for the report.
+      source: which of the materials is spoiled.
+      how: what reads it, a key of `hostile_child.READERS`.
+      spoil: spoils the copy.
+      harmless: whether it may be read, as what is hostile in it is left alone.
+    """
+
+    name: str
+    source: str
+    how: str
+    spoil: Callable[[Path], Any]
+    harmless: bool = False
+
+
+def copy(case: Case, materials: Materials, folder: Path) -> None:
+    """Makes the hostile folder."""
+    sources = {
+        "hf": materials.hugging_face,
+        "tf1": materials.tf1,
+        "model": materials.tuned,
+        "shards": lambda: materials.shards("bert"),
+        "unigram": lambda: materials.tokenizer("unigram"),
+        "byte_bpe": lambda: materials.tokenizer("byte_bpe"),
+        "text": materials.labelled,
+    }
+    shutil.copytree(sources[case.source](), folder)
+    case.spoil(folder)
+
+
+class _Payload:
+    """Unpickled, it writes a file beside the folder."""
+
+    def __init__(self, folder: Path):
+        self._command = f"touch {folder.parent / TRACE}"
+
+    def __reduce__(self):
+        return os.system, (self._command,)
+
+
+def _pickle(name: str) -> Callable[[Path], Any]:
+    return lambda folder: (folder / name).write_bytes(pickle.dumps(_Payload(folder)))
+
+
+def _sealed_pickle(folder: Path) -> None:
+    (path,) = folder.glob("checkpoints/step-*/variables.safetensors")
+    path.write_bytes(pickle.dumps(_Payload(folder)))
+    _change(path.with_name("state.json"), sha256=_sha256(path))
+
+
+def _only_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    _pickle("pytorch_model.bin")(folder)
+
+
+def _counts(make: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """Spoils token_counts.npy, and lets the manifest say that it is right."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "token_counts.npy"
+        make(path)
+        _change(folder / "manifest.json", token_counts=_sha256(path))
+
+    return spoil
+
+
+def _object_array(path: Path) -> None:
+    np.save(path, np.array([_Payload(path.parent)], object), allow_pickle=True)
+
+
+def _huge_array(path: Path) -> None:
+    with open(path, "wb") as stream:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (HUGE,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+
+
+def _zip(path: Path, member: str = "data.npy") -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open(member, "w", force_zip64=True) as stream:
+            for _ in range(256):
+                stream.write(bytes(1 << 20))
+
+
+def _gzip(folder: Path) -> None:
+    with gzip.open(folder / "text.txt.gz", "wb", 9) as stream:
+        for _ in range(256):
+            stream.write(b"a" * (1 << 20))
+
+
+def _sparse(name: str) -> Callable[[Path], None]:
+    """A file that says it is large; what it had stays at its beginning."""
+
+    def spoil(folder: Path) -> None:
+        with open(folder / name, "r+b") as stream:
+            stream.truncate(HUGE)
+
+    return spoil
+
+
+def _linked(name: str, target: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return spoil
+
+
+def _pipe(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
+def _directory(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return spoil
+
+
+def _index(value: Any) -> Callable[[Path], None]:
+    """Weights in pieces, as the index lists them; the piece lies outside of the folder."""
+
+    def spoil(folder: Path) -> None:
+        outside = folder.parent / "secret.safetensors"
+        (folder / "model.safetensors").rename(outside)
+        text = value if isinstance(value, str) else json.dumps(value)
+        text = text.replace("OUTSIDE", str(outside))
+        (folder / "model.safetensors.index.json").write_text(text)
+
+    return spoil
+
+
+def _elsewhere(folder: Path) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    for path in folder.glob("bert_model.ckpt*"):
+        path.rename(outside / path.name)
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{outside}/bert_model.ckpt"\n')
+
+
+def _tensors(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The header and the data of model.safetensors."""
+    content = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def _store(folder: Path, header: dict[str, Any] | bytes, data: bytes) -> None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+_TABLE = "bert.embeddings.word_embeddings.weight"
+
+
+def _entry(**changes: Any) -> Callable[[Path], None]:
+    """Changes what the header says of one tensor."""
+
+    def spoil(folder: Path) -> None:
+        header, data = _tensors(folder)
+        header[_TABLE] |= changes
+        _store(folder, header, data)
+
+    return spoil
+
+
+def _dtype(name: str) -> Callable[[Path], None]:
+    """Stores the tensors of a file in another type; the bytes are zeros."""
+
+    def spoil(folder: Path) -> None:
+        header, _ = _tensors(folder)
+        place = 0
+        for key, entry in header.items():
+            if key != "__metadata__":
+                size = int(np.prod(entry["shape"])) * sizes[name]
+                entry |= {"dtype": name, "data_offsets": [place, place + size]}
+                place += size
+        _store(folder, header, bytes(place))
+
+    sizes = {"I64": 8, "BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "BF16": 2}
+    return spoil
+
+
+def _number(value: float) -> Callable[[Path], None]:
+    """Puts a number into the weights."""
+
+    def spoil(folder: Path) -> None:
+        header, data = _tensors(folder)
+        start = header[_TABLE]["data_offsets"][0]
+        _store(folder, header, data[:start] + struct.pack("<f", value) + data[start + 4 :])
+
+    return spoil
+
+
+def _header(make: Callable[[dict, bytes], bytes]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        header, data = _tensors(folder)
+        _store(folder, make(header, data), data)
+
+    return spoil
+
+
+def _header_size(size: int) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        path.write_bytes(struct.pack("<Q", size) + path.read_bytes()[8:])
+
+    return spoil
+
+
+def _text(name: str, text: str | bytes) -> Callable[[Path], None]:
+    content = text.encode() if isinstance(text, str) else text
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def _config(**values: Any) -> Callable[[Path], None]:
+    """Changes config.json or bert_config.json."""
+
+    def spoil(folder: Path) -> None:
+        (path,) = (
+            folder.glob("*config.json")
+            if not (folder / "config.json").exists()
+            else (folder / "config.json",)
+        )
+        _change(path, **values)
+
+    return spoil
+
+
+def _yaml(old: str, new: str) -> Callable[[Path], None]:
+    """Changes config.yaml of a model folder, below the checksum."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "config.yaml"
+        text = path.read_text()
+        text = text.partition("\n")[2] if text.startswith("#") else text
+        assert old in text, old
+        spoiled = new.replace("TRACE", str(folder.parent / TRACE))
+        path.write_text(text.replace(old, spoiled, 1))
+
+    return spoil
+
+
+def _task(**values: Any) -> Callable[[Path], None]:
+    return lambda folder: _change(folder / "task.json", **values)
+
+
+def _manifest(**values: Any) -> Callable[[Path], None]:
+    return lambda folder: _change(folder / "manifest.json", **values)
+
+
+def _shard(**values: Any) -> Callable[[Path], None]:
+    """Changes what the manifest says of the first shard."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "manifest.json"
+        shards = json.loads(path.read_text())["shards"]
+        _change(path, shards=[{**shards[0], **values}, *shards[1:]])
+
+    return spoil
+
+
+def _tf1_tensor(value: Any) -> Callable[[Path], None]:
+    """Writes the checkpoint anew with another value under the name of the token table."""
+
+    def spoil(folder: Path) -> None:
+        import tensorflow as tf
+
+        prefix = str(folder / "bert_model.ckpt")
+        reader = tf.train.load_checkpoint(prefix)
+        names = sorted(reader.get_variable_to_shape_map())
+        tensors = {name: reader.get_tensor(name) for name in names}
+        table = "bert/embeddings/word_embeddings"
+        tensors[table] = value(tensors[table])
+        for path in folder.glob("bert_model.ckpt*"):
+            path.unlink()
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.constant(tensors[name]) for name in names],
+        )
+
+    return spoil
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _change(path: Path, **values: Any) -> None:
+    """Changes an object in a file, which has no checksum after that."""
+    content = {**json.loads(path.read_text()), **values}
+    content.pop(json_files.KEY, None)
+    path.write_text(json.dumps(content))
+
+
+def _nan(table: np.ndarray) -> np.ndarray:
+    table = table.copy()
+    table[0, 0] = np.nan
+    return table
+
+
+_NESTED = '{"a": ' * DEEP
+_BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+)
+_MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 12)
+)
+_EXECUTE = "!!python/object/apply:os.system ['touch TRACE']"
+
+CASES = [
+    # Pickles, which run code when they are read.
+    Case("weights in a pickle alone", "hf", "hf", _only_pickle),
+    Case("a pickle beside the weights", "hf", "hf", _pickle("pytorch_model.bin"), harmless=True),
+    Case("a pickle named model.safetensors", "hf", "hf", _pickle("model.safetensors")),
+    Case("a pickle named vocab.txt", "hf", "hf", _pickle("vocab.txt")),
+    Case("a pickle named config.json", "hf", "hf", _pickle("config.json")),
+    Case("a pickle named spiece.model", "unigram", "tokenizer", _pickle("spiece.model")),
+    Case("a pickle named *.ckpt.index", "tf1", "tf1", _pickle("bert_model.ckpt.index")),
+    Case("a pickle as checkpoint, its SHA-256 right", "model", "load", _sealed_pickle),
+    Case("token counts as array of objects", "shards", "shards", _counts(_object_array)),
+    # Bombs: files that grow when they are read, and files larger than memory.
+    Case("token counts as zip bomb", "shards", "shards", _counts(_zip)),
+    Case("token counts of 2^40 numbers", "shards", "shards", _counts(_huge_array)),
+    Case("a zip bomb named model.safetensors", "hf", "hf",
+         lambda folder: _zip(folder / "model.safetensors")),
+    Case("text that grows a thousandfold", "text", "text", _gzip),
+    Case("model.safetensors of a TiB", "hf", "hf", _sparse("model.safetensors")),
+    Case("vocab.txt of a TiB", "hf", "hf", _sparse("vocab.txt")),
+    Case("config.json of a TiB", "hf", "hf", _sparse("config.json")),
+    Case("tokenizer_config.json of a TiB", "hf", "hf", _sparse("tokenizer_config.json")),
+    Case("spiece.model of a TiB", "unigram", "tokenizer", _sparse("spiece.model")),
+    Case("vocab.json of a TiB", "byte_bpe", "tokenizer", _sparse("vocab.json")),
+    Case("merges.txt of a TiB", "byte_bpe", "tokenizer", _sparse("merges.txt")),
+    Case("config.yaml of a TiB", "model", "load", _sparse("config.yaml")),
+    Case("manifest.json of a TiB", "shards", "shards", _sparse("manifest.json")),
+    Case("*.ckpt.index of a TiB", "tf1", "tf1", _sparse("bert_model.ckpt.index")),
+    # Paths that lead elsewhere, and what is no file.
+    Case("an index that names ../", "hf", "hf",
+         _index({"weight_map": {_TABLE: "../secret.safetensors"}})),
+    Case("an index that names an absolute path", "hf", "hf",
+         _index({"weight_map": {_TABLE: "OUTSIDE"}})),
+    Case("an index that is a list", "hf", "hf", _index({"weight_map": ["a"]})),
+    Case("an index of numbers", "hf", "hf", _index({"weight_map": {"a": 5, "b": [1]}})),
+    Case("an index nested 100,000 deep", "hf", "hf", _index(_NESTED)),
+    Case("a checkpoint file that names another folder", "tf1", "tf1", _elsewhere),
+    Case("model.safetensors → /dev/zero", "hf", "hf", _linked("model.safetensors", "/dev/zero")),
+    Case("vocab.txt → /dev/zero", "hf", "hf", _linked("vocab.txt", "/dev/zero")),
+    Case("config.json → itself", "hf", "hf", _linked("config.json", "config.json")),
+    Case("vocab.txt is a pipe", "hf", "hf", _pipe("vocab.txt")),
+    Case("model.safetensors is a pipe", "hf", "hf", _pipe("model.safetensors")),
+    Case("config.json is a folder", "hf", "hf", _directory("config.json")),
+    Case("*.ckpt.index is a pipe", "tf1", "tf1", _pipe("bert_model.ckpt.index")),
+    Case("a shard name with ../", "shards", "shards", _shard(name="../a.tfrecord")),
+    Case("a manifest that lists /etc/passwd", "shards", "shards",
+         _manifest(files={"/etc/passwd": "0" * 64})),
+    # Types.
+    *(
+        Case(f"weights of type {name}", "hf", "hf", _dtype(name))
+        for name in ("I64", "BOOL", "I8", "U8", "F8_E4M3")
+    ),
+    Case("weights of type BF16", "hf", "hf", _dtype("BF16"), harmless=True),
+    Case("a type that there is not", "hf", "hf", _entry(dtype="F1024")),
+    Case("a checkpoint of integers", "tf1", "tf1", _tf1_tensor(lambda t: t.astype(np.int32))),
+    Case("a checkpoint of text", "tf1", "tf1", _tf1_tensor(lambda t: t.astype(str))),
+    Case("a checkpoint of complex numbers", "tf1", "tf1",
+         _tf1_tensor(lambda t: t.astype(np.complex64))),
+    # Shapes and places that overflow.
+    Case("a shape of 2^62 rows", "hf", "hf", _entry(shape=[1 << 62, 32])),
+    Case("a shape whose product wraps to the right size", "hf", "hf",
+         _entry(shape=[150 + (1 << 59), 32])),
+    Case("a negative shape", "hf", "hf", _entry(shape=[-150, -32])),
+    Case("data outside of the file", "hf", "hf", _entry(data_offsets=[0, 1 << 60])),
+    Case("data that ends before it begins", "hf", "hf", _entry(data_offsets=[64, 0])),
+    Case("tensors on top of one another", "hf", "hf", _entry(data_offsets=[0, 19200])),
+    Case("a header of 2^63 bytes", "hf", "hf", _header_size(1 << 63)),
+    Case("a header of 2^40 bytes", "hf", "hf", _header_size(1 << 40)),
+    Case("a header nested 100,000 deep", "hf", "hf", _header(lambda h, d: _NESTED.encode())),
+    Case("a tensor there twice", "hf", "hf",
+         _header(lambda h, d: json.dumps(h).replace("type_embeddings", "embeddings").encode())),
+    Case("a checkpoint index cut in half", "tf1", "tf1",
+         lambda f: os.truncate(f / "bert_model.ckpt.index", 700)),
+    Case("a checkpoint without its data", "tf1", "tf1",
+         lambda f: (f / "bert_model.ckpt.data-00000-of-00001").unlink()),
+    # Numbers in configs.
+    Case("hidden_size 2^40", "hf", "hf", _config(hidden_size=HUGE)),
+    Case("vocab_size 2^40", "hf", "hf", _config(vocab_size=HUGE)),
+    Case("max_position_embeddings 2^40", "hf", "hf", _config(max_position_embeddings=HUGE)),
+    Case("2^40 layers", "hf", "hf", _config(num_hidden_layers=HUGE)),
+    Case("2^40 layers of a release", "tf1", "tf1", _config(num_hidden_layers=HUGE)),
+    Case("no heads", "hf", "hf", _config(num_attention_heads=0)),
+    Case("-2 heads", "hf", "hf", _config(num_attention_heads=-2)),
+    Case("hidden_size as text", "hf", "hf", _config(hidden_size="32")),
+    Case("hidden_size null", "hf", "hf", _config(hidden_size=None)),
+    Case("num_hidden_layers true", "hf", "hf", _config(num_hidden_layers=True)),
+    Case("layer_norm_eps NaN", "hf", "hf", _config(layer_norm_eps=float("nan"))),
+    Case("layer_norm_eps negative", "hf", "hf", _config(layer_norm_eps=-1.0)),
+    Case("hidden_dropout_prob infinite", "hf", "hf", _config(hidden_dropout_prob=float("inf"))),
+    Case("initializer_range NaN", "hf", "hf", _config(initializer_range=float("nan"))),
+    Case("architectures is a number", "hf", "hf", _config(architectures=7)),
+    Case("model_type is a list", "hf", "hf", _config(model_type=["bert"])),
+    Case("id2label is a list", "hf", "hf",
+         _config(id2label=[1], architectures=["BertForSequenceClassification"]), harmless=True),
+    Case("a NaN among the weights", "hf", "hf", _number(float("nan"))),
+    Case("an infinity among the weights", "hf", "hf", _number(float("inf"))),
+    Case("a NaN in a checkpoint", "tf1", "tf1", _tf1_tensor(_nan)),
+    # JSON.
+    Case("config.json nested 100,000 deep", "hf", "hf", _text("config.json", _NESTED)),
+    Case("bert_config.json nested 100,000 deep", "tf1", "tf1", _text("bert_config.json", _NESTED)),
+    Case("tokenizer_config.json nested 100,000 deep", "hf", "hf",
+         _text("tokenizer_config.json", _NESTED)),
+    Case("vocab.json nested 100,000 deep", "byte_bpe", "tokenizer", _text("vocab.json", _NESTED)),
+    Case("manifest.json nested 100,000 deep", "shards", "shards", _text("manifest.json", _NESTED)),
+    Case("special tokens of the wrong type", "hf", "hf",
+         _text("tokenizer_config.json", '{"cls_token": {"content": [5]}}')),
+    Case("max_length in task.json is text", "model", "load", _task(max_length="long")),
+    Case("max_length in task.json is -1", "model", "load", _task(max_length=-1)),
+    Case("max_length in the manifest is 2^40", "shards", "shards", _manifest(max_length=HUGE)),
+    Case("a manifest whose totals are hostile", "shards", "shards",
+         _manifest(config={"segments": {"packing": "x", "max_length": []}})),
+    # YAML.
+    Case("a YAML tag that runs a command", "model", "load", _yaml("name: ", f"name: {_EXECUTE}#")),
+    Case("a YAML tag that names a class", "model", "load",
+         _yaml("name: ", "name: !!python/name:os.system #")),
+    Case("YAML aliases of aliases", "model", "load", _yaml("name:", f"{_BOMB}name:")),
+    Case("YAML merges of merges", "model", "load", _yaml("name:", f"{_MERGES}name:")),
+    Case("YAML that contains itself", "model", "load", _yaml("name:", "a: &a [*a]\nname:")),
+    Case("YAML nested 100,000 deep", "model", "load",
+         _yaml("name:", f"a: {'[' * DEEP}{']' * DEEP}\nname:")),
+    Case("a YAML key that is a list", "model", "load", _yaml("name:", "? [1, 2]\n: 3\nname:")),
+    Case("a number of 100,000 digits", "model", "load", _yaml("seed: 0", f"seed: {'9' * DEEP}")),
+    Case("hidden_size 2^40 in config.yaml", "model", "load",
+         _yaml("hidden_size: 32", f"hidden_size: {HUGE}")),
+    Case("vocab_size 2^40 in config.yaml", "model", "load",
+         _yaml("vocab_size: 150", f"vocab_size: {HUGE}")),
+    Case("2^40 layers in config.yaml", "model", "load",
+         _yaml("num_layers: 2", f"num_layers: {HUGE}")),
+    # Vocabularies.
+    Case("spiece.model of random bytes", "unigram", "tokenizer",
+         _text("spiece.model", np.random.default_rng(0).bytes(5000))),
+    Case("spiece.model that says it is longer", "unigram", "tokenizer",
+         _text("spiece.model", b"\x0a\xff\xff\xff\xff\x0f" + b"a" * 100)),
+    Case("vocab.txt of one line of 60 MB", "hf", "hf", _text("vocab.txt", b"a" * 60_000_000)),
+    Case("vocab.txt of zeros", "hf", "hf", _text("vocab.txt", bytes(1000))),
+    Case("merges.txt of what no piece is", "byte_bpe", "tokenizer",
+         _text("merges.txt", "x y\n" * 100_000)),
+]  # fmt: skip

@@ -1,0 +1,299 @@
+"""Fuzzed lines go through the tokenizers, the pretraining formats and the served graph."""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the SavedModels)
+
+from benchmarks.torture import lines, oracles, parts, served
+from benchmarks.torture.materials import SIZES, SYSTEMS, Materials, smoke_config
+from official import config as configs
+from official import tokenizers
+from official.data import Source
+from official.tokenizers import packing
+from tfrecords_tools import documents, pretraining_shards
+
+_LINES = 2000  # of a case
+_DOCUMENT = 8  # lines, more or less
+_SHOWN = 3  # failures of a kind and case
+_TOLERANCE = 1e-4
+
+
+class Part(parts.Part):
+    """A case is some thousand lines, one of the tokenizers and one of the formats."""
+
+    name = "fuzz"
+    things = "fuzzed lines"
+    promise = "no crash, each drop counted, tokens are slices, graph and Python agree"
+    whole, quick = 500, 6
+
+    def __init__(self, seed: int, materials: Materials, load: Any = tokenizers.load):
+        super().__init__(seed)
+        self._materials, self._load = materials, load
+        self._tokenizers: dict[str, tokenizers.Tokenizer] = {}
+        self._served: dict[str, Any] = {}
+        self._graphs: dict[str, Any] = {}
+
+    def run(self, case: int) -> parts.Outcome:
+        """Sends the same lines through all of it."""
+        outcome, rng = parts.Outcome(), self.rng(case)
+        some = lines.lines(rng, _LINES)
+        for kind in SIZES:
+            self._tokenize(kind, some, outcome)
+        kind = list(SIZES)[case % len(SIZES)]
+        self._serve(kind, some, outcome)
+        self._answer(kind, some, rng, outcome)
+        system = list(SYSTEMS)[case // len(SIZES) % len(SYSTEMS)]
+        self._shards(kind, system, some, rng, outcome)
+        outcome.done += len(some) - sum(outcome.kinds.values())
+        outcome.kinds["held"] = outcome.done - outcome.kinds["failed"]
+        return outcome
+
+    def _tokenizer(self, kind: str) -> tokenizers.Tokenizer:
+        if kind not in self._tokenizers:
+            self._tokenizers[kind] = self._load(self._materials.fuzzed_tokenizer(kind))
+        return self._tokenizers[kind]
+
+    def _graph(self, kind: str) -> Any:
+        """The tokenizer inside a graph."""
+        if kind not in self._graphs:
+            spec = [tf.TensorSpec([None], tf.string)]
+            graph = tf.function(self._tokenizer(kind).tokenize, input_signature=spec)
+            self._graphs[kind] = graph
+        return self._graphs[kind]
+
+    def _tokenize(self, kind: str, some: list[bytes], outcome: parts.Outcome) -> None:
+        """Ids in and outside a graph, and the slices of all tokens."""
+        tokenizer = self._tokenizer(kind)
+        texts = [line.decode("utf-8", "replace") for line in some]
+        found = tokenizer.encode(texts)
+        made = [row.numpy() for row in self._graph(kind)(tf.constant(texts))]
+        _compare(f"{kind}, graph and Python", texts, made, found, outcome)
+        one = len(texts) // 2
+        alone = tokenizer.encode(texts[one : one + 1])
+        _compare(f"{kind}, alone", texts[one : one + 1], alone, found[one : one + 1], outcome)
+        tokenizer.tokenize(tf.constant(some))  # what is no UTF-8 goes in as it is
+        broken = [line.decode("utf-8", "surrogateescape") for line in some[:100]]
+        tokenizer.encode(broken)
+        tokenizer.encode_with_offsets(broken)
+        problems = []
+        for text, ids, (same, starts, ends) in zip(
+            texts, found, tokenizer.encode_with_offsets(texts), strict=True
+        ):
+            wrong = None if np.array_equal(ids, same) else "other ids with places than without"
+            wrong = wrong or oracles.problem(tokenizer, text, ids, starts, ends)
+            if wrong:
+                problems.append(f"{kind}: {wrong}: {_shown(text)}")
+        _report(problems, outcome)
+
+    def _serve(self, kind: str, some: list[bytes], outcome: parts.Outcome) -> None:
+        """What a SavedModel says of texts is what it says of the ids that Python makes of them."""
+        tokenizer, model = self._tokenizer(kind), self._model(kind, "vectors")
+        texts = [line.decode("utf-8", "replace") for line in some]
+        ids = tokenizer.encode(texts)
+        packed = packing.pack([tf.ragged.constant(ids, dtype=tf.int32)], tokenizer, served.LENGTH)
+        wanted = model.signatures["tokens"](
+            input_word_ids=packed["token_ids"],
+            input_mask=tf.cast(packed["padding_mask"], tf.int32),
+            input_type_ids=packed["segment_ids"],
+        )
+        given = model.signatures["serving_default"](text=tf.constant(some))
+        mask = given["input_mask"].numpy() > 0
+        same = np.array_equal(mask, packed["padding_mask"].numpy())
+        if not same:
+            outcome.fail(f"{kind}: a SavedModel reads texts as other numbers of tokens")
+            return
+        unlike = np.abs(given["sequence_output"] - wanted["sequence_output"]).max(axis=-1) * mask
+        rows = np.flatnonzero(unlike.max(axis=1) > _TOLERANCE)
+        _report([f"{kind}, served: other ids for {_shown(texts[row])}" for row in rows], outcome)
+
+    def _answer(
+        self, kind: str, some: list[bytes], rng: np.random.Generator, outcome: parts.Outcome
+    ) -> None:
+        """Answers of a SavedModel are the slices of their contexts that it says they are."""
+        contexts = [b" ".join(some[i : i + 4]) for i in range(0, len(some) // 4, 4)]
+        contexts = [context for context in contexts if len(context) < lines.LONG]
+        questions = [some[i] for i in rng.integers(0, len(some), len(contexts))]
+        questions = [question[:500] for question in questions]
+        given = self._model(kind, "answer").signatures["serving_default"](
+            question=tf.constant(questions), context=tf.constant(contexts)
+        )
+        columns = [given[name].numpy().tolist() for name in ("answer", "start", "end")]
+        problems = []
+        for context, answer, start, end in zip(contexts, *columns, strict=True):
+            text = context.decode("utf-8", "replace")
+            if answer.decode() != text[start:end]:
+                problems.append(f"{kind}: {answer!r} at {start}:{end} of {_shown(text)}")
+        _report(problems, outcome)
+
+    def _model(self, kind: str, objective: str) -> Any:
+        path = str(self._materials.served(kind, objective))
+        if path not in self._served:
+            self._served[path] = tf.saved_model.load(path)
+        return self._served[path]
+
+    def _shards(
+        self,
+        kind: str,
+        system: str,
+        some: list[bytes],
+        rng: np.random.Generator,
+        outcome: parts.Outcome,
+    ) -> None:
+        """Builds shards of the lines as text or JSON Lines, counts, and reads them as training."""
+        where, problems = f"{system} with {kind}", []
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+            folder = Path(scratch)
+            groups = _grouped(some, rng)
+            name, counts = _write(folder, groups, as_json=bool(rng.integers(2)))
+            config = configs.load(smoke_config(system))
+            settings = pretraining_shards.settings_of(
+                config,
+                self._materials.fuzzed_tokenizer(kind),
+                phrases=self._materials.phrases() if system == "ernie" else None,
+            )
+            made = pretraining_shards.build(
+                settings,
+                str(folder / name),
+                folder / "shards",
+                num_shards=1,
+                on_bad_utf8="skip",
+                on_long_line="skip",
+                report=lambda line: None,
+            )
+            totals = made.totals
+            if (found := totals["skipped"].get("lines not UTF-8", 0)) != counts["broken"]:
+                problems.append(f"{counts['broken']} broken lines, {found} counted ({name})")
+            kept = totals["documents"] + totals["skipped"].get("empty documents", 0)
+            if kept != counts["documents"]:
+                problems.append(f"{counts['documents']} documents, {kept} counted ({name})")
+            if kind != "byte_bpe":
+                tokens = self._tokens(kind, counts["texts"])
+                if tokens != totals["tokens"]:
+                    problems.append(f"{tokens} tokens in the text, {totals['tokens']} counted")
+            problems += _examples(Source(folder / "shards", config, "train"), config, totals)
+        _report([f"{where}: {problem}" for problem in problems], outcome)
+
+    def _tokens(self, kind: str, texts: list[str]) -> int:
+        return sum(map(len, self._tokenizer(kind).encode(texts)))
+
+
+def _compare(what: str, texts: Any, found: Any, wanted: Any, outcome: parts.Outcome) -> None:
+    pairs = zip(texts, found, wanted, strict=True)
+    unlike = [_shown(text) for text, a, b in pairs if not np.array_equal(a, b)]
+    _report([f"{what}: other ids for {text}" for text in unlike], outcome)
+
+
+def _report(problems: list[str], outcome: parts.Outcome) -> None:
+    """Counts problems, and tells some of them."""
+    for problem in problems[:_SHOWN]:
+        outcome.fail(problem)
+    if more := len(problems) - _SHOWN:
+        outcome.add("failed", max(more, 0))
+
+
+def _shown(text: str) -> str:
+    return f"{text[:60]!a}{'…' if len(text) > 60 else ''}"
+
+
+def _grouped(some: list[bytes], rng: np.random.Generator) -> list[list[bytes]]:
+    """The lines as documents."""
+    places = np.flatnonzero(rng.random(len(some)) < 1 / _DOCUMENT)
+    splits = [0, *places.tolist(), len(some)]
+    return [some[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
+
+
+def _write(folder: Path, groups: list[list[bytes]], as_json: bool) -> tuple[str, dict[str, Any]]:
+    """Writes documents to a file; says its name, and what of it has to be counted."""
+    if as_json:
+        texts = ["\n".join(_surrogates(line) for line in group) for group in groups]
+        rows = "\n".join(json.dumps({"text": text}) for text in texts)
+        (folder / "text.jsonl").write_text(rows + "\n")
+        whole = [text for text in texts if _encodes(text)]
+        counts = {"broken": len(texts) - len(whole), "documents": len(whole)}
+        kept = [line for text in whole for line in text.split("\n")]
+        name = "text.jsonl"
+    else:
+        (folder / "text.txt").write_bytes(b"\n\n".join(map(b"\n".join, groups)) + b"\n")
+        file = b"\n\n".join(map(b"\n".join, groups)).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        kept = [line.decode() for line in file if lines.is_utf8(line)]
+        blank = [not line.strip() for line in kept]
+        begins = sum(not b and (a or i == 0) for i, (a, b) in enumerate(zip([True, *blank], blank)))  # noqa: B905
+        counts = {"broken": len(file) - len(kept), "documents": begins}
+        name = "text.txt"
+    return name, {**counts, "texts": [documents.clean(line) for line in kept]}
+
+
+def _surrogates(line: bytes) -> str:
+    """A line as a JSON string may have it: what is no UTF-8 becomes a lone surrogate."""
+    return line.decode("utf-8", "surrogateescape")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _examples(source: Source, config: configs.Config, totals: Any) -> list[str]:
+    """What is wrong with the examples as training reads them."""
+    plain = dataclasses.replace(config, corruption=None, objectives=())
+    raw = Source(source.folder, plain, "train")
+    size = config.recipe.batch_size
+    problems: list[str] = []
+    text = 0
+    special = np.array(sorted(set(source.tokenizer.special_ids) - {source.tokenizer.unk_id}))
+    for batch, whole in zip(source.dataset(size), raw.dataset(size), strict=True):
+        batch = {name: value.numpy() for name, value in batch.items()}
+        ids, mask = whole["token_ids"].numpy(), whole["padding_mask"].numpy()
+        weights = batch["example_weights"] > 0
+        inside = mask & ~np.isin(ids, special)
+        text += int(inside[weights].sum())
+        if not ((ids >= 0) & (ids < source.tokenizer.vocab_size)).all():
+            problems.append("ids out of range")
+        if (ids[~mask] != source.tokenizer.pad_id).any():
+            problems.append("padding with an id of its own")
+        if "masked_positions" in batch:
+            sure = inside & (ids != source.tokenizer.unk_id)
+            problems += _predictions(batch, ids, inside, sure, weights)
+    wanted = totals["tokens"] - totals["cut_tokens"]
+    one_segment = ("full_sentences", "doc_sentences")
+    if config.segments.format in one_segment and text != wanted:
+        problems.append(f"{wanted} tokens to read, {text} in the examples")
+    return sorted(set(problems))
+
+
+def _predictions(
+    batch: Any, ids: np.ndarray, inside: np.ndarray, sure: np.ndarray, weights: np.ndarray
+) -> list[str]:
+    """What is wrong with what is asked for.
+
+    Args:
+      batch: as training reads it.
+      ids: the same without corruption [B, T].
+      inside: the tokens that are text [B, T].
+      sure: those that can be asked for, whatever the config [B, T].
+      weights: the rows that are examples [B].
+    """
+    problems = []
+    positions, real = batch["masked_positions"], batch["masked_weights"] > 0
+    rows = np.arange(len(ids))[:, None]
+    if (batch["masked_ids"] != ids[rows, positions])[real].any():
+        problems.append("a masked id that is not the one in the text")
+    if not inside[rows, positions][real].all():
+        problems.append("a special token or padding is asked for")
+    lacking = weights & sure.any(axis=1) & ~real.any(axis=1)
+    if lacking.any():
+        problems.append(f"{int(lacking.sum())} rows with tokens and no prediction")
+    seen = np.ones(ids.shape, bool)
+    np.put_along_axis(seen, np.where(real, positions, positions[:, :1]), False, axis=1)
+    if ((batch["token_ids"] != ids) & seen)[weights].any():
+        problems.append("a token is changed that is not asked for")
+    return problems

@@ -1,0 +1,99 @@
+"""Hostile folders are refused in words, in bounded memory and time, and run nothing."""
+
+import json
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import environments
+from benchmarks.torture import folders, parts
+from benchmarks.torture.materials import Materials, environment
+
+_MOST_MIB = 256
+_MOST_SECONDS = 20.0
+
+
+class Part(parts.Part):
+    """Each hostile folder is one case."""
+
+    name = "hostile"
+    things = "hostile folders"
+    promise = f"refused in words, within {_MOST_MIB} MiB; no code runs"
+    whole = quick = len(folders.CASES)
+    in_children = True
+
+    def __init__(
+        self,
+        seed: int,
+        materials: Materials,
+        cases: Sequence[folders.Case] = folders.CASES,
+        child: str = "benchmarks.torture.hostile_child",
+    ):
+        super().__init__(seed)
+        self._materials, self._cases, self._module = materials, cases, child
+        self._child: subprocess.Popen | None = None
+        self._peak = 0
+
+    def run(self, case: int) -> parts.Outcome:
+        """Makes a folder and has it read by a child process."""
+        outcome, hostile = parts.Outcome(), self._cases[case % len(self._cases)]
+        with tempfile.TemporaryDirectory(prefix="hostile-") as scratch:
+            folder = Path(scratch) / "folder"
+            folders.copy(hostile, self._materials, folder)
+            answer = self._ask({"folder": str(folder), "how": hostile.how})
+            if list(Path(scratch).rglob(folders.TRACE)):
+                answer = {"error": "hostile code ran"}
+        if problem := _problem(answer, hostile, str(folder)):
+            outcome.fail(f"{hostile.name}: {problem}")
+        else:
+            outcome.add("refused" if "refused" in answer else "read without what is hostile in it")
+        return outcome
+
+    def _ask(self, question: dict) -> dict:
+        """The child's answer; one that is late or dies is replaced."""
+        if self._child is None or self._child.poll() is not None:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                cwd=environments.ROOT,
+                env=environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            good = {
+                "hf": str(self._materials.hugging_face()),
+                "tf1": str(self._materials.tf1()),
+                "load": str(self._materials.tuned()),
+                "shards": str(self._materials.shards("bert")),
+            }
+            self._send(good, 120.0)
+        return self._send(question, 3 * _MOST_SECONDS)
+
+    def _send(self, question: dict, seconds: float) -> dict:
+        print(json.dumps(question), file=self._child.stdin, flush=True)
+        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
+        answer = self._child.stdout.readline() if ready else ""
+        if answer:
+            return json.loads(answer)
+        self._child.kill()
+        status = self._child.wait()
+        return {"error": f"the process died ({status})" if ready else f"no end after {seconds} s"}
+
+
+def _problem(answer: dict, hostile: folders.Case, folder: str) -> str | None:
+    """What is wrong with an answer."""
+    if "error" in answer:
+        return answer["error"]
+    if "read" in answer and not hostile.harmless:
+        return "read as if it were good"
+    if "refused" in answer and folder not in answer["refused"]:
+        return f"the message names no file: {answer['refused']}"
+    if answer["mib"] > _MOST_MIB:
+        return f"took {answer['mib']:,} MiB"
+    if answer["seconds"] > _MOST_SECONDS:
+        return f"took {answer['seconds']:.0f} s"
+    return None

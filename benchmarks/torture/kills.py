@@ -1,0 +1,215 @@
+"""SIGKILLs at random moments and inside saves: the same command goes on to the same bits."""
+
+import contextlib
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import environments
+from benchmarks.torture import parts, readers, workers
+from benchmarks.torture.materials import SYSTEMS, Materials, command, environment, smoke_config
+from official import atomic
+from official.training import checkpoints
+
+KILLS = 3  # of a run
+STEPS = 100
+_START = 10.0  # seconds; a kill of a process that starts comes within them
+_AFTER = 1.0  # seconds after a new checkpoint; other kills come within them
+_WAIT = 600.0  # the most seconds to a new checkpoint, or to the end
+_OVERRIDES = {
+    "steps": STEPS, "save_every": 2, "report_every": 25, "eval_every": 50, "eval_batches": 1,
+}  # fmt: skip
+
+
+class Part(parts.Part):
+    """A case is a run that is killed some times, and then goes on to its end."""
+
+    name = "kills"
+    things = "SIGKILLs of trainings"
+    promise = "the run ends with the bits of one that nobody killed"
+    whole, quick = 300 // KILLS, 2
+    in_children = True
+
+    def __init__(
+        self,
+        seed: int,
+        materials: Materials,
+        spoil: Callable[[Path], None] = lambda model_dir: None,
+    ):
+        super().__init__(seed)
+        self._materials, self._spoil = materials, spoil
+
+    def run(self, case: int) -> parts.Outcome:
+        """Kills a run, and compares its end."""
+        outcome, rng = parts.Outcome(), self.rng(case)
+        # Each system with one worker and with two, in any 18 cases.
+        system = list(SYSTEMS)[case * 7 % len(SYSTEMS)]
+        count = 1 + case % 2
+        whole = self._whole(system, count)
+        left = KILLS
+        while left > 0:
+            with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
+                run = Run(self._materials, system, count, Path(scratch) / "model")
+                problem, left = self._torment(run, left, rng, outcome)
+                self._spoil(run.model_dir)
+                problem = problem or _unlike(whole, run.model_dir)
+                if problem:
+                    outcome.fail(f"{system}, {count} worker(s): {problem}", 0)
+                    return outcome
+        return outcome
+
+    def _torment(
+        self, run: "Run", left: int, rng: np.random.Generator, outcome: parts.Outcome
+    ) -> tuple[str | None, int]:
+        """Kills a run until there were enough kills or it has ended; then lets it end.
+
+        Returns:
+          What went wrong, and how many kills are left.
+        """
+        saves = 0
+        for _ in range(left):
+            inside = not saves  # one of each run, at least
+            run.start()
+            with contextlib.ExitStack() as stack:
+                stack.callback(run.kill)
+                where = run.wait(rng, inside)
+                if where == "ended":
+                    break
+                run.kill(first=int(rng.integers(run.count + 1)), pause=float(rng.uniform(0, 2)))
+            if run.in_a_save():
+                where, saves = "in a save", saves + 1
+            outcome.add(f"{where}, {run.count} worker(s)")
+            left -= 1
+        return run.end(), left
+
+    def _whole(self, system: str, count: int) -> Path:
+        """The model folder of a run that nobody kills."""
+        name = f"whole-{system}-{count}"
+        with self._materials._made(name) as path:
+            if path:
+                with atomic.folder(path) as folder:
+                    run = Run(self._materials, system, count, folder / "model")
+                    if problem := run.end():
+                        raise RuntimeError(f"{system} without a kill: {problem}")
+        return self._materials.folder / name / "model"
+
+
+class Run:
+    """A training in one or two processes.
+
+    Args:
+      materials: has the shards.
+      system: whose smoke training it is.
+      count: how many workers.
+      model_dir: the model folder.
+    """
+
+    def __init__(self, materials: Materials, system: str, count: int, model_dir: Path):
+        shards = materials.shards(system)
+        self.count, self.model_dir = count, model_dir
+        self._checkpoints = model_dir / "checkpoints"
+        self._command = command(
+            "official.main",
+            "--mode=train_and_eval",
+            f"--config={smoke_config(system)}",
+            f"--data={shards}",
+            f"--validation_data={shards}",
+            f"--model_dir={model_dir}",
+            *(f"--override=recipe.{key}={value}" for key, value in _OVERRIDES.items()),
+        )
+        if count > 1:
+            self._command.append("--distribution_strategy=multi_worker")
+        self._processes: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        """Starts the same command, as ever."""
+        self.model_dir.parent.mkdir(parents=True, exist_ok=True)
+        self._log = open(self.model_dir.with_suffix(".log"), "w+")
+        self._newest = checkpoints.last_step(self.model_dir) or 0
+        self._processes = [
+            subprocess.Popen(
+                self._command,
+                cwd=environments.ROOT,
+                env={**environment(), **config},
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+            )
+            for config in (workers.configs(self.count) if self.count > 1 else [{}])
+        ]
+
+    def wait(self, rng: np.random.Generator, inside: bool) -> str:
+        """Waits for the moment of the next kill; says what it is, or that the run has ended."""
+        if not inside and rng.random() < 1 / 3:
+            moment = time.monotonic() + rng.uniform(0, _START)
+            while self._runs() and time.monotonic() < moment:
+                time.sleep(0.01)
+            return "elsewhere" if self._runs() else "ended"
+        limit = time.monotonic() + _WAIT
+        while self._runs() and (checkpoints.last_step(self.model_dir) or 0) <= self._newest:
+            if time.monotonic() > limit:
+                break
+            time.sleep(0.005)
+        moment = time.monotonic() + rng.uniform(0, _AFTER)
+        while self._runs() and time.monotonic() < moment:
+            time.sleep(0.001)
+        while inside and self._runs() and not self.in_a_save():
+            time.sleep(0.0005)
+        if inside:
+            time.sleep(rng.uniform(0, 0.005))
+        return "elsewhere" if self._runs() else "ended"
+
+    def kill(self, first: int | None = None, pause: float = 0.0) -> None:
+        """Kills the processes: one a while before the others, or all of them."""
+        if first is not None and first < self.count > 1:
+            self._processes[first].kill()
+            time.sleep(pause)
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def in_a_save(self) -> bool:
+        """Whether something half-written lies among the checkpoints."""
+        return any(self._checkpoints.rglob(f"{atomic.PREFIX}*"))
+
+    def end(self) -> str | None:
+        """Starts the command again and lets it end; says what went wrong."""
+        self.start()
+        try:
+            for process in self._processes:
+                process.wait(_WAIT)
+        except subprocess.TimeoutExpired:
+            return f"no end after {_WAIT:.0f} s: {self._said()}"
+        finally:
+            self.kill()
+        if any(process.returncode for process in self._processes):
+            return f"status {[p.returncode for p in self._processes]}: {self._said()}"
+        return "something half-written is left" if self.in_a_save() else None
+
+    def _runs(self) -> bool:
+        return all(process.poll() is None for process in self._processes)
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        return self._log.read()[-600:]
+
+
+def _unlike(whole: Path, killed: Path) -> str | None:
+    """How the end of a run differs from that of one that nobody killed."""
+    ends = []
+    for folder in (whole, killed):
+        path = checkpoints.find(folder, "last")
+        ends.append(
+            {
+                "variables": checkpoints.load_variables(folder, "last", optimizer=True),
+                "figures": checkpoints.load_state(path)["figures"],
+                "best": checkpoints.best(folder),
+                "step": path.name,
+            }
+        )
+    unlike = readers.differences(*ends)
+    return f"other ends: {'; '.join(unlike[:3])} ({len(unlike)} places)" if unlike else None

@@ -1,0 +1,276 @@
+"""What the parts work on: text, tokenizers, shards, models; each made once, when it is asked for.
+
+All of it is made by the project's own commands from a made-up language of a few hundred words, in a
+folder that the next run finds again.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks import environments
+from official import atomic, seeding
+
+# Published system → kind and size of the vocabulary of its smoke training.
+SYSTEMS = {
+    "bert": ("wordpiece", 150),
+    "roberta": ("byte_bpe", 350),
+    "spanbert": ("wordpiece", 150),
+    "ernie": ("wordpiece", 150),
+    "albert": ("unigram", 100),
+    "gpt2": ("byte_bpe", 350),
+    "electra": ("wordpiece", 150),
+    "xlnet": ("unigram", 100),
+    "transformer_xl": ("wordpiece", 150),
+}
+# The four kinds of tokenizers, each with the size that the table above has for it.
+SIZES = {**dict(SYSTEMS.values()), "bpe": 100}
+_WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
+
+
+def environment() -> dict[str, str]:
+    """The environment of child processes: no GPU, and TensorFlow says no more than it must."""
+    kept = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def command(module: str, *options: str) -> list[str]:
+    """The command line of one of the project's modules."""
+    return [sys.executable, "-m", module, *options]
+
+
+def run(module: str, *options: str) -> None:
+    """Runs a command that has to succeed."""
+    done = subprocess.run(
+        command(module, *options),
+        cwd=environments.ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module} {' '.join(options)} ended with:\n{done.stderr[-2000:]}")
+
+
+def documents(count: int, seed: int = 0) -> list[list[str]]:
+    """Documents of a few sentences of made-up words, with capitals and signs."""
+    rng = seeding.numpy_rng(seed)
+
+    def sentence() -> str:
+        words = ["".join(rng.choice(_WORDS, rng.integers(1, 3))) for _ in range(rng.integers(3, 9))]
+        return " ".join(words).capitalize() + str(rng.choice([".", "?", " !"]))
+
+    made = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
+    for lines in made:
+        lines[0] += " tada kobu"  # two words that often go together: a phrase
+    return made
+
+
+class Materials:
+    """The folder of materials.
+
+    Args:
+      folder: where they are kept.
+      say: takes a line for each that is made.
+    """
+
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda line: None):
+        self.folder = folder.resolve()
+        self._say = say
+
+    @contextlib.contextmanager
+    def _made(self, name: str) -> Iterator[Path | None]:
+        """Yields where to make something, or None where it is there; one process makes it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = self.folder / f".{name.replace('/', '-')}.lock"
+        with open(lock, "w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if (self.folder / name).exists():
+                yield None
+                return
+            self._say(f"making {name}")
+            yield self.folder / name
+
+    def text(self) -> Path:
+        """Text of 300 documents."""
+        with self._made("text.txt") as path:
+            if path:
+                with atomic.file(path) as stream:
+                    stream.write("\n\n".join("\n".join(lines) for lines in documents(300)) + "\n")
+        return self.folder / "text.txt"
+
+    def labelled(self) -> Path:
+        """A folder with train.tsv, dev.tsv and test.tsv of SST-2's form."""
+        with self._made("labelled") as path:
+            if path:
+                with atomic.folder(path) as folder:
+                    for number, name in enumerate(("train", "dev", "test")):
+                        rows = [lines[0] for lines in documents(60, seed=number + 1)]
+                        head = "index\tsentence" if name == "test" else "sentence\tlabel"
+                        row = "{i}\t{s}" if name == "test" else "{s}\t{y}"
+                        lines = [
+                            row.format(i=i, s=s, y=int("ta" in s.split()[0]))
+                            for i, s in enumerate(rows)
+                        ]
+                        (folder / f"{name}.tsv").write_text("\n".join([head, *lines]) + "\n")
+        return self.folder / "labelled"
+
+    def tokenizer(self, kind: str) -> Path:
+        """A tokenizer folder of a kind of `SIZES`."""
+        name = f"tokenizer-{kind}"
+        with self._made(name) as path:
+            if path:
+                from tfrecords_tools import build_vocab
+
+                build_vocab.build(str(self.text()), path, kind, SIZES[kind])
+        return self.folder / name
+
+    def fuzzed_tokenizer(self, kind: str) -> Path:
+        """A tokenizer folder of a kind of `SIZES`, learned from fuzzed lines."""
+        name = f"fuzzed-{kind}"
+        with self._made(name) as path:
+            if path:
+                from benchmarks.torture import lines
+                from tfrecords_tools import build_vocab
+
+                text = path.with_name("fuzzed.txt")
+                made = lines.lines(seeding.numpy_rng(1), 20_000)
+                text.write_bytes(b"\n".join(filter(lines.is_utf8, made)))
+                lower = kind == "wordpiece"
+                build_vocab.build(str(text), path, kind, 5000, lower, coverage=0.98)
+        return self.folder / name
+
+    def served(self, kind: str, objective: str) -> Path:
+        """A SavedModel of a tiny encoder with a fuzzed tokenizer: of vectors, or of answers."""
+        name = f"served-{kind}-{objective}"
+        with self._made(name) as path:
+            if path:
+                from benchmarks.torture import served
+
+                served.write(self.fuzzed_tokenizer(kind), objective, path)
+        return self.folder / name
+
+    def phrases(self) -> Path:
+        """A lexicon of phrases."""
+        with self._made("phrases.txt") as path:
+            if path:
+                from tfrecords_tools import build_phrases
+
+                build_phrases.build(str(self.text()), path)
+        return self.folder / "phrases.txt"
+
+    def shards(self, system: str) -> Path:
+        """The shard folder of a system's smoke training."""
+        name = f"shards-{system}"
+        with self._made(name) as path:
+            if path:
+                from official import config
+                from tfrecords_tools import pretraining_shards
+
+                settings = pretraining_shards.settings_of(
+                    config.load(smoke_config(system)),
+                    self.tokenizer(SYSTEMS[system][0]),
+                    phrases=self.phrases() if system == "ernie" else None,
+                )
+                pretraining_shards.build(
+                    settings, str(self.text()), path, num_shards=2, report=lambda line: None
+                )
+        return self.folder / name
+
+    def task_shards(self) -> Path:
+        """The shard folder of a classification in three splits."""
+        with self._made("shards-task") as path:
+            if path:
+                from official import tasks, tokenizers
+                from tfrecords_tools import task_shards
+
+                task = tasks.find("sst2")
+                source = self.labelled()
+                task_shards.build(
+                    task,
+                    {split: source / file for split, file in task.files.items()},
+                    tokenizers.load(self.tokenizer("wordpiece")),
+                    path,
+                    max_length=64,
+                    report=lambda line: None,
+                )
+        return self.folder / "shards-task"
+
+    def submission(self) -> Path:
+        """A folder with all files that GLUE takes."""
+        with self._made("submission") as path:
+            if path:
+                from official import tasks
+
+                with atomic.folder(path) as folder:
+                    for task in tasks.TASKS.values():
+                        value = task.values[0] if task.values else "1.000"
+                        for split in task.submissions.values():
+                            rows = (f"{row}\t{value}\n" for row in range(split.rows))
+                            (folder / split.file).write_text("index\tprediction\n" + "".join(rows))
+        return self.folder / "submission"
+
+    def model(self) -> Path:
+        """A BERT that was pretrained for a few steps and evaluated."""
+        return self._trained(
+            "model-bert",
+            f"--config={smoke_config('bert')}",
+            f"--data={self.shards('bert')}",
+            f"--validation_data={self.shards('bert')}",
+            "--override=recipe.eval_every=10",
+            "--override=recipe.eval_batches=1",
+        )
+
+    def tuned(self) -> Path:
+        """The same BERT, which has learned a classification."""
+        return self._trained(
+            "model-task",
+            f"--config={environments.ROOT}/configs/finetune/classification.yaml",
+            f"--data={self.task_shards()}",
+            f"--init={self.model()}",
+            "--override=recipe.bucket_lengths=[]",
+        )
+
+    def _trained(self, name: str, *options: str) -> Path:
+        with self._made(name) as path:
+            if path:
+                with atomic.folder(path) as folder:
+                    run(
+                        "official.main",
+                        "--mode=train_and_eval",
+                        *options,
+                        f"--model_dir={folder / 'model'}",
+                    )
+                    for child in (folder / "model").iterdir():
+                        child.rename(folder / child.name)
+                    (folder / "model").rmdir()
+        return self.folder / name
+
+    def hugging_face(self) -> Path:
+        """The pretrained BERT as Hugging Face's tools have it."""
+        with self._made("hf-bert") as path:
+            if path:
+                from official.convert import huggingface
+
+                huggingface.write(self.model(), path, "last")
+        return self.folder / "hf-bert"
+
+    def tf1(self) -> Path:
+        """The same as a folder of the TF1 release: bert_config.json, vocab.txt, a checkpoint."""
+        with self._made("tf1-bert") as path:
+            if path:
+                from benchmarks.torture import tf1
+
+                with atomic.folder(path) as folder:
+                    tf1.write(self.model(), folder)
+        return self.folder / "tf1-bert"
+
+
+def smoke_config(system: str) -> Path:
+    """The config of a system's smoke training."""
+    return environments.ROOT / "configs" / "smoke" / f"{system}.yaml"

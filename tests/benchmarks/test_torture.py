@@ -1,0 +1,329 @@
+"""Each part of the torture bench, in a tiny slice: it passes here, and it can fail."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.torture import (
+    configs,
+    disk,
+    disk_child,
+    flips,
+    folders,
+    fuzz,
+    hostile,
+    kills,
+    lines,
+    nan,
+    oracles,
+    parts,
+    readers,
+)
+from benchmarks.torture.materials import Materials
+from official import tokenizers
+from official.errors import UserError
+from official.training import checkpoints
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def materials(tmp_path_factory):
+    return Materials(tmp_path_factory.mktemp("materials"))
+
+
+def program(folder, monkeypatch, name, text):
+    """A module that child processes find."""
+    (folder / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return name
+
+
+class Counting(parts.Part):
+    name, things, promise, whole, quick = "counting", "numbers", "they are even", 6, 2
+
+    def run(self, case):
+        outcome = parts.Outcome()
+        if case == 5:
+            raise RuntimeError("five")
+        outcome.fail(f"{case} is odd") if case % 2 else outcome.add("even", 2)
+        return outcome
+
+
+def test_a_run_goes_on_where_it_was_stopped_and_tells_of_a_case_that_killed_it(tmp_path):
+    said = []
+    first = parts.run(Counting(0), range(2), tmp_path, said.append)
+    assert [first[0].done, first[0].kinds["even"], first[1].failures] == [2, 2, ["1 is odd"]]
+    (tmp_path / "counting-0.begun").write_text("3")
+    found = parts.run(Counting(0), range(6), tmp_path, said.append)
+    assert "counting: 3 of 6 cases are done already" in said
+    assert found[0] == first[0] and found[3].failures == [
+        "the process died, or was stopped, in this case"
+    ]
+    assert found[5].failures[0].startswith("RuntimeError: five (")
+    summed = parts.total(found.values())
+    assert summed.done == 9 and summed.kinds["failed"] == 3 and len(summed.failures) == 3
+
+
+def test_a_case_is_a_function_of_its_number():
+    draws = [Counting(seed).rng(case).integers(2**32) for seed, case in ((0, 1), (0, 1), (1, 1))]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.torture", "--parts=configs", "--share=0.02"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| typing errors and wrong types in published configs | 10 |" in done.stdout
+    assert "| 10 refused | 0 |" in done.stdout
+
+
+def reader(folder, read):
+    return readers.Reader("tokenizer", folder, ("*",), read, 1)
+
+
+def test_flips(tmp_path, materials):
+    folder = tmp_path / "tokenizer"
+    tokenizers.WordPiece([*small.SPECIALS, *small.WORDS]).save(folder)
+    strict = flips.Part(0, materials, lambda _: [reader(folder, readers._tokenizer)])
+    found = parts.total(strict.run(case) for case in range(60))
+    assert found.done == 60 and not found.failures and found.kinds["refused"] > 30
+
+    def careless(folder):
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        return settings, (folder / "vocab.txt").read_text()
+
+    loose = flips.Part(0, materials, lambda _: [reader(folder, careless)])
+    failures = parts.total(loose.run(case) for case in range(60)).failures
+    assert any("JSONDecodeError" in failure for failure in failures)
+    assert any("read otherwise: /1" in failure for failure in failures)
+
+    def silent(folder):
+        raise UserError("something is wrong")
+
+    whole = {"first": True}
+    named = lambda folder: whole.pop("first", False) or silent(folder)  # noqa: E731
+    wordless = flips.Part(0, materials, lambda _: [reader(folder, named)])
+    assert "the message names no file" in wordless.run(0).failures[0]
+
+
+def test_what_was_read_is_compared_to_the_bit():
+    a = {"x": np.array([1.0, 2.0], np.float32), "y": [1, "b"]}
+    assert readers.same(a, {"x": a["x"].copy(), "y": [1, "b"]})
+    assert readers.differences(a, {**a, "x": np.nextafter(a["x"], [1, 9], dtype=np.float32)}) == [
+        "/x: element 1"
+    ]
+    assert not readers.same(a, {**a, "y": [True, "b"]})
+    assert not readers.same(np.zeros(1), -np.zeros(1))
+
+
+def test_config_typos():
+    part = configs.Part(0)
+    assert not parts.total(part.run(case) for case in range(30)).failures
+    taken = configs.Part(0, load=lambda path: None)
+    assert taken.run(0).failures[0].endswith("taken")
+
+    def vague(path):
+        raise UserError(f"{path}: no")
+
+    assert "the message lacks" in configs.Part(0, load=vague).run(0).failures[0]
+
+
+@pytest.fixture
+def wordpiece(tmp_path, monkeypatch):
+    """One tokenizer in place of the four, of which none has to be learned."""
+    folder = small.tokenizer_folder(tmp_path / "tokenizer", [*"abcdehnort", "the", "##e", "city"])
+    monkeypatch.setattr(fuzz, "SIZES", {"wordpiece": 0})
+    monkeypatch.setattr(fuzz, "_LINES", 150)
+    monkeypatch.setattr(Materials, "fuzzed_tokenizer", lambda self, kind: folder)
+
+
+@pytest.mark.slow
+def test_fuzz(materials, wordpiece):
+    found = fuzz.Part(0, materials).run(0)
+    assert found.done == 150 and not found.failures
+
+    class Broken(tokenizers.WordPiece):
+        """Places that are one character too early."""
+
+        def encode_with_offsets(self, texts):
+            return [(ids, a - 1, b - 1) for ids, a, b in super().encode_with_offsets(texts)]
+
+    def broken(folder):
+        made = tokenizers.load(folder)
+        return Broken(made.pieces, made.lower_case)
+
+    failures = fuzz.Part(0, materials, load=broken).run(0).failures
+    assert any("wordpiece: the piece" in failure for failure in failures)
+
+
+def test_fuzzed_lines_are_what_they_are_said_to_be():
+    made = lines.lines(np.random.default_rng(0), 4000)
+    text = b"".join(made).decode("utf-8", "replace")
+    assert len(made) == 4000 and all(b"\n" not in line for line in made)
+    assert any(len(line.decode("utf-8", "replace")) >= lines.LONG - 1 for line in made)
+    assert b"" in made and sum(map(lines.is_utf8, made)) > 3000
+    assert {ord(character) >> 16 for character in text} == set(range(17))
+    assert set("\u202e\u2067\0\x1b\x85") <= set(text)
+    assert any(len(set(line)) == 1 < len(line) for line in made)
+
+
+def test_oracles_tell_wrong_places():
+    made = tokenizers.WordPiece([*small.SPECIALS, "ab", "##c", "d"])
+    ids, starts, ends = made.encode_with_offsets(["Abc, d"])[0]
+    assert oracles.problem(made, "Abc, d", ids, starts, ends) is None
+    assert "the piece" in oracles.problem(made, "Abc, d", ids, starts, np.maximum(ends - 1, 1))
+    assert "is in no token" in oracles.problem(made, "Abc, d", ids[:-1], starts[:-1], ends[:-1])
+    assert "special ids" in oracles.problem(made, "Abc, d", [2, *ids[1:]], starts, ends)
+    assert "out of order" in oracles.problem(made, "Abc, d", ids, starts[::-1], ends[::-1])
+
+
+@pytest.mark.slow
+def test_disk(tmp_path, materials, monkeypatch):
+    program(
+        tmp_path, monkeypatch, "careless",
+        "import sys; f = open(sys.argv[1], 'wb'); f.write(b'a' * 9000); f.close()",
+    )  # fmt: skip
+    program(
+        tmp_path, monkeypatch, "careful",
+        "import sys\nfrom official import atomic, errors\n"
+        "def main(argv):\n with atomic.file(OUT, 'wb') as f: f.write(b'a' * 9000)\n"
+        "OUT = sys.argv.pop(1)\nerrors.run(main)",
+    )  # fmt: skip
+    made = {"careless": lambda: ["careless", "OUT"], "careful": lambda: ["careful", "OUT"]}
+    part = disk.Part(0, materials, lambda _: made)
+    kind = part.run(1).kinds
+    assert kind == {"refused": 1}, kind
+    (failure,) = part.run(0).failures
+    assert "careless, room 0.5: status 1" in failure and "No space left" in failure
+    part._child.stdin.close()
+    assert part._child.wait(60) == 0
+
+
+def test_a_fault_that_a_disk_child_has_to_see(tmp_path):
+    class Disk:
+        path = tmp_path
+
+        def files(self):
+            return {"out": "other", "half": "b"}
+
+    done = subprocess.CompletedProcess([], 2, "", "error: no room")
+    assert "half-written: out" in disk_child._problem(done, Disk(), {"out": "a", "half": "b"})
+    done.stderr = "Traceback (most recent call last)"
+    assert "status 2" in disk_child._problem(done, Disk(), {})
+
+
+def answering(answer):
+    return (
+        "import json, sys\n"
+        "for i, line in enumerate(sys.stdin):\n"
+        f"    print(json.dumps({{'ready': 1}} if i == 0 else {answer!r}), flush=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"read": True, "mib": 1, "seconds": 1}, "read as if it were good"),
+        ({"refused": "no", "mib": 1, "seconds": 1}, "the message names no file: no"),
+        ({"error": "KeyError: 'a'"}, "KeyError: 'a'"),
+        ({"read": True, "mib": 5000, "seconds": 1}, "read as if it were good"),
+    ],
+)
+def test_hostile_folders_that_are_not_refused(tmp_path, monkeypatch, materials, answer, message):
+    case = folders.Case("spoiled", "text", "text", lambda folder: None)
+    for name in ("hugging_face", "tf1", "tuned", "labelled"):
+        monkeypatch.setattr(Materials, name, lambda self: tmp_path / "good")
+    monkeypatch.setattr(Materials, "shards", lambda self, system: tmp_path / "good")
+    (tmp_path / "good").mkdir()
+    child = program(tmp_path, monkeypatch, "child", answering(answer))
+    part = hostile.Part(0, materials, [case], child)
+    assert message in part.run(0).failures[0]
+    part._child.kill()
+
+
+def test_there_are_hostile_folders_enough():
+    assert len(folders.CASES) >= 50
+    assert len({case.name for case in folders.CASES}) == len(folders.CASES)
+
+
+@pytest.mark.slow
+def test_hostile_folders(materials):
+    part = hostile.Part(0, materials)
+    found = parts.total(part.run(case) for case in range(len(folders.CASES)))
+    part._child.kill()
+    assert found.done == len(folders.CASES) and not found.failures, found.failures
+
+
+def stepping(change):
+    steps = [
+        {"finite": i not in (2, 4), "step": i + 1, "digests": [str(i - (i in (2, 4)))] * 2}
+        for i in range(6)
+    ]
+    change(steps)
+    return "import json\n" + "".join(f"print('''{json.dumps(step)}''')\n" for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda steps: steps[2].update(digests=["x", "x"]), "step 2: weights were changed"),
+        (lambda steps: steps[4].update(digests=["3", "y"]), "step 4: the replicas have different"),
+        (lambda steps: steps[4].update(step=4), "step 4: the replicas are at step [4]"),
+        (lambda steps: steps[2].update(finite=True), "step 2: the gradient is finite"),
+        (lambda steps: None, None),
+    ],
+)
+def test_nan_that_reaches_weights(tmp_path, monkeypatch, materials, change, message):
+    monkeypatch.setattr(Materials, "shards", lambda self, system: tmp_path)
+    child = program(tmp_path, monkeypatch, "child", stepping(change).replace("false", "0 > 1"))
+    text = (tmp_path / "child.py").read_text().replace("0 > 1", "false")
+    (tmp_path / "child.py").write_text(text)
+    found = nan.Part(0, materials, child).run(0)
+    assert found.failures[:1] == ([f"bert, mirrored, {message}"] if message else []) or (
+        message and message in found.failures[0]
+    )
+    assert message or found.kinds == {"left out by all": 2}
+
+
+@pytest.mark.slow
+def test_nan(materials):
+    assert nan.Part(0, materials).run(0).kinds == {"left out by all": 2}
+
+
+@pytest.mark.slow
+def test_kills(materials, monkeypatch):
+    monkeypatch.setattr(kills, "KILLS", 1)
+    monkeypatch.setitem(kills._OVERRIDES, "steps", 30)
+
+    def spoil(model_dir):
+        """Another last bit of one weight, under a checksum that is right."""
+        step = checkpoints.last_step(model_dir)
+        arrays = checkpoints.load_variables(model_dir, "last", optimizer=True)
+        state = checkpoints.load_state(checkpoints.find(model_dir, "last"))
+        name = next(name for name, array in arrays.items() if array.dtype == np.float32)
+        arrays[name] = np.nextafter(arrays[name], np.float32(np.inf))
+        shutil.rmtree(checkpoints.find(model_dir, "last"))
+        kept = {key: state[key] for key in ("figures", "waited")}
+        checkpoints.save(model_dir, step, arrays, kept, keep=9)
+
+    assert kills.Part(0, materials).run(0).failures == []
+    (failure,) = kills.Part(0, materials, spoil).run(0).failures
+    assert failure.startswith("bert, 1 worker(s): other ends: /variables/")
+
+
+def test_served_texts_are_compared_with_ids():
+    """Another id gives another vector: what the comparison of a SavedModel rests on."""
+    from benchmarks.torture import served
+
+    assert served.LENGTH >= 68 and fuzz._TOLERANCE < 1e-3
+    table = tf.random.stateless_normal([100, 8], [0, 0])
+    near = tf.reduce_sum((table[:, None] - table[None]) ** 2, -1) + tf.eye(100) * 1e9
+    assert float(tf.reduce_min(near)) > 1e-2
