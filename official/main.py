@@ -282,10 +282,11 @@ def _figures(model_dir: Path) -> dict:
     """The figures of a finished run's best checkpoint, and which of them decides."""
     from official import config as config_lib
     from official import inference
-    from official.training import checkpoints, loop
+    from official.training import checkpoints
+    from official.training.best_metric import best_metric
 
     task = inference.task(model_dir)
-    metric, higher = loop.best_metric(config_lib.load(model_dir).recipe, task or None)
+    metric, higher = best_metric(config_lib.load(model_dir), task or None)
     path = checkpoints.find(model_dir, "best")
     found = checkpoints.load_state(path)
     return {

@@ -271,8 +271,9 @@ class Recipe:
       report_every, eval_every, save_every: in steps; `eval_every: 0` = at the end only.
       eval_batches: batches of one evaluation during training; 0 = the whole split.
       eval_batch_size: 0 = `batch_size`.
-      best_metric: which figure of the evaluation picks the best checkpoint; empty = the task's
-        first metric, or the loss.
+      best_metric: which figure of the evaluation picks the best checkpoint: a loss (`loss` or a
+        term, of which less is better) or a metric (more is better), with several tasks as
+        `TASK/FIGURE`; empty = the task's first metric, or the loss.
       patience: evaluations in a row without a better figure after which the run ends; 0 = none.
       max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
       shuffle_buffer: examples among which the reader draws.

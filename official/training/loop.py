@@ -8,7 +8,6 @@ same weights, bit for bit.
 import math
 import signal
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import keras
@@ -20,6 +19,7 @@ from official.data import Source
 from official.errors import UserError
 from official.model import Model
 from official.training import checkpoints, memory, metrics, optimizers, strategies
+from official.training.best_metric import best_metric
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
@@ -70,6 +70,7 @@ class Trainer:
             memory=self.memory,
         )
         self._evaluator = Evaluator(config, model, strategy)
+        self._metric, self._higher = best_metric(config, source.manifest.task)
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
@@ -255,8 +256,7 @@ class Trainer:
 
     def _judge(self, step: int) -> str:
         """Marks the checkpoint of this step if it is the best so far; returns a note on it."""
-        figures = self._figures
-        name, higher = best_metric(self.config.recipe, self.source.manifest.task)
+        figures, name, higher = self._figures, self._metric, self._higher
         if name not in figures:
             raise UserError(
                 f"recipe.best_metric: {name!r} is not measured here: {', '.join(figures)}"
@@ -279,10 +279,9 @@ class Trainer:
     def _end_line(self, step: int) -> str:
         if step == self.total_steps or not self._patience_is_over():
             return f"done: {step} steps"
-        name, _ = best_metric(self.config.recipe, self.source.manifest.task)
         return (
             f"stopped early at step {step} of {self.total_steps}: {self._waited} evaluations "
-            f"without a better {name} (recipe.patience)"
+            f"without a better {self._metric} (recipe.patience)"
         )
 
     def _best_line(self) -> str:
@@ -310,12 +309,3 @@ class Stopped(Exception):
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
         self.number = number
-
-
-def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, bool]:
-    """The figure that picks the best checkpoint, and whether more is better."""
-    if recipe.best_metric:
-        name = recipe.best_metric
-        losses = name == "loss" or (task is None and not name.endswith(("accuracy", "auc")))
-        return name, not losses
-    return (task["metrics"][0], True) if task else ("loss", False)

@@ -43,7 +43,22 @@ def test_xlnet_decays_from_the_end_of_the_ramp():
     assert rates("xlnet")[TOTAL] == pytest.approx(PEAK * END)
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+@pytest.mark.parametrize(
+    "warmup, wanted",
+    [
+        # decay(step) = 0.2 + 1.8 (1 - step / 100)
+        (0, {0: 2.0, 1: 1.982, 2: 1.964, 50: 1.1, 100: 0.2}),
+        (1, {0: 0.0, 1: 1.982, 2: 1.964, 50: 1.1, 100: 0.2}),
+        (4, {0: 0.0, 1: 1.982 / 4, 2: 1.964 / 2, 3: 1.946 * 0.75, 4: 1.928, 100: 0.2}),
+    ],
+)
+def test_electra_by_hand(warmup, wanted):
+    found = rates("electra", warmup=warmup)
+    for step, rate in wanted.items():
+        assert found[step] == pytest.approx(rate, rel=1e-6), step
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "xlnet"])
 def test_no_warm_up(kind):
     assert rates(kind, warmup=0)[0] == pytest.approx(PEAK)
 
