@@ -102,6 +102,7 @@ SYSTEM = System(
     },
     buffers=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
     vocabulary="spiece.model",
+    tokenizer_class="AlbertTokenizer",
     bounds=True,
     tf1_row=_tf1_row,
     segments={"format": "pairs", "relation": "sentence_order"},

@@ -94,11 +94,12 @@ def tokenizer_of(
     vocabulary = folder / system.vocabulary
     # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
     others = list(folder.glob("*.model"))
+    defaults = {"tokenizer_class": system.tokenizer_class} if system.tokenizer_class else {}
     if vocabulary.exists():
-        tokenizer = tokenizers.load(folder)
+        tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
-        tokenizer = tokenizers.SentencePiece.read(vocabulary, {})
+        tokenizer = tokenizers.SentencePiece.read(vocabulary, defaults)
     else:
         raise UserError(f"{vocabulary} is missing: put the model's vocabulary there")
     if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:

@@ -113,7 +113,7 @@ class System:
       tensors: from the tensors of a file, those that the rows name; None = they are the same.
       buffers: constants that old files keep among the weights; `*` stands for anything.
       vocabulary: the file of the vocabulary.
-      tokenizer_class: of transformers, where the vocabulary does not tell; None = it does.
+      tokenizer_class: of transformers, for a SentencePiece model; None = the vocabulary tells.
       segments: of a model that comes with heads of pretraining; as in a config.
       max_length: of its segments, where it has so many positions.
       corruption: the same; what differs from the defaults of token masks.

@@ -83,6 +83,9 @@ def test_out_again_gives_the_same_files(tmp_path, name):
     assert len(known) >= 15
     settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == "XLNetTokenizer"
+    # Text is prepared as the release does, and so it is by transformers.
+    assert (settings["keep_accents"], settings["remove_space"]) == (False, True)
+    assert settings["replace_quotes"] and settings["split_digit_comma"]
 
 
 def test_configs_become_ours(tmp_path):
@@ -194,6 +197,7 @@ def test_the_release_is_read(tmp_path, shared):
     encoder = made.config.encoder
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu_tanh", 1e-12, False)
     assert made.config.objectives == (permutation_lm.Config(),)
+    assert made.tokenizer.rules.remove_space and made.tokenizer.split_digit_comma
 
 
 @pytest.mark.parametrize(
