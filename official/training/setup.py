@@ -36,7 +36,8 @@ def inherit(
 
     To learn a task the encoder gets a pooler where that model had none and the task reads it, and
     it has no memory, for nothing comes before an example. A config with an encoder of its own may
-    change the dropout of that model, and have more positions (see `start_from`).
+    change the dropout of that model and how first weights are drawn, and have more positions (see
+    `start_from`).
 
     Args:
       config: as read.
@@ -111,12 +112,14 @@ def _for_task(config: config_lib.Config, encoder):
 
 
 def _like(initial, encoder):
-    """The initial encoder with what a config may change of it: dropout, and more positions."""
+    """The initial encoder with what a config may change: dropout, first weights, more positions."""
     both = {f.name for f in dataclasses.fields(initial)} & {
         f.name for f in dataclasses.fields(encoder)
     }
-    rates = {"dropout", "attention_dropout", "inner_dropout"} & both
-    changes = {name: getattr(encoder, name) for name in rates}
+    # What changes no weight that is taken over: rates of dropout, and the law of first weights.
+    free = {"dropout", "attention_dropout", "inner_dropout"}
+    free |= {"initializer", "initializer_range", "position_initializer_range"}
+    changes = {name: getattr(encoder, name) for name in free & both}
     if "max_positions" in both:
         changes["max_positions"] = max(initial.max_positions, encoder.max_positions)
     return dataclasses.replace(initial, **changes)
