@@ -213,7 +213,8 @@ def _train() -> None:
             print(text, flush=True)
 
     model = setup.build_model(config, strategy)
-    if FLAGS.init and checkpoints.last_step(model_dir) is None:
+    begins = checkpoints.last_step(model_dir) is None
+    if FLAGS.init and begins:
         weights = config.recipe.init_weights
         count, fresh = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
         rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
@@ -224,6 +225,8 @@ def _train() -> None:
         train.tokenizer.save(model_dir / "tokenizer")
         setup.save_task(train.manifest, model_dir)
     trainer = loop.Trainer(config, model, train, strategy, model_dir)
+    if config.recipe.init_weights == "run" and begins:
+        trainer.go_on_from(FLAGS.init, FLAGS.checkpoint)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     say(
         f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "

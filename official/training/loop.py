@@ -74,17 +74,41 @@ class Trainer:
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
+        self._first_step = 0  # where a run without a checkpoint of its own begins
         self._stop: int | None = None
         self._bad_steps = 0
 
+    def go_on_from(self, init: str, which: str) -> None:
+        """Takes over another run: its weights, the optimizer's moments and the step.
+
+        It holds until this run has a checkpoint of its own. What the rows of a stream remember is
+        not taken over: the data may be other ones.
+
+        Args:
+          init: the model folder of the other run.
+          which: its checkpoint, as in `checkpoints.find`.
+
+        Raises:
+          UserError: the other model is another one, or its run is as long as this one.
+        """
+        step = checkpoints.load_state(checkpoints.find(init, which))["step"]
+        if step >= self.total_steps:
+            raise UserError(
+                f"--init={init}: its checkpoint is of step {step:,}, and this run ends at "
+                f"{self.total_steps:,}: recipe.steps counts the steps of both"
+            )
+        arrays = checkpoints.load_variables(init, which, optimizer=True)
+        checkpoints.assign(self.variables, arrays, f"--init={init}")
+        self._first_step = step
+
     def restore(self) -> int:
-        """Goes on from the last checkpoint of the model folder; returns its step, or 0."""
+        """Goes on from the last checkpoint of the model folder; returns the first step."""
         if self.chief:
             checkpoints.sweep(self.model_dir)
         self._best = checkpoints.best(self.model_dir)
         step = checkpoints.last_step(self.model_dir)
         if step is None:
-            return 0
+            return self._first_step
         arrays = checkpoints.load_variables(self.model_dir, "last", optimizer=True)
         path = checkpoints.find(self.model_dir, "last")
         checkpoints.assign(self.variables, arrays, str(path))

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from official import config
+from official.errors import UserError
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -63,8 +64,18 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make(recipe: config.Recipe, steps: int) -> Schedule:
-    """The schedule of a recipe that runs for `steps` updates."""
+    """The schedule of a recipe that runs for `steps` updates.
+
+    Raises:
+      UserError: it is over before the run is.
+    """
     schedule = recipe.schedule
+    if schedule.steps and schedule.steps < steps:
+        raise UserError(
+            f"recipe.schedule.steps: {schedule.steps} is less than the {steps} steps of the run: "
+            "make it that or more, or leave it out"
+        )
+    steps = schedule.steps or steps
     return Schedule(
         schedule.type,
         recipe.optimizer.learning_rate,

@@ -52,6 +52,11 @@ def inherit(
                 "--init is missing: a frozen generator is one that was trained before; name the "
                 "model folder of the first stage"
             )
+        if config.recipe.init_weights == "run":
+            raise UserError(
+                "--init is missing: recipe.init_weights: run goes on with a run; name its model "
+                "folder"
+            )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
         return config
@@ -216,13 +221,14 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
       model: the new one.
       init: the other's model folder.
       which: the checkpoint, as in `checkpoints.find`.
-      weights: `encoder`, `all`, `none` or `generator`, as in `config.Recipe`.
+      weights: as `init_weights` in `config.Recipe`; `run` gives all of them here.
 
     Returns:
       How many variables were set, and the parts of the model of which none was.
     """
     parts = {
-        "all": ("",), "encoder": ("encoder/",), "generator": ("encoder/", "generator/"), "none": (),
+        "all": ("",), "run": ("",), "encoder": ("encoder/",),
+        "generator": ("encoder/", "generator/"), "none": (),
     }[weights]  # fmt: skip
     variables = {
         path: variable

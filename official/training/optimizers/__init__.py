@@ -24,7 +24,9 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
         "bias_correction": settings.bias_correction,
     }
     if settings.layer_decay != 1:
-        options["rate_factors"] = layer_rates.factors(model, settings.layer_decay)
+        options["rate_factors"] = layer_rates.factors(
+            model, settings.layer_decay, settings.layer_decay_from
+        )
     options["heads"] = heads(model)
     schedule = schedules.make(recipe, steps)
     if settings.type == "lamb":

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from official import config
+from official.errors import UserError
 from official.training import schedules
 
 PEAK, TOTAL, WARM, END = 2.0, 100, 10, 0.1
@@ -61,6 +62,18 @@ def test_electra_by_hand(warmup, wanted):
 @pytest.mark.parametrize("kind", ["bert", "electra", "xlnet"])
 def test_no_warm_up(kind):
     assert rates(kind, warmup=0)[0] == pytest.approx(PEAK)
+
+
+def test_a_schedule_may_be_longer_than_the_run():
+    longer = config.Schedule("bert", steps=100, warmup_steps=10)
+    recipe = config.Recipe(steps=90, schedule=longer)
+    whole = config.Recipe(steps=100, schedule=config.Schedule("bert", warmup_steps=10))
+    for step in (0, 5, 10, 50, 89):
+        rate = float(schedules.make(whole, 100)(step))
+        assert float(schedules.make(recipe, 90)(step)) == rate
+    assert float(schedules.make(recipe, 90)(90)) == pytest.approx(0.1 * 1e-4)
+    with pytest.raises(UserError, match="recipe.schedule.steps: 100 is less than the 101 steps of"):
+        schedules.make(recipe, 101)
 
 
 def test_warm_up_as_a_fraction_of_the_steps():
