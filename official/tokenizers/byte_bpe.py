@@ -6,27 +6,27 @@ occurs, until no pair of the word stands there (Radford et al. 2019, section 2.2
 2016). Every text can be spelled, so nothing is unknown. A blank belongs to the word after it; in
 the files a byte stands as a printable character (the blank as "Ġ").
 
-The ids are those of the `tokenizers` package, at about its speed on one thread, and the same inside
-a graph. A graph has no regular expressions with look-ahead, and pairs cannot be joined one word at
-a time in it, so:
-
-  - the last blank of several before a word is parted from them first, by a pattern of its own;
-  - the words of a batch are made unique, and all of them are joined together, one pair of each word
-    a round; a word leaves when it is done.
+The ids are those of the `tokenizers` package, and the same inside a graph. The words of a batch are
+made unique, and an operation of SentencePiece joins the pairs of each: n bytes cost n log n.
+A graph has no regular expressions with look-ahead, so the last blank of several before a word is
+split off first, by a pattern of its own.
 
 Text that spells a special token, such as a literal "<mask>", is split as text and never gives the
 special id.
 
-Shapes: N texts, W words, K pieces of all words, V pieces of the vocabulary, M merges.
+Shapes: N texts, W words.
 """
 
 import json
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
 
 from official.errors import UserError
 from official.tokenizers import offsets
@@ -104,23 +104,16 @@ class ByteBPESplitter(Splitter):
         ids: dict[str, int],
         merges: Sequence[tuple[str, str]],
         add_prefix_space: bool,
+        source: str,
     ):
         super().__init__()
         self._add_prefix_space = add_prefix_space
-        self._size = len(ids)
-        # By id; an added token that is no text of the alphabet is never split off.
+        # By id. An added token that is no text of the alphabet is never split off.
         self._bytes_of = tf.constant([len(_spelled(piece)) for piece in ids], tf.int64)
-        self._none = len(merges)  # the rank of pairs that are not joined
-        self._byte_ids = tf.constant([ids[ALPHABET[byte]] for byte in range(256)], tf.int32)
-        # What each pair makes. One more, of no pair, so that neither table is empty.
-        self._joined = tf.constant([*(ids[a + b] for a, b in merges), 0], tf.int32)
-        keys = [*(ids[a] * self._size + ids[b] for a, b in merges), -1]
-        self._ranks = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(keys, tf.int64), tf.range(len(keys), dtype=tf.int32)
-            ),
-            default_value=self._none,
-        )
+        self._characters = tf.constant([ALPHABET[byte] for byte in range(256)])
+        pieces = [*ALPHABET.values(), *reachable(merges, source)]
+        self._model = tf_text.SentencepieceTokenizer(_model(pieces), out_type=tf.int32)
+        self._ids = tf.constant([ids[piece] for piece in pieces], tf.int32)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
@@ -146,63 +139,93 @@ class ByteBPESplitter(Splitter):
         )
         return offsets.Tokens(ids, *offsets.trimmed(characters, *places))
 
-    def _spell(self, unique: tf.Tensor) -> tf.RaggedTensor:
+    def _spell(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of words [W], int32 [W, None]."""
-        count = tf.size(unique, tf.int64)
-        characters = tf.strings.bytes_split(unique)
-        values = tf.reshape(tf.io.decode_raw(characters.values, tf.uint8), [-1])
-        pieces = tf.gather(self._byte_ids, tf.cast(values, tf.int32))
-        owners = characters.value_rowids()  # [K], the word that a piece is of
-        none = tf.zeros([0], tf.int32), tf.zeros([0], tf.int64)
-
-        def join(pieces, owners, ranks, done, done_owners):
-            best = tf.gather(tf.math.unsorted_segment_min(ranks, owners, count), owners)
-            left = best < self._none
-            # A word without a pair to join is done.
-            done = tf.concat([done, tf.boolean_mask(pieces, ~left)], 0)
-            done_owners = tf.concat([done_owners, tf.boolean_mask(owners, ~left)], 0)
-            pieces, owners, ranks, best = (
-                tf.boolean_mask(values, left) for values in (pieces, owners, ranks, best)
-            )
-            first = _alternate(ranks == best)  # the left parts of what is joined now
-            second = tf.concat([[False], first[:-1]], 0)[: tf.size(first)]
-            joined = tf.where(first, tf.gather(self._joined, ranks), pieces)
-            pieces, owners = tf.boolean_mask(joined, ~second), tf.boolean_mask(owners, ~second)
-            return pieces, owners, self._pair_ranks(pieces, owners), done, done_owners
-
-        pieces, owners, _, done, done_owners = tf.while_loop(
-            lambda pieces, owners, ranks, *_: tf.reduce_any(ranks < self._none),
-            join,
-            (pieces, owners, self._pair_ranks(pieces, owners), *none),
-            shape_invariants=(tf.TensorShape([None]),) * 5,
-        )
-        owners = tf.concat([owners, done_owners], 0)
-        order = tf.argsort(owners, stable=True)
-        return tf.RaggedTensor.from_value_rowids(
-            tf.gather(tf.concat([pieces, done], 0), order),
-            tf.gather(owners, order),
-            nrows=count,
-            validate=False,
-        )
-
-    def _pair_ranks(self, pieces: tf.Tensor, owners: tf.Tensor) -> tf.Tensor:
-        """Returns the rank of each piece [K] with the one after it in its word, int32 [K]."""
-        wide = tf.cast(pieces, tf.int64)
-        ranks = self._ranks.lookup(wide[:-1] * self._size + wide[1:])
-        ranks = tf.where(owners[:-1] == owners[1:], ranks, self._none)
-        return tf.concat([ranks, [self._none]], 0)[: tf.size(pieces)]
+        split = tf.strings.bytes_split(words)
+        values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
+        characters = tf.gather(self._characters, tf.cast(values, tf.int32))
+        spelled = tf.strings.reduce_join(split.with_values(characters), axis=1)
+        pieces = self._model.tokenize(spelled)
+        return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
-def _alternate(hits: tf.Tensor) -> tf.Tensor:
-    """Keeps the first, third, fifth ... of each run of true values, bool [K].
+def reachable(merges: Sequence[tuple[str, str]], source: str = "the vocabulary") -> list[str]:
+    """Returns the results of the merges that occur in some text, in the order of the merges.
 
-    In a run (a pair of two equal pieces has them) each hit but the last shares a piece with the
-    next: of "aaaa", the first and the third "aa" are joined.
+    Of a merge that occurs, both parts are results of earlier merges, and its result is a single
+    piece when it is split alone. For as long as no pair across its ends is joined, what becomes of
+    a stretch of characters depends on these characters only.
+
+    Args:
+      merges: pairs of pieces, each part a character or the result of an earlier merge.
+      source: the name of the vocabulary in messages.
+
+    Raises:
+      UserError: the first merge that makes a part of another merge occurs in no text, and a later
+        merge makes it, so that the order of the merges is not the order in which they are done.
     """
-    misses = tf.concat([[-1], tf.reshape(tf.where(~hits), [-1])], 0)
-    before = tf.gather(misses, tf.cumsum(tf.cast(~hits, tf.int32)))  # the last miss so far
-    places = tf.range(tf.size(hits, tf.int64))
-    return tf.bitwise.bitwise_and(places - before, 1) == 1
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    made: dict[str, tuple[int, str, str]] = {}  # result → the merge's rank and its two parts
+
+    def joined_across(left: str, right: str, limit: int) -> bool:
+        """Whether a merge before `limit` joins the end of `left` with the beginning of `right`.
+
+        It goes back in time from the merge `limit`. The later of the two merges that made `left`
+        and `right` is undone, and the pair that meets at the border then must not be a merge that
+        comes before the undone one. Of two equal merges the left one is done first.
+        """
+        while left in made or right in made:
+            left_rank = made[left][0] if left in made else -1
+            right_rank = made[right][0] if right in made else -1
+            if left_rank > right_rank:
+                limit, left = left_rank, made[left][2]
+            else:
+                limit, right = right_rank + 1, made[right][1]
+            if ranks.get((left, right), limit) < limit:
+                return True
+        return False
+
+    unmade = {}  # part → the first merge that asks for it in vain
+    for rank, pair in enumerate(merges):
+        result = "".join(pair)
+        missing = [part for part in pair if len(part) > 1 and part not in made]
+        unmade |= {part: rank for part in missing if part not in unmade}
+        if not missing and result not in made and not joined_across(*pair, rank):
+            if result in unmade:
+                raise UserError(
+                    f"{source}: merge {unmade[result] + 1} ({' '.join(merges[unmade[result]])}) "
+                    f"joins {result!r}, which no merge before merge {rank + 1} "
+                    f"({' '.join(pair)}) makes of any text: are the lines in their order?"
+                )
+            made[result] = rank, *pair
+    return list(made)
+
+
+def _model(pieces: Sequence[str]) -> bytes:
+    """Returns a SentencePiece model that joins characters to `pieces`, earlier pieces first.
+
+    SentencePiece joins any two neighbours whose result is a piece, not the listed pairs only. With
+    pieces that are `reachable` both are the same: two neighbours that spell such a piece are its
+    two listed parts, because its characters have been joined as they are when it is split alone.
+
+    The model's ids are the indices of `pieces`.
+    """
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    for index, piece in enumerate(pieces):
+        model.pieces.add(piece=piece, score=-index, type=kinds.NORMAL)
+    # A model has to have an unknown piece. No text gives it, since every character is a piece.
+    model.pieces.add(piece="<unk>", score=-len(pieces), type=kinds.UNKNOWN)
+    model.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.BPE
+    model.trainer_spec.unk_id = len(pieces)
+    normalizer = model.normalizer_spec
+    normalizer.add_dummy_prefix = False
+    normalizer.remove_extra_whitespaces = False
+    normalizer.escape_whitespaces = False
+    # An empty table of replacements: size of its trie, the trie, the texts. Without a table
+    # SentencePiece logs a line whenever the model is loaded.
+    normalizer.precompiled_charsmap = struct.pack("<I", 1024) + bytes(1024) + b"\0"
+    return model.SerializeToString(deterministic=True)
 
 
 class ByteBPE(Tokenizer):
@@ -236,7 +259,7 @@ class ByteBPE(Tokenizer):
 
         Raises:
           UserError: a vocabulary without some bytes, special tokens or results of merges; a merge
-            that stands twice, or before one that makes its parts.
+            that stands twice, or before the one that makes its parts.
         """
         settings = settings or {}
         ids = {piece: i for i, piece in enumerate(pieces)}
@@ -250,7 +273,7 @@ class ByteBPE(Tokenizer):
         _check_merges(ids, merges, source)
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
-        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space)
+        splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source)
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod

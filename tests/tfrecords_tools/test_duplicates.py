@@ -12,7 +12,6 @@ from tests import small, streams
 from tfrecords_tools import pretraining_shards, shards
 from tfrecords_tools.shards import Settings, TextPiece
 
-
 TEXT = small.documents(60)
 
 

@@ -1,6 +1,7 @@
 """Byte-level BPE: the ids of the references, in and outside a graph; folders; errors."""
 
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,66 @@ def test_equal_pairs_are_joined_from_the_left():
     for n in range(40):
         text = "a" * n + "b" + "a" * n
         assert made.encode([text])[0].tolist() == reference.encode(text)
+
+
+def random_merges(rng, letters, count):
+    """Merges of random results so far, many of which occur in no text."""
+    results, merges = list(letters), []
+    for _ in range(count):
+        pair = rng.choice(results), rng.choice(results)
+        if pair not in merges and len("".join(pair)) <= 12:
+            merges.append(pair)
+            results += {"".join(pair)} - set(results)
+    return merges
+
+
+def test_merges_in_any_order():
+    """Exact also where merges occur in no text, or two merges make the same piece."""
+    rng = random.Random(0)
+    tried = idle = refused = 0
+    for _ in range(60):
+        letters = "abc"[: rng.randint(1, 3)]
+        merges = random_merges(rng, letters, rng.choice([5, 20, 60]))
+        pieces = dict.fromkeys([*tokenizers.byte_bpe.ALPHABET.values(), *map("".join, merges)])
+        pieces = [*byte_bpe_trainer.SPECIAL, *pieces]
+        try:
+            made = tokenizers.ByteBPE(pieces, merges)
+        except UserError as error:
+            assert "makes of any text: are the lines in their order?" in str(error)
+            refused += 1
+            continue
+        idle += len(merges) - len(tokenizers.byte_bpe.reachable(merges))
+        reference = Reference({piece: i for i, piece in enumerate(pieces)}, merges)
+        words = ["".join(rng.choices(letters, k=rng.randint(1, 60))) for _ in range(100)]
+        for word, ids in zip(words, made.encode(words), strict=True):
+            assert ids.tolist() == reference.encode(word), (merges, word)
+            tried += 1
+    assert tried > 3000 and idle > 300 and 0 < refused < 30
+
+
+def test_a_piece_that_is_made_too_late():
+    merges = [("a", "b"), ("ab", "c"), ("x", "abc"), ("b", "c"), ("a", "bc")]
+    assert tokenizers.byte_bpe.reachable(merges) == ["ab", "abc", "xabc", "bc"]
+    # "bb" is joined first of "abb", so that "ab" and "b" never meet, and "a" and "bb" do.
+    merges = [("b", "b"), ("a", "b"), ("ab", "b"), ("abb", "c"), ("a", "bb")]
+    with pytest.raises(UserError, match=r"v: merge 4 \(abb c\) joins 'abb', which no merge before"):
+        tokenizers.byte_bpe.reachable(merges, "v")
+
+
+def test_long_words():
+    """The cost is n log n: a cost of n² would take minutes here."""
+    rng = random.Random(0)
+    made = tokenizers.ByteBPE(PIECES, MERGES)
+    reference = Reference({piece: i for i, piece in enumerate(PIECES)}, MERGES)
+    for letters in ("etaoin", "abcdefghijklmnopqrstuvwxyz", "é中", "a"):
+        word = "".join(rng.choices(letters, k=1500))
+        assert made.encode([word])[0].tolist() == reference.encode(word)
+        long = "".join(rng.choices(letters, k=400_000))
+        assert made.decode(made.encode([long])[0]) == long
+    (ids, starts, ends), *_ = made.encode_with_offsets([long])
+    assert starts[0] == 0 and ends[-1] == len(long)
+    np.testing.assert_array_equal(starts[1:], ends[:-1])
+    assert made.encode([long])[0].tolist() == ids.tolist()
 
 
 def test_attributes():

@@ -1,0 +1,37 @@
+import argparse
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks import byte_bpe
+from official import tokenizers
+from tfrecords_tools import byte_bpe_trainer
+
+
+@pytest.mark.slow
+def test_table(tmp_path, monkeypatch, capsys):
+    counts = byte_bpe_trainer.word_counts()
+    counts.add(["some words of some text", "and some more"])
+    tokenizers.ByteBPE(*byte_bpe_trainer.learn(counts.words(), 264)).save(tmp_path / "tokenizer")
+    (tmp_path / "text").write_text("some text\nand more\n" * 5)
+    options = argparse.Namespace(
+        text=tmp_path / "text",
+        tokenizer=tmp_path / "tokenizer",
+        megabytes=1,
+        letters=(50,),
+        rounds=2,
+    )
+    rows = byte_bpe.make_rows(options.text, 1, (50,))
+    assert list(rows) == ["text", "a word of 50"] and rows["text"] == ["some text", "and more"] * 5
+
+    def theirs(work, folder):
+        found = byte_bpe.run_ours(rows, folder)
+        wrong = np.append(found["text"][1], random.randrange(9))
+        return {**found, "text": (2 * found["text"][0], wrong)}
+
+    monkeypatch.setattr(byte_bpe, "run_theirs", theirs)
+    byte_bpe.compare(options, tmp_path)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    assert [line.split("|")[1].strip() for line in lines] == list(rows)
+    assert lines[0].endswith("DIFFERENT |") and lines[1].endswith("equal |")
