@@ -40,8 +40,7 @@ from official.tokenizers.base import (
     switch,
 )
 from official.tokenizers.digit_commas import BLANK, DigitCommas
-from official.tokenizers.text_rules import BLANK as _BLANK
-from official.tokenizers.text_rules import TextRules
+from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 
 # The classes of transformers whose releases prepare text, by `model_type` of config.json.
 RELEASED = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
@@ -184,7 +183,7 @@ class SentencePiece(Tokenizer):
         words = [f" {p} " if i in special else p for i, p in enumerate(self.pieces)]
         words = [word.replace(BLANK, " ") for word in words]
         joined = tf.strings.reduce_join(tf.gather(tf.constant(words), ids), axis=1)
-        joined = tf.strings.regex_replace(joined, f"{_BLANK}+", " ")
+        joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
         return tf.strings.strip(joined)
 
     def _begins_word(self, piece: str) -> bool:

@@ -15,7 +15,7 @@ import tensorflow_text as tf_text
 from official.tokenizers import combining
 
 # What Python's `split` takes for a blank.
-BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
+WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
 _COMBINING = f"[{combining.PATTERN}]"
 _NONCHARACTER = "\uffff"
 
@@ -39,7 +39,7 @@ class TextRules:
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """Prepares strings [N]."""
         if self.remove_space:
-            texts = tf.strings.regex_replace(texts, f"{BLANK}+", " ")
+            texts = tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " ")
             texts = tf.strings.regex_replace(texts, "^ | $", "")
         if self.replace_quotes:
             texts = tf.strings.regex_replace(texts, "``|''", '"')
@@ -64,7 +64,7 @@ class TextRules:
         second = tf.zeros_like(given, tf.bool)
         values = given
         if self.remove_space:
-            blank = tf.strings.regex_full_match(given, BLANK)
+            blank = tf.strings.regex_full_match(given, WHITE_SPACE)
             space = blank & (runs.place == 0) & ~runs.at_edge
             values = tf.where(blank, tf.where(space, " ", ""), values)
         if self.replace_quotes:
@@ -99,7 +99,7 @@ class _Runs:
     """
 
     def __init__(self, characters: tf.RaggedTensor):
-        values = tf.strings.regex_replace(characters.values, BLANK, " ")
+        values = tf.strings.regex_replace(characters.values, WHITE_SPACE, " ")
         rows = characters.value_rowids()
         changes = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
         begins = tf.concat([tf.ones_like(values[:1], tf.bool), changes], 0)  # [C]
