@@ -146,7 +146,7 @@ class Generator:
         how = {
             "seeds": seeds,
             "temperature": tf.constant(settings.temperature, tf.float32),
-            "top_k": tf.constant(settings.top_k, tf.int32),
+            "top_k": tf.constant(min(settings.top_k, self.tokenizer.vocab_size), tf.int32),
             "top_p": tf.constant(settings.top_p, tf.float32),
         }
         return self._graph(

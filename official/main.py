@@ -231,7 +231,8 @@ def _train_under(strategy, config) -> None:
             print(text, flush=True)
 
     model = setup.build_model(config, strategy)
-    if FLAGS.init and checkpoints.last_step(model_dir) is None:
+    begins = checkpoints.last_step(model_dir) is None
+    if FLAGS.init and begins:
         weights = config.recipe.init_weights
         count, fresh = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
         rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
@@ -242,6 +243,8 @@ def _train_under(strategy, config) -> None:
         train.tokenizer.save(model_dir / "tokenizer")
         setup.save_task(train.manifest, model_dir)
     trainer = loop.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
+    if config.recipe.init_weights == "run" and begins:
+        trainer.go_on_from(FLAGS.init, FLAGS.checkpoint)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     say(
         f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "
@@ -300,10 +303,11 @@ def _figures(model_dir: Path) -> dict:
     """The figures of a finished run's best checkpoint, and which of them decides."""
     from official import config as config_lib
     from official import inference
-    from official.training import checkpoints, loop
+    from official.training import checkpoints
+    from official.training.best_metric import best_metric
 
     task = inference.task(model_dir)
-    metric, higher = loop.best_metric(config_lib.load(model_dir).recipe, task or None)
+    metric, higher = best_metric(config_lib.load(model_dir), task or None)
     path = checkpoints.find(model_dir, "best")
     found = checkpoints.load_state(path)
     return {

@@ -2,8 +2,8 @@
 
 Every head names its task (`objectives: [{type: classification, task: rte}, ...]`), and reads the
 fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks; see
-`official.data.Source`. Which task a step is of is a function of (seed, step), so a run that is
-killed goes on with the same batches.
+`official.data.Source`. Such a batch leaves the head and its moments as they are. Which task a step
+is of is a function of (seed, step), so a run that is killed goes on with the same batches.
 
 A task of N examples is drawn in proportion to N^alpha: with alpha = 1 by its size, and with
 `recipe.task_sampling: annealed` with alpha falling from 1 to 0.2, so that at the end all tasks come

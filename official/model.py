@@ -34,11 +34,7 @@ class Model(keras.Layer):
         self.encoder = _module(config.encoder).Encoder(
             config.encoder, seed=config.seed, dtype=dtype
         )
-        options = {"seed": config.seed, "dtype": head_dtype or dtype}
-        self.objectives = [
-            _module(objective).Objective(objective, config.encoder, **options)
-            for objective in config.objectives
-        ]
+        self.objectives = make_objectives(config, head_dtype or dtype)
         names = [objective.name for objective in self.objectives]
         for repeated in {n for n in names if names.count(n) > 1}:
             raise UserError(f"objectives: {repeated} is there twice")
@@ -110,6 +106,14 @@ class Model(keras.Layer):
         """
         encoded = self.encode_as_read(batch) if encoded is None else encoded
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
+
+
+def make_objectives(config, dtype=None):
+    """The objectives of a config in their order, without variables; arguments as for `Model`."""
+    return [
+        _module(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
+        for objective in config.objectives
+    ]
 
 
 def _module(config):

@@ -63,7 +63,9 @@ class Segments:
         relation is `next_sentence`.
       random_negatives: where the relation is `sentence_order`, what becomes of a sentence that has
         no other beside it: paired with a random one, as swapped (ALBERT's release), or left out.
-      duplicates: how often each document is cut into sequences anew.
+      duplicates: copies of each document on disk, each with other cuts, other random segments and
+        other labels. An epoch reads them all: with 10 copies one epoch is 10 passes over the text.
+        1 = every epoch reads the same sequences, with masks of its own.
       packing: the most short sequences that share a row, each a part with its own positions,
         attention, masks and label; 1 = a row each.
       row_length: tokens of a row that sequences share; None = `max_length`. The longer the row, the
@@ -195,6 +197,8 @@ class Optimizer:
       clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
       bias_correction: of the moments, as Adam has it and the releases do not.
       layer_decay: rates fall by this factor from each layer to the one below; 1 = all are equal.
+      layer_decay_from: what has the whole rate: the `head`, two steps above the last layer
+        (ELECTRA), or the `last_layer` and all above it (XLNet).
     """
 
     type: str = "adamw"
@@ -208,6 +212,7 @@ class Optimizer:
     clip_norm: float = 1.0
     bias_correction: bool = False
     layer_decay: float = 1.0
+    layer_decay_from: str = "head"
 
     def __post_init__(self):
         one_of("type", self.type, ["adamw", "lamb"])
@@ -216,6 +221,7 @@ class Optimizer:
                 _regular_expression(name, pattern)
         if self.no_adaptation is not None and self.type != "lamb":
             raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
+        one_of("layer_decay_from", self.layer_decay_from, ["head", "last_layer"])
         _fraction("layer_decay", self.layer_decay)
         if not self.layer_decay:
             raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
@@ -231,6 +237,8 @@ class Schedule:
 
     Attributes:
       type: whose warm-up: `bert`, `electra` or `xlnet`.
+      steps: of the whole schedule; 0 = the steps of the run. A run of fewer steps is the first part
+        of a longer one, which `recipe.init_weights: run` goes on with.
       warmup_steps: steps of warm-up; or
       warmup_fraction: the same as a share of all steps.
       end_ratio: where the decay ends, as a share of the peak.
@@ -238,6 +246,7 @@ class Schedule:
     """
 
     type: str = "bert"
+    steps: int = 0
     warmup_steps: int = 0
     warmup_fraction: float = 0.0
     end_ratio: float = 0.0
@@ -245,7 +254,8 @@ class Schedule:
 
     def __post_init__(self):
         one_of("type", self.type, ["bert", "electra", "xlnet"])
-        _at_least("warmup_steps", self.warmup_steps, 0)
+        for name in ("steps", "warmup_steps"):
+            _at_least(name, getattr(self, name), 0)
         _fraction("warmup_fraction", self.warmup_fraction)
         _fraction("end_ratio", self.end_ratio)
         if self.warmup_steps and self.warmup_fraction:
@@ -266,16 +276,18 @@ class Recipe:
       report_every, eval_every, save_every: in steps; `eval_every: 0` = at the end only.
       eval_batches: batches of one evaluation during training; 0 = the whole split.
       eval_batch_size: 0 = `batch_size`.
-      best_metric: which figure of the evaluation picks the best checkpoint; empty = the task's
-        first metric, or the loss.
+      best_metric: which figure of the evaluation picks the best checkpoint: a loss (`loss` or a
+        term, of which less is better) or a metric (more is better), with several tasks as
+        `TASK/FIGURE`; empty = the task's first metric, or the loss.
       patience: evaluations in a row without a better figure after which the run ends; 0 = none.
       max_bad_steps: updates in a row that may be skipped for a non-finite gradient.
       shuffle_buffer: examples among which the reader draws.
       bucket_lengths: lengths to which batches are padded; empty = always the longest.
       task_sampling: of several tasks, which one a batch is of: drawn by their sizes
         (`proportional`), or more and more alike (`annealed`); see `official.mixture`.
-      init_weights: what `--init` gives: `encoder`, `all`, `none` (its sizes alone), or `generator`:
-        the encoder, and again as a frozen generator, with its masked LM.
+      init_weights: what `--init` gives: `encoder`, `all`, `none` (its sizes alone), `generator`:
+        the encoder, and again as a frozen generator, with its masked LM; or `run`: all weights, the
+        optimizer's moments and the step, so that the run goes on with other data or settings.
     """
 
     steps: int = 0
@@ -303,7 +315,7 @@ class Recipe:
     def __post_init__(self):
         one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
         one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
-        one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator"])
+        one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
         for name in (
             "batch_size accumulation report_every save_every keep_checkpoints "
             "max_bad_steps shuffle_buffer"

@@ -1,21 +1,24 @@
 """Learns a vocabulary from text and writes a tokenizer folder.
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case]
+  --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case] [--normalize_text]
 
 WordPiece and byte-level BPE count the words of all the text, unigram and BPE (SentencePiece) learn
 from an even sample of its lines; none needs memory for the text. The same text and options give the
 same bytes.
 """
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
 
+import tensorflow as tf
 from absl import flags
 
 from official import atomic, errors, tokenizers
 from official.errors import UserError
+from official.tokenizers.text_rules import TextRules
 from tfrecords_tools import (
     byte_bpe_trainer,
     documents,
@@ -28,6 +31,7 @@ from tfrecords_tools.word_counts import WordCounts
 TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe")
 _SECONDS_BETWEEN_REPORTS = 5.0
 _EXAMPLE_LINES = 2000
+_LINES_AT_ONCE = 10_000
 
 
 def build(
@@ -41,6 +45,7 @@ def build(
     on_bad_utf8: str = "error",
     on_long_line: str = "error",
     add_prefix_space: bool = False,
+    normalize_text: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Reads text, learns a vocabulary, writes the tokenizer folder `output`.
@@ -57,6 +62,8 @@ def build(
       on_bad_utf8: what to do with lines that are not UTF-8: "error" or "skip".
       on_long_line: the same for lines too long to hold.
       add_prefix_space: byte-level BPE puts a blank before each text.
+      normalize_text: unigram and BPE read text as the releases of ALBERT and XLNet prepare it: see
+        `official.tokenizers.text_rules`.
       report: is given lines for a person to read.
 
     Raises:
@@ -67,6 +74,8 @@ def build(
         raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
     if kind != "byte_bpe" and add_prefix_space:
         raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
+    if kind not in ("unigram", "bpe") and normalize_text:
+        raise UserError(f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out")
     started = time.monotonic()
     paths = documents.expand(inputs)
     with atomic.folder(output) as temporary:
@@ -106,16 +115,45 @@ def build(
             pieces, merges = byte_bpe_trainer.learn(counts, vocab_size, pieces_done)
             made = tokenizers.ByteBPE(pieces, merges, add_prefix_space)
         else:
-            made = tokenizers.SentencePiece(
-                sentencepiece_trainer.learn(learner.lines, kind, vocab_size, coverage, lower_case),
-                lower_case=False,  # the model folds case itself
-            )
+            made = _sentencepiece(learner, kind, vocab_size, coverage, lower_case, normalize_text)
         made.save(temporary)
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(made, kind, examples))
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
     return made
+
+
+def _sentencepiece(
+    sample: sentencepiece_trainer.Sample,
+    kind: str,
+    vocab_size: int,
+    coverage: float,
+    lower_case: bool,
+    normalize_text: bool,
+) -> tokenizers.SentencePiece:
+    """Learns a model, and the tokenizer around it."""
+    rules, lines = TextRules(), sample.lines
+    if normalize_text:
+        rules = TextRules(
+            remove_space=True, replace_quotes=True, keep_accents=False, lower_case=lower_case
+        )
+        lines = _prepared(lines, rules)
+    # Without the rules the model folds case itself.
+    folds = lower_case and not normalize_text
+    return tokenizers.SentencePiece(
+        sentencepiece_trainer.learn(lines, kind, vocab_size, coverage, folds),
+        split_digit_comma=normalize_text,
+        **dataclasses.asdict(rules),
+    )
+
+
+def _prepared(lines: Sequence[str], rules: TextRules) -> list[str]:
+    prepared: list[str] = []
+    for start in range(0, len(lines), _LINES_AT_ONCE):
+        found = rules.apply(tf.constant(lines[start : start + _LINES_AT_ONCE]))
+        prepared += [line.decode() for line in found.numpy()]
+    return prepared
 
 
 def _progress(tally: documents.Tally, total: int, seconds: float) -> str:
@@ -145,6 +183,12 @@ def _flags() -> None:
         "add_prefix_space",
         False,
         "byte_bpe: a blank before each text, so that its first word is spelled like any other",
+    )
+    flags.DEFINE_bool(
+        "normalize_text",
+        False,
+        "unigram, bpe: prepare text as the releases of ALBERT and XLNet do: single spaces, "
+        "straight quotes, no accents, numbers split from the commas behind them",
     )
     flags.DEFINE_float(
         "character_coverage",
@@ -176,6 +220,7 @@ def main(argv: list[str]) -> None:
         options.on_bad_utf8,
         options.on_long_line,
         options.add_prefix_space,
+        options.normalize_text,
         report=text_options.say,
     )
 

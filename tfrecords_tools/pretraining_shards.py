@@ -167,6 +167,12 @@ def settings_of(
     """
     if made_of.segments is None:
         raise UserError(f"config {made_of.name!r} has no `segments`: it is not for pretraining")
+    copies, whole = made_of.segments.duplicates, ("full_sentences", "doc_sentences")
+    if copies > 1 and made_of.segments.format in whole and not made_of.segments.short_seq_prob:
+        raise UserError(
+            f"segments.duplicates: {copies} copies of {made_of.segments.format} with "
+            "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
+        )
     static = made_of.segments.static_masks or format == "tf_models"
     if static and made_of.corruption is None:
         raise UserError(
@@ -301,7 +307,7 @@ def _summary(
         f"({totals['examples'] / seconds:,.0f} examples/s, "
         f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
         f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
-        f"{totals['tokens']:,} tokens; left out: {skipped or 'nothing'}",
+        f"{totals['tokens']:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
         f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
         f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
         f"{totals['cut_tokens']:,} did not fit and were cut off",
@@ -318,6 +324,12 @@ def _summary(
             f"several: {tally.cut:,} more than there are (is there a blank line between documents?)"
         )
     return "\n".join(lines)
+
+
+def _copies(made: manifest.Manifest) -> str:
+    """How often each document is in the examples, where it is more than once."""
+    copies = made.config["segments"]["duplicates"]
+    return f", {copies} copies of each document" if copies > 1 else ""
 
 
 def _sweep(output: Path) -> None:

@@ -18,7 +18,8 @@ def define_flags() -> None:
         None,
         ["hf", "tf1"],
         "Whose files --input holds: Hugging Face's (config.json, model.safetensors) or those of a "
-        "TF1 release (bert_config.json, albert_config.json or, for ELECTRA, neither; *.index).",
+        "TF1 release (bert_config.json, albert_config.json, xlnet_config.json or, for ELECTRA, "
+        "none of them; *.index).",
     )
     flags.DEFINE_enum("target", None, ["hf"], "Whose files to write; --input is a model folder.")
     flags.DEFINE_string("input", None, "Folder to read.")

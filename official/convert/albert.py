@@ -3,6 +3,7 @@
 Label 1 of the sentence-order head is "swapped" on all sides.
 """
 
+import dataclasses
 import re
 
 from official.convert import bert
@@ -56,14 +57,14 @@ def _encoder_rows(encoder: transformer.Config) -> list[Row]:
     return rows
 
 
-def _tf1_name(name: str) -> str:
+def _bert_name(name: str) -> str:
     for pattern, replacement in _TF1.items():
         name = re.sub(pattern, replacement, name)
-    return bert.tf1_name(name)
+    return name
 
 
 def _tf1_row(row: Row) -> Row:
-    return bert.tf1_row(row, _tf1_name)
+    return bert.tf1_row(dataclasses.replace(row, names=tuple(map(_bert_name, row.names))))
 
 
 SYSTEM = System(
@@ -102,6 +103,7 @@ SYSTEM = System(
     },
     buffers=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
     vocabulary="spiece.model",
+    tokenizer_class="AlbertTokenizer",
     bounds=True,
     tf1_row=_tf1_row,
     segments={"format": "pairs", "relation": "sentence_order"},

@@ -87,12 +87,22 @@ def task_classes(name: str, span: str = "QuestionAnswering") -> dict[frozenset[s
     }
 
 
+# Heads that the release keeps as two bare variables, `output_weights` and `output_bias`: those of
+# two segments, and of run_classifier.py and run_squad.py; and what stands before these names.
+_TF1_BARE = {
+    "cls.seq_relationship": "cls/seq_relationship/",
+    "classifier": "",
+    "qa_outputs": "cls/squad/",
+}
+
+
 def tf1_name(name: str) -> str:
     """`bert.encoder.layer.0.output.dense.weight` → `bert/encoder/layer_0/output/dense/kernel`."""
     if name == "cls.predictions.bias":
         return "cls/predictions/output_bias"
-    if name.startswith("cls.seq_relationship."):
-        return "cls/seq_relationship/output_" + {"t": "weights", "s": "bias"}[name[-1]]
+    scope, _, kind = name.rpartition(".")
+    if scope in _TF1_BARE:
+        return f"{_TF1_BARE[scope]}output_{'weights' if kind == 'weight' else kind}"
     stem, _, kind = name.replace("encoder.layer.", "encoder.layer_").rpartition(".")
     layer = stem.rpartition(".")[2]
     if layer.startswith("LayerNorm"):
@@ -106,8 +116,8 @@ def tf1_name(name: str) -> str:
 
 def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
     """The row with the names of the release; TF keeps kernels as [in, out], as we do."""
-    # The head on two segments is a bare [2, D] matrix there.
-    transposed = row.path in ("next_sentence/kernel", "sentence_order/kernel")
+    # Bare matrices are [out, in] there.
+    transposed = row.transposed and row.names[0].rpartition(".")[0] in _TF1_BARE
     return dataclasses.replace(row, names=tuple(map(name, row.names)), transposed=transposed)
 
 

@@ -120,7 +120,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             folder = temporary / name
             folder.mkdir(exist_ok=True)
             tokenizer.save(folder)
-            if system.tokenizer_class:
+            if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
                 _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
             (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # The mark without which transformers refuses the file.

@@ -18,6 +18,15 @@ from official.training import checkpoints
 # Some models have a table with rows to spare, rounded up to a multiple of at most this.
 _ROUNDED_TO = 128
 
+# What to do about a vocabulary of another size, by its file.
+_ADVICE = {
+    "vocab.txt": "take the vocabulary of this model (if its table has rows to spare, add lines "
+    "such as [unused999] for them)",
+    "spiece.model": "take the SentencePiece model that was released with these weights; one that "
+    "was trained anew has other pieces under the same ids",
+    "vocab.json": "take vocab.json and merges.txt of this model",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
@@ -62,7 +71,7 @@ def read(
     heads = system.heads_of(names, described)
     config = config_of(
         folder.resolve().name,
-        system.encoder_config(described, str(source), system.has_pooler(names, heads), heads),
+        system.encoder_config(described, str(source), heads, **system.fields_of(names, heads)),
         system.objectives(heads, described, str(source)),
         system,
     )
@@ -97,19 +106,19 @@ def tokenizer_of(
     vocabulary = folder / system.vocabulary
     # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
     others = list(folder.glob("*.model"))
+    defaults = {"tokenizer_class": system.tokenizer_class} if system.tokenizer_class else {}
     if vocabulary.exists():
-        tokenizer = tokenizers.load(folder)
+        tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         files.check(vocabulary)
-        tokenizer = tokenizers.SentencePiece.read(vocabulary, {})
+        tokenizer = tokenizers.SentencePiece.read(vocabulary, defaults)
     else:
         raise UserError(f"{vocabulary} is missing: put the model's vocabulary there")
     if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:
         raise UserError(
             f"{vocabulary} has {tokenizer.vocab_size} pieces, {source} says vocab_size "
-            f"{vocab_size}: take the vocabulary of this model (if its table has rows to spare, add "
-            "lines such as [unused999] for them)"
+            f"{vocab_size}: {_ADVICE[tokenizer.FILE]}"
         )
     return tokenizer
 

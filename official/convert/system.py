@@ -97,6 +97,7 @@ class System:
       encoder_type: the `Config` of the encoder.
       form: fields of our encoder that the system does not leave open.
       sizes: our fields under the keys of config.json.
+      present: fields of our encoder that are true where a file has the tensor of this name.
       more_fields: from config.json, fields of ours that are not one key each; None = none.
       more_keys: the same from our encoder's config and the objectives': keys of config.json.
       activation: the key of the activation; None where `more_fields` tells it.
@@ -114,7 +115,7 @@ class System:
       tensors: from the tensors of a file, those that the rows name; None = they are the same.
       buffers: constants that old files keep among the weights; `*` stands for anything.
       vocabulary: the file of the vocabulary.
-      tokenizer_class: of transformers, where the vocabulary does not tell; None = it does.
+      tokenizer_class: of transformers, for a SentencePiece model; None = the vocabulary tells.
       segments: of a model that comes with heads of pretraining; as in a config.
       max_length: of its segments, where it has so many positions.
       corruption: the same; what differs from the defaults of token masks.
@@ -135,6 +136,7 @@ class System:
     encoder_type: type = transformer.Config
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
+    present: Mapping[str, str] = dataclasses.field(default_factory=dict)
     more_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     more_keys: Callable[[Any, Sequence[Any]], dict[str, Any]] | None = None
     activation: str | None = "hidden_act"
@@ -211,24 +213,31 @@ class System:
         name = self.architectures.get(frozenset({head}))
         return not self.head_rows[head] and name in (config.get("architectures") or ())
 
-    def has_pooler(self, names: Collection[str], heads: Collection[str]) -> bool:
-        """Whether a file with these names and heads has a pooler."""
-        return self._any(self._pooler_rows(heads), names)
+    def fields_of(self, names: Collection[str], heads: Collection[str]) -> dict[str, bool]:
+        """Fields of our encoder that a file with these names and heads tells."""
+        return {
+            "pooler": self._any(self._pooler_rows(heads), names),
+            **{
+                field: self._any([Row(field, (name,))], names)
+                for field, name in self.present.items()
+            },
+        }
 
     def encoder_config(
         self,
         config: Mapping[str, Any],
         source: str,
-        pooler: bool = True,
         heads: Collection[str] = (),
+        **told: bool,
     ) -> Any:
         """The encoder that a config.json describes.
 
         Args:
           config: the parsed file.
           source: the file's name for messages.
-          pooler: whether the weights have a pooler.
           heads: those of the file.
+          told: what the weights tell (see `fields_of`): that they have a pooler, and all that is
+            `present`, unless this says otherwise.
 
         Raises:
           UserError: a key is missing or has a value that this encoder does not have.
@@ -258,8 +267,9 @@ class System:
             if self.pooler_activation:
                 fields["pooler_activation"] = self.pooler_activation(_task(heads), config)
             epsilon = configs.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
+            fields |= dict.fromkeys(("pooler", *self.present), True) | told
             fields = {k: configs.typed(hints[k], value, k, source) for k, value in fields.items()}
-            return self.encoder_type(**fields, norm_epsilon=epsilon, pooler=pooler)
+            return self.encoder_type(**fields, norm_epsilon=epsilon)
         except UserError:
             raise
         except (TypeError, ValueError) as error:

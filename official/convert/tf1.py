@@ -4,6 +4,9 @@ BERT's folders have bert_config.json, vocab.txt and `bert_model.ckpt.index` with
 ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`,
 XLNet's xlnet_config.json, spiece.model and `xlnet_model.ckpt.index`,
 ELECTRA's no config file: vocab.txt and one checkpoint of both networks.
+
+A checkpoint that the releases' fine-tuning has written is read with the head of its task. It has no
+names of the classes: they are LABEL_0, LABEL_1, ..., and config.yaml is the place to change them.
 """
 
 import dataclasses
@@ -11,12 +14,14 @@ import glob
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official import files, json_files
 from official.convert import albert, bert, electra, model_folder, xlnet
+from official.convert.system import System
 from official.errors import UserError
 
 # The config file of a release → its system.
@@ -26,9 +31,9 @@ RELEASES = {
     "xlnet_config.json": xlnet.SYSTEM,
 }
 
-# What training leaves beside the weights.
-_SLOTS = ("/adam_m", "/adam_v")
-_COUNTERS = ("global_step",)
+# What training leaves beside the weights: the releases' own Adam, and TensorFlow's.
+_SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_COUNTERS = ("global_step", "beta1_power", "beta2_power")
 # TensorFlow's reader turns some of its own errors into Python's.
 _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 
@@ -48,9 +53,19 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
     source = folder / (present or list(RELEASES))[0]
     config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
+    tensors: Checkpoint | xlnet.OneHead = Checkpoint(folder)
     if system.model_type == "xlnet":
-        config = xlnet.release_config(config, str(source))
-    return model_folder.read(folder, config, source, system, Checkpoint(folder))
+        tensors = xlnet.OneHead(tensors)
+        config = xlnet.release_config(config, str(source)) | tensors.described()
+    return model_folder.read(folder, _labels(system, tensors) | config, source, system, tensors)
+
+
+def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What config.json would say of the classes of a head: as many as it has outputs."""
+    _, bias = (system.tf1_row(row).names[0] for row in system.head_rows["classification"])
+    if bias not in tensors:
+        return {}
+    return {"id2label": {str(i): f"LABEL_{i}" for i in range(len(tensors[bias]))}}
 
 
 def _electra(folder: Path, tensors: "Checkpoint") -> model_folder.Converted:

@@ -4,14 +4,19 @@ There heads have an axis of their own: [D, N, H]. The release keeps the biases, 
 segments, of all layers in one tensor each. Which way the halves of a batch are read (`bi_data`) is
 in ours a matter of the batch, and of how segments are numbered nothing is lost.
 
+Checkpoints that the release's fine-tuning writes lack `mask_emb`, what query rows start from; the
+encoder has no query stream then.
+
 Biases that all layers share (`untie_r: false`) are one in the release alone. transformers has those
 of each layer in its files whatever the config says, and so has what is read from them here.
 """
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
@@ -19,8 +24,11 @@ from official.convert.system import System
 from official.encoders import transformer_xl
 from official.errors import UserError
 
+_QUERY_START = "transformer.mask_emb"
 _BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}
 
+# The last layer of a task in the release.
+_HEAD = re.compile(r"^(model/(classification|regression)_[^/]+/logit|logits/dense)/")
 # transformers' names → those of the TF1 release.
 _TF1 = {
     r"^transformer\.": "model.transformer.",
@@ -33,6 +41,7 @@ _TF1 = {
     r"layer_\d+\.rel_attn\.(r_._bias|seg_embed)$": r"\1",
     r"^sequence_summary": "model.sequnece_summary",  # The release's own spelling.
     r"^lm_loss": "model.lm_loss",
+    r"^logits_proj": "model.logit",  # See `OneHead`.
     r"\.weight$": ".kernel",
 }
 
@@ -41,10 +50,9 @@ def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
     """The rows of the tables and the layers."""
     size, heads = encoder.hidden_size, encoder.num_heads
     axes = (size, heads, encoder.head_size or size // heads)
-    rows = [
-        Row("encoder/embeddings/token_embedding/table", ("transformer.word_embedding.weight",)),
-        Row("encoder/embeddings/query_start", ("transformer.mask_emb",), axes=(1, 1, size)),
-    ]
+    rows = [Row("encoder/embeddings/token_embedding/table", ("transformer.word_embedding.weight",))]
+    if encoder.query_stream:
+        rows.append(Row("encoder/embeddings/query_start", (_QUERY_START,), axes=(1, 1, size)))
     biases = "encoder/layer_{}/attention/biases" if encoder.untie_biases else "encoder/biases"
     for i in range(encoder.num_layers):
         ours, theirs = f"encoder/layer_{i}", f"transformer.layer.{i}"
@@ -125,6 +133,55 @@ def more_keys(encoder: transformer_xl.Config, objectives: Sequence[Any]) -> dict
     }
 
 
+class OneHead(Mapping[str, np.ndarray]):
+    """The tensors of a release, with one name for the last layer of any task.
+
+    run_classifier.py names it after the task (`model/classification_mnli/logit/kernel`, or
+    `regression_sts-b`), run_race.py `logits/dense/kernel`.
+
+    Attributes:
+      source: what to call the place in messages.
+    """
+
+    def __init__(self, tensors: Mapping[str, np.ndarray]):
+        """Takes the tensors of a checkpoint; its `source` is the place.
+
+        Raises:
+          UserError: there are layers of several tasks.
+        """
+        self.source = tensors.source
+        self._tensors = tensors
+        self._stored = {_HEAD.sub("model/logit/", name): name for name in tensors}
+        if len(self._stored) < len(tensors):
+            found = sorted(name for name in tensors if _HEAD.match(name))
+            raise UserError(
+                f"{self.source} has the heads of several tasks ({', '.join(found)}), and a model "
+                "is read with one: save a checkpoint without the others"
+            )
+
+    def described(self) -> dict[str, Any]:
+        """What config.json would say: the class of the head of run_race.py."""
+        if "logits/dense/kernel" not in self._tensors:
+            return {}
+        return {"architectures": [SYSTEM.architectures[frozenset({"multiple_choice"})]]}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads one tensor."""
+        return self._tensors[self._stored[name]]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it is there, without reading it."""
+        return name in self._stored
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._stored)
+
+
 def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
     """What config.json would say, from the xlnet_config.json of the release.
 
@@ -175,7 +232,6 @@ SYSTEM = System(
     form={
         "segment_types": 2,
         "scale_embeddings": False,
-        "query_stream": True,
         "same_length": False,
     },
     sizes={
@@ -187,6 +243,7 @@ SYSTEM = System(
         "dropout": "dropout",
         "initializer_range": "initializer_range",
     },
+    present={"query_stream": _QUERY_START},
     more_fields=more_fields,
     more_keys=more_keys,
     activation="ff_activation",

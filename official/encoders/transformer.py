@@ -20,7 +20,7 @@ from official.layers.block import Block
 from official.layers.embeddings import Embeddings
 from official.layers.linear import Linear
 from official.layers.norm import LayerNorm
-from official.layers.random import Draws, truncated_normal
+from official.layers.random import INITIALIZERS, Draws, initializer
 from official.layers.shared_stack import block_names
 
 
@@ -51,7 +51,12 @@ class Config:
         pooler_activation: which: 'tanh', or another one as in `activation`.
         pooled_position: of which position: 'first', or 'last' = the last real one. None = 'first',
             or 'last' where causal is true, for the first one sees no other there.
-        initializer_range: standard deviation of the initial weights.
+        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
+            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
+            same.
+        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
+            of it with `truncated_normal`, which has nothing beyond two deviations.
+        position_initializer_range: the same of the position table; None = `initializer_range`.
         scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
             of which 2 L add up (GPT-2, section 2.3).
     """
@@ -76,7 +81,9 @@ class Config:
     pooler: bool = True
     pooler_activation: str = "tanh"
     pooled_position: str | None = None
+    initializer: str = "truncated_normal"
     initializer_range: float = 0.02
+    position_initializer_range: float | None = None
     scale_residual_init: bool = False
 
     # How the texts of a task are laid out: see `official.tokenizers.packing`. Positions are counted
@@ -98,6 +105,7 @@ class Config:
                 f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
             )
         checks.activation(self)
+        checks.choice(self, "initializer", sorted(INITIALIZERS))
         checks.choice(self, "norm", ["post", "pre"])
         checks.choice(self, "pooler_activation", sorted(POOLER_ACTIVATIONS))
         checks.choice(self, "pooled_position", ["first", "last"])
@@ -134,11 +142,15 @@ class Encoder(keras.Layer):
         self.config = config
         dtype = self.dtype_policy
         draws = Draws((seed, zlib.crc32(name.encode())))
-        initializer = residual = truncated_normal(config.initializer_range, draws)
+
+        def weights(stddev):
+            return initializer(config.initializer, stddev, draws)
+
+        usual = residual = weights(config.initializer_range)
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
         if config.scale_residual_init:
             scale = 1 / math.sqrt(2 * len(names))
-            residual = truncated_normal(config.initializer_range * scale, draws)
+            residual = weights(config.initializer_range * scale)
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size or config.hidden_size,
@@ -149,7 +161,12 @@ class Encoder(keras.Layer):
             normalize=config.norm == "post",
             epsilon=config.norm_epsilon,
             dropout=config.dropout,
-            initializer=initializer,
+            initializer=usual,
+            position_initializer=weights(
+                config.initializer_range
+                if config.position_initializer_range is None
+                else config.position_initializer_range
+            ),
             name="embeddings",
             shared=shared,
             dtype=dtype,
@@ -164,7 +181,7 @@ class Encoder(keras.Layer):
                 attention_dropout=config.attention_dropout,
                 norm=config.norm,
                 epsilon=config.norm_epsilon,
-                initializer=initializer,
+                initializer=usual,
                 name=name,
                 residual_initializer=residual,
                 dtype=dtype,
@@ -182,7 +199,7 @@ class Encoder(keras.Layer):
             self.pooler = Linear(
                 config.hidden_size,
                 config.hidden_size,
-                initializer=initializer,
+                initializer=usual,
                 name="pooler",
                 dtype=dtype,
             )

@@ -21,7 +21,7 @@ from official.layers.distances import distance_vectors
 from official.layers.dropout import dropout
 from official.layers.embeddings import StreamEmbeddings
 from official.layers.linear import Linear
-from official.layers.random import Draws, truncated_normal
+from official.layers.random import INITIALIZERS, Draws, initializer
 from official.layers.relative_attention import RelativeBiases, Stream
 from official.layers.relative_block import RelativeBlock
 
@@ -58,7 +58,11 @@ class Config:
         query_stream: whether there is a vector that query rows start from (XLNet).
         pooler: whether there is a pooled output: tanh of an affine map of one position.
         pooled_position: which: 'last' = the last real one (XLNet), or 'first'.
-        initializer_range: standard deviation of the initial weights.
+        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
+            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
+            same.
+        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
+            of it with `truncated_normal`, which has nothing beyond two deviations.
     """
 
     vocab_size: int | None = None
@@ -83,6 +87,7 @@ class Config:
     query_stream: bool = True
     pooler: bool = False
     pooled_position: str = "last"
+    initializer: str = "normal"
     initializer_range: float = 0.02
 
     # What heads and tools ask of every encoder: the table is as wide as the states, and distances
@@ -107,6 +112,7 @@ class Config:
                 "set head_size, or another number"
             )
         checks.activation(self)
+        checks.choice(self, "initializer", sorted(INITIALIZERS))
         checks.choice(self, "attention", ["bi", "uni"])
         checks.choice(self, "pooled_position", ["last", "first"])
         checks.choice(self, "segment_types", [0, 2])
@@ -151,14 +157,14 @@ class Encoder(keras.Layer):
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
         self.config = config
         dtype = self.dtype_policy
-        initializer = truncated_normal(
-            config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
+        weights = initializer(
+            config.initializer, config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
         )
         self.embeddings = StreamEmbeddings(
             config.vocab_size,
             config.hidden_size,
             query_stream=config.query_stream,
-            initializer=initializer,
+            initializer=weights,
             name="embeddings",
             dtype=dtype,
         )
@@ -169,7 +175,7 @@ class Encoder(keras.Layer):
         self.biases = self.pooler = None
         if not config.untie_biases:
             self.biases = RelativeBiases(
-                config.num_heads, **heads, initializer=initializer, name="biases", dtype=dtype
+                config.num_heads, **heads, initializer=weights, name="biases", dtype=dtype
             )
         self.blocks = [
             RelativeBlock(
@@ -182,7 +188,7 @@ class Encoder(keras.Layer):
                 attention_dropout=config.attention_dropout,
                 inner_dropout=config.inner_dropout,
                 epsilon=config.norm_epsilon,
-                initializer=initializer,
+                initializer=weights,
                 name=f"layer_{i}",
                 biases=self.biases,
                 dtype=dtype,
@@ -194,7 +200,7 @@ class Encoder(keras.Layer):
             self.pooler = Linear(
                 config.hidden_size,
                 config.hidden_size,
-                initializer=initializer,
+                initializer=weights,
                 name="pooler",
                 dtype=dtype,
             )

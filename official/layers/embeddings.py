@@ -72,6 +72,7 @@ class Embeddings(keras.Layer):
         dropout,
         initializer,
         name,
+        position_initializer=None,
         shared=None,
         dtype=None,
     ):
@@ -89,6 +90,7 @@ class Embeddings(keras.Layer):
             dropout: rate.
             initializer: of the tables and the projection.
             name: last part of the variables' paths.
+            position_initializer: of the position table; None = `initializer`.
             shared: another encoder's layers to use as they are, by their attribute's name here:
                 'token', 'position', 'segment', 'norm'. They are built where they come from.
             dtype: Keras dtype policy; None = the global one.
@@ -98,12 +100,14 @@ class Embeddings(keras.Layer):
         self.dropout = dropout
         shared = shared or {}
 
-        def table(num_rows, name):
+        def table(num_rows, name, initializer=initializer):
             return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
 
         self.token = shared.get("token") or table(vocab_size, "token_embedding")
         rows = max_positions + position_offset
-        self.position = shared.get("position") or table(rows, "position_embedding")
+        self.position = shared.get("position") or table(
+            rows, "position_embedding", position_initializer or initializer
+        )
         self.segment = self.norm = self.projection = None
         if segment_types:
             self.segment = shared.get("segment") or table(segment_types, "segment_embedding")

@@ -12,7 +12,7 @@ from keras import ops
 
 from official.errors import UserError
 from official.layers.precision import accurate
-from official.layers.random import Draws, truncated_normal
+from official.layers.random import Draws, initializer
 from official.names import one_of
 
 
@@ -60,8 +60,10 @@ class Objective(keras.Layer):
         super().__init__(name=name, dtype=dtype)
         self.config = config
         self.encoder_config = encoder_config
-        self.initializer = truncated_normal(
-            encoder_config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
+        self.initializer = initializer(
+            encoder_config.initializer,
+            encoder_config.initializer_range,
+            Draws((seed, zlib.crc32(name.encode()))),
         )
 
     @property

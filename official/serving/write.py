@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official import generation, seeding
+from official import generation, sampling, seeding
 from official.serving import doors
 
 
@@ -32,6 +32,7 @@ def signatures(parts: doors.Parts, count: int) -> dict[str, doors.Signature]:
         return {"text": tokenizer.join(tf.concat(both, axis=1)), "token_ids": new}
 
     def sample(text, temperature, top_k, top_p, seed):
+        temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
         numbers = tf.range(tf.size(text, tf.int64))
         seeds = seeding.row_seeds(seed, 0, numbers)
         return go_on(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)

@@ -7,7 +7,9 @@ as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens:
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from official import files
 from official.errors import UserError
@@ -35,12 +37,13 @@ KINDS: dict[str, type[Tokenizer]] = {
 }
 
 
-def load(folder: str | os.PathLike) -> Tokenizer:
+def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokenizer:
     """Reads the tokenizer in `folder`; which kind it is, its files tell.
 
     Args:
       folder: holds `vocab.txt`, `spiece.model` or `vocab.json` with `merges.txt`, and
         `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
+      defaults: settings that hold where that file does not have them.
 
     Raises:
       UserError: no such files, those of several kinds, files that cannot be used, or others than
@@ -67,7 +70,7 @@ def load(folder: str | os.PathLike) -> Tokenizer:
     for name in (found[0], MERGES_FILE):
         if (folder / name).exists():
             files.check(folder / name)
-    settings = base.read_settings(folder)
+    settings = {**defaults, **base.read_settings(folder)}
     made = KINDS[found[0]].read(folder / found[0], settings)
     base.check_fingerprint(made, settings, folder)
     return made

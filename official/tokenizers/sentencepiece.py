@@ -1,13 +1,27 @@
 """SentencePiece, unigram and BPE: one `spiece.model` holds the pieces, scores and normalisation.
 
 The ids are those of the `sentencepiece` package, save that where two segmentations score the same
-(a long run of one character) another may be taken. Text that spells a special token never gives its
-id. What transformers does around SentencePiece for some models (ALBERT and XLNet: quotes, accents,
-digits before a comma) is left out.
+(a long run of one character, "666" as "66 6" or "6 66") another may be taken. Text that spells a
+special token never gives its id.
+
+The releases of ALBERT and XLNet prepare text before the model reads it, and split numbers from
+commas after that, and so do `AlbertTokenizer` and `XLNetTokenizer` of transformers. The settings
+`remove_space`, `keep_accents`, `replace_quotes` and `split_digit_comma` of `tokenizer_config.json`
+say which of this is done. Where they are missing, they are on if transformers would load one of
+these two classes, and off otherwise. The ids are those of the slow tokenizers there, but for the
+segmentations of the same score, and
+
+  - text that spells a special token, which gives the token there;
+  - a capital sigma at the end of a word, of which lower-casing makes "ς" here and in the releases,
+    and "σ" there;
+  - characters that are newer than Unicode 13, which the libraries decompose and lower-case by
+    tables of different versions.
 
 Shapes: N texts.
 """
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,19 +32,27 @@ import tensorflow_text as tf_text
 
 from official.errors import UserError
 from official.tokenizers import offsets
-from official.tokenizers.base import Splitter, Tokenizer, find_specials, has_capitals, switch
+from official.tokenizers.base import (
+    Splitter,
+    Tokenizer,
+    find_specials,
+    has_capitals,
+    switch,
+)
+from official.tokenizers.digit_commas import BLANK, DigitCommas
+from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 
-BLANK = "▁"
-# What Python's `split` takes for blanks.
-_BLANKS = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]+"
+# The classes of transformers whose releases prepare text, by `model_type` of config.json.
+RELEASED = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 
 
 class SentencePieceSplitter(Splitter):
-    """A SentencePiece model as graph operations."""
+    """A SentencePiece model as graph operations, with what happens to text before and after it."""
 
     def __init__(self, model: bytes):
         super().__init__()
-        self.lower_case = False
+        self.rules = TextRules()
+        self._digit_commas: DigitCommas | None = None
         self._model = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
 
     def pieces(self) -> list[str]:
@@ -38,20 +60,30 @@ class SentencePieceSplitter(Splitter):
         ids = tf.range(self._model.vocab_size())
         return [piece.decode() for piece in self._model.id_to_string(ids).numpy()]
 
+    def split_digit_commas(self, unk_id: int) -> None:
+        """From now on numbers are split from the commas behind them."""
+        self._digit_commas = DigitCommas(
+            self.pieces(),
+            lambda texts: self._model.tokenize(tf.constant(texts, tf.string)).to_list(),
+            lambda pieces: self._model.string_to_id(tf.constant(pieces)).numpy().tolist(),
+            unk_id,
+        )
+
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
-        if self.lower_case:
-            texts = tf.strings.lower(texts, encoding="utf-8")
-        return self._model.tokenize(texts)
+        ids = self._model.tokenize(self.rules.apply(texts))
+        return ids if self._digit_commas is None else self._digit_commas.split(ids)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; of what the model normalises, it knows itself where it comes from."""
-        characters = cleaned = tf.strings.unicode_split(texts, "UTF-8")
-        if self.lower_case:
-            cleaned = characters.with_values(tf.strings.lower(characters.values, encoding="utf-8"))
-            texts = tf.strings.lower(texts, encoding="utf-8")
-        ids, starts, ends = self._model.tokenize_with_offsets(texts)
-        places = offsets.characters_of(offsets.origins(cleaned), starts, ends)
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        cleaned, attached = self.rules.apply_by_character(characters)
+        texts = self.rules.apply(texts)
+        found = self._model.tokenize_with_offsets(texts)
+        if self._digit_commas is not None:
+            found = self._digit_commas.split_with_places(texts, *found)
+        ids, starts, ends = found
+        places = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
         return offsets.Tokens(ids, *offsets.trimmed(characters, *places))
 
 
@@ -59,8 +91,9 @@ class SentencePiece(Tokenizer):
     """SentencePiece.
 
     Attributes:
-      lower_case: whether text is lower-cased before the model's own normalisation, which may do it
-        as well.
+      rules: what happens to text before the model's own normalisation, which may lower-case as
+        well.
+      split_digit_comma: whether a piece of a number and a comma is split.
     """
 
     FILE = "spiece.model"
@@ -71,6 +104,11 @@ class SentencePiece(Tokenizer):
         lower_case: bool | None = None,
         settings: dict[str, Any] | None = None,
         source: str = "the model",
+        *,
+        remove_space: bool = False,
+        keep_accents: bool = True,
+        replace_quotes: bool = False,
+        split_digit_comma: bool = False,
     ):
         """Makes a tokenizer from a serialized model.
 
@@ -79,6 +117,11 @@ class SentencePiece(Tokenizer):
           lower_case: None for what the vocabulary tells: no, if any of its pieces has a capital.
           settings: names of special tokens where they are not `[PAD] …` or `<pad> …`.
           source: the name of the model in messages.
+          remove_space: see `text_rules.TextRules`.
+          keep_accents: the same.
+          replace_quotes: the same.
+          split_digit_comma: whether a piece of a number and a comma, such as "▁1990,", is split
+            into the pieces of the number alone and the comma.
 
         Raises:
           UserError: it is no SentencePiece model, or lacks special tokens.
@@ -94,19 +137,40 @@ class SentencePiece(Tokenizer):
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
-        self.lower_case = splitter.lower_case = lower_case
+        self.rules = splitter.rules = TextRules(
+            remove_space, replace_quotes, keep_accents, lower_case
+        )
+        self.split_digit_comma = split_digit_comma
+        if split_digit_comma:
+            splitter.split_digit_commas(pieces.index(specials["unk_token"]))
         self._bytes = model
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any]) -> "SentencePiece":
-        """Makes a tokenizer from a `spiece.model` and its settings.
+        """Makes a tokenizer from a `spiece.model`, its settings, and a `config.json` beside it.
 
         Raises:
-          UserError: see the constructor.
+          UserError: see the constructor; or `config.json` is not JSON.
         """
-        lower_case = switch(settings, "do_lower_case", None)
-        return cls(path.read_bytes(), lower_case, settings, str(path))
+        if not settings.get("tokenizer_class") and (name := _class_of_model(path)):
+            settings = {**settings, "tokenizer_class": name}
+        released = _released(settings)
+        return cls(
+            path.read_bytes(),
+            switch(settings, "do_lower_case", None),
+            settings,
+            str(path),
+            remove_space=switch(settings, "remove_space", released),
+            keep_accents=switch(settings, "keep_accents", not released),
+            replace_quotes=switch(settings, "replace_quotes", released),
+            split_digit_comma=switch(settings, "split_digit_comma", released),
+        )
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased before the model reads it."""
+        return self.rules.lower_case
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns readable text of ids; special tokens show as they are written."""
@@ -119,7 +183,7 @@ class SentencePiece(Tokenizer):
         words = [f" {p} " if i in special else p for i, p in enumerate(self.pieces)]
         words = [word.replace(BLANK, " ") for word in words]
         joined = tf.strings.reduce_join(tf.gather(tf.constant(words), ids), axis=1)
-        joined = tf.strings.regex_replace(joined, _BLANKS, " ")
+        joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
         return tf.strings.strip(joined)
 
     def _begins_word(self, piece: str) -> bool:
@@ -129,9 +193,43 @@ class SentencePiece(Tokenizer):
         return {self.FILE: self._bytes}
 
     def _decides(self) -> dict[str, Any]:
-        return {"do_lower_case": self.lower_case}
+        settings = {**dataclasses.asdict(self.rules), "split_digit_comma": self.split_digit_comma}
+        lower_case = {"do_lower_case": settings.pop("lower_case")}
+        # Fingerprints and folders are older than the other rules.
+        return lower_case if settings == _NO_RULES else lower_case | settings
 
     def _for_others(self) -> dict[str, Any]:
-        # With these transformers leaves the text to the model, as it is done here; only a digit
-        # before a comma it splits off in any case.
+        # With these transformers leaves the text to the model, as it is done here; only quotes and
+        # a digit before a comma it changes in any case.
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
+
+
+_NO_RULES = {
+    "remove_space": False,
+    "replace_quotes": False,
+    "keep_accents": True,
+    "split_digit_comma": False,
+}
+
+
+def _released(settings: dict[str, Any]) -> bool:
+    """Whether settings, as far as they go, are those of a release's tokenizer.
+
+    A folder that this project wrote before it had the rules names `AlbertTokenizer` as well, with
+    both of the switches set so that transformers leaves the text alone.
+    """
+    name = str(settings.get("tokenizer_class")).removesuffix("Fast")
+    alone = settings.get("keep_accents") is True and settings.get("remove_space") is False
+    return name in RELEASED.values() and not alone
+
+
+def _class_of_model(path: Path) -> str | None:
+    """The class that transformers would load for the `config.json` beside a vocabulary."""
+    config = path.with_name("config.json")
+    if not config.is_file():
+        return None
+    try:
+        described = json.loads(config.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{config} is not JSON: {error}") from error
+    return RELEASED.get(described.get("model_type")) if isinstance(described, dict) else None

@@ -9,7 +9,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -21,6 +21,7 @@ from official.data import Source
 from official.errors import UserError
 from official.model import Model
 from official.training import checkpoints, memory, metrics, optimizers, resuming, strategies
+from official.training.best_metric import best_metric
 from official.training.evaluation import Evaluator, distribute
 from official.training.step import TrainStep
 
@@ -74,16 +75,40 @@ class Trainer:
             memory=self.memory,
         )
         self._evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
+        self._metric, self._higher = best_metric(config, source.manifest.task)
         self._data = {"train": resuming.description(source)}
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
+        self._first_step = 0  # where a run without a checkpoint of its own begins
         self._signal = 0  # that came; 0 = none
         self._saved: Path | None = None  # the last checkpoint that the chief wrote
         self._bad_steps = 0
 
+    def go_on_from(self, init: str, which: str) -> None:
+        """Takes over another run: its weights, the optimizer's moments and the step.
+
+        It holds until this run has a checkpoint of its own. What the rows of a stream remember is
+        not taken over: the data may be other ones.
+
+        Args:
+          init: the model folder of the other run.
+          which: its checkpoint, as in `checkpoints.find`.
+
+        Raises:
+          UserError: the other model is another one, or its run is as long as this one.
+        """
+        found = checkpoints.load(init, which, optimizer=True)
+        if found.step >= self.total_steps:
+            raise UserError(
+                f"--init={init}: its checkpoint is of step {found.step:,}, and this run ends at "
+                f"{self.total_steps:,}: recipe.steps counts the steps of both"
+            )
+        checkpoints.assign(self.variables, found.variables, f"--init={init}")
+        self._first_step = found.step
+
     def restore(self) -> int:
-        """Goes on from the newest whole checkpoint of the model folder; returns its step, or 0.
+        """Goes on from the newest whole checkpoint of the model folder; returns the first step.
 
         Raises:
           UserError: no checkpoint is whole; it is of other data; the workers hold different ones.
@@ -91,7 +116,7 @@ class Trainer:
         if self.chief:
             checkpoints.sweep(self.model_dir)
         found = resuming.on_all_workers(self.strategy, self._load, self._holds)
-        step = found.step if found else 0
+        step = found.step if found else self._first_step
         if self._figures:
             # The kill may have come between this checkpoint and its being named the best.
             self._judge(step)
@@ -294,8 +319,7 @@ class Trainer:
 
     def _judge(self, step: int) -> str:
         """Marks the checkpoint of this step if it is the best so far; returns a note on it."""
-        figures = self._figures
-        name, higher = best_metric(self.config.recipe, self.source.manifest.task)
+        figures, name, higher = self._figures, self._metric, self._higher
         if name not in figures:
             raise UserError(
                 f"recipe.best_metric: {name!r} is not measured here: {', '.join(figures)}"
@@ -323,10 +347,9 @@ class Trainer:
     def _end_line(self, step: int) -> str:
         if step == self.total_steps or not self._patience_is_over():
             return f"done: {step} steps"
-        name, _ = best_metric(self.config.recipe, self.source.manifest.task)
         return (
             f"stopped early at step {step} of {self.total_steps}: {self._waited} evaluations "
-            f"without a better {name} (recipe.patience)"
+            f"without a better {self._metric} (recipe.patience)"
         )
 
     def _best_line(self) -> str:
@@ -363,12 +386,3 @@ class Stopped(Exception):
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
         self.number = number
-
-
-def best_metric(recipe: config_lib.Recipe, task: Mapping | None) -> tuple[str, bool]:
-    """The figure that picks the best checkpoint, and whether more is better."""
-    if recipe.best_metric:
-        name = recipe.best_metric
-        losses = name == "loss" or (task is None and not name.endswith(("accuracy", "auc")))
-        return name, not losses
-    return (task["metrics"][0], True) if task else ("loss", False)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from official import config
+from official.errors import UserError
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -16,6 +17,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     * `bert`: the decay runs from step 0 and the linear ramp stands in for it during warm-up, so
       the rate drops a little where the ramp ends (`optimization.py` of the BERT release).
     * `electra`: decay times `min(1, step / warmup)` (`optimization.py` of the ELECTRA release).
+      Without warm-up it is the decay alone; the release divides 0 by 0 there.
     * `xlnet`: the decay starts where the ramp ends, and runs to a floor
       (`model_utils.py` of the XLNet release).
     """
@@ -39,16 +41,16 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         """The rate of the update that follows `step` others."""
         step = ops.cast(step, keras.config.floatx())
-        ramp = ops.minimum(1.0, step / max(1, self.warmup_steps))
-        if self.kind == "electra":
-            return self._decay(step / self.total_steps) * ramp
-        if self.kind == "bert":
-            after = self._decay(step / self.total_steps)
-        else:
+        if self.kind == "xlnet":
             decay_steps = max(1, self.total_steps - self.warmup_steps)
             after = self._decay((step - self.warmup_steps) / decay_steps)
+        else:
+            after = self._decay(step / self.total_steps)
         if not self.warmup_steps:
             return after
+        ramp = ops.minimum(1.0, step / self.warmup_steps)
+        if self.kind == "electra":
+            return after * ramp
         return ops.where(step < self.warmup_steps, self.peak * ramp, after)
 
     def _decay(self, progress):
@@ -62,8 +64,18 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make(recipe: config.Recipe, steps: int) -> Schedule:
-    """The schedule of a recipe that runs for `steps` updates."""
+    """The schedule of a recipe that runs for `steps` updates.
+
+    Raises:
+      UserError: it is over before the run is.
+    """
     schedule = recipe.schedule
+    if schedule.steps and schedule.steps < steps:
+        raise UserError(
+            f"recipe.schedule.steps: {schedule.steps} is less than the {steps} steps of the run: "
+            "make it that or more, or leave it out"
+        )
+    steps = schedule.steps or steps
     return Schedule(
         schedule.type,
         recipe.optimizer.learning_rate,

@@ -35,7 +35,8 @@ def inherit(
 
     To learn a task the encoder gets a pooler where that model had none and the task reads it, and
     it has no memory, for nothing comes before an example. A config with an encoder of its own may
-    change the dropout of that model, and have more positions (see `start_from`).
+    change the dropout of that model and how first weights are drawn, and have more positions (see
+    `start_from`).
 
     Args:
       config: as read.
@@ -49,6 +50,11 @@ def inherit(
             raise UserError(
                 "--init is missing: a frozen generator is one that was trained before; name the "
                 "model folder of the first stage"
+            )
+        if config.recipe.init_weights == "run":
+            raise UserError(
+                "--init is missing: recipe.init_weights: run goes on with a run; name its model "
+                "folder"
             )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
@@ -110,12 +116,14 @@ def _for_task(config: config_lib.Config, encoder):
 
 
 def _like(initial, encoder):
-    """The initial encoder with what a config may change of it: dropout, and more positions."""
+    """The initial encoder with what a config may change: dropout, first weights, more positions."""
     both = {f.name for f in dataclasses.fields(initial)} & {
         f.name for f in dataclasses.fields(encoder)
     }
-    rates = {"dropout", "attention_dropout", "inner_dropout"} & both
-    changes = {name: getattr(encoder, name) for name in rates}
+    # What changes no weight that is taken over: rates of dropout, and the law of first weights.
+    free = {"dropout", "attention_dropout", "inner_dropout"}
+    free |= {"initializer", "initializer_range", "position_initializer_range"}
+    changes = {name: getattr(encoder, name) for name in free & both}
     if "max_positions" in both:
         changes["max_positions"] = max(initial.max_positions, encoder.max_positions)
     return dataclasses.replace(initial, **changes)
@@ -212,13 +220,14 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
       model: the new one.
       init: the other's model folder.
       which: the checkpoint, as in `checkpoints.find`.
-      weights: `encoder`, `all`, `none` or `generator`, as in `config.Recipe`.
+      weights: as `init_weights` in `config.Recipe`; `run` gives all of them here.
 
     Returns:
       How many variables were set, and the parts of the model of which none was.
     """
     parts = {
-        "all": ("",), "encoder": ("encoder/",), "generator": ("encoder/", "generator/"), "none": (),
+        "all": ("",), "run": ("",), "encoder": ("encoder/",),
+        "generator": ("encoder/", "generator/"), "none": (),
     }[weights]  # fmt: skip
     variables = {
         path: variable

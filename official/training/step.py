@@ -214,7 +214,10 @@ class TrainStep:
         gradients, statistics = sums
         if self.memory is not None:
             self.memory.write(*remembered)
-        self.optimizer.apply(gradients, self.updated)
+        # The loss of a head has no weight in the batches of other tasks.
+        heads = dict.fromkeys(self.optimizer.heads.values())
+        asked = {head: totals[names.index(head)] > 0 for head in heads}
+        self.optimizer.apply(gradients, self.updated, asked)
         outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
         return tf.concat(
             [reduce(statistics), tf.stack([tf.cast(value, floatx) for value in outcome])], axis=0

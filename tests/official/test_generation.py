@@ -226,13 +226,33 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     found = [text.decode() for text in sampled(1.5, 40, 0.9, 3)]
     assert found == generator.texts(PROMPTS, DRAWN)
     assert [text.decode() for text in sampled(0.0, 0, 1.0, 3)] == greedy
+    # With the smallest settings the likeliest token is left.
+    assert [text.decode() for text in sampled(1.0, 0, 1e-30, 3)] == greedy
+    assert [text.decode() for text in sampled(1e-45, 0, 1.0, 3)] == greedy
+    for bad, message in (
+        ((1.0, 0, 0.0), r"\[top_p:\] \[0\] \[is not in \(0, 1\]; 1 stands for all tokens\]"),
+        ((1.0, 0, -0.5), r"\[top_p:\] \[-0\.5\] \[is not in \(0, 1\]"),
+        ((1.0, 0, 1.5), r"\[top_p:\] \[1\.5\] \[is not in \(0, 1\]"),
+        ((1.0, 0, np.nan), r"\[top_p:\] \[-?nan\] \[is not in \(0, 1\]"),
+        ((np.nan, 0, 1.0), r"\[temperature:\] \[-?nan\] \[is not a finite number of at least 0"),
+        ((-0.1, 0, 1.0), r"\[temperature:\] \[-0\.1\] \[is not a finite number of at least 0"),
+        ((np.inf, 0, 1.0), r"\[temperature:\] \[inf\] \[is not a finite number of at least 0"),
+        ((1.0, -1, 1.0), r"\[top_k:\] \[-1\] \[is negative; 0 stands for all tokens\]"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            sampled(*bad, 3)
 
 
 def test_a_loaded_model_writes(folder, generator):
     loaded = official.load(folder)
-    assert loaded.generate(["the"], max_new_tokens=9, temperature=0.0) == generator.texts(
-        ["the"], GREEDY
-    )
+    greedy = generator.texts(["the"], GREEDY)
+    assert loaded.generate(["the"], max_new_tokens=9, temperature=0.0) == greedy
+    # Values that float32 and int32 do not have.
+    assert loaded.generate(["the"], max_new_tokens=9, top_p=1e-60) == greedy
+    assert loaded.generate(["the"], max_new_tokens=9, temperature=1e-60, top_k=2**40) == greedy
+    for bad in ({"top_p": float("nan")}, {"top_p": 0}, {"temperature": -1}, {"top_k": -1}):
+        with pytest.raises(UserError, match=next(iter(bad))):
+            loaded.generate(["the"], **bad)
 
 
 @pytest.mark.slow

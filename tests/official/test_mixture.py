@@ -183,6 +183,37 @@ def test_a_head_learns_from_its_own_task_alone(folders):
     )
 
 
+@pytest.mark.parametrize("replicas, accumulation, kind", [
+    (1, 1, "adamw"), (1, 2, "adamw"), (2, 1, "adamw"), (2, 1, "lamb"),
+])  # fmt: skip
+def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
+    folders, tmp_path, mirrored, replicas, accumulation, kind
+):
+    optimizer = {"type": kind, "learning_rate": 1e-2, "bias_correction": True}
+    config = _config(accumulation=accumulation, optimizer=optimizer)
+    strategy = ONE if replicas == 1 else mirrored(replicas)
+    source = _mixture(folders, config)
+    model = setup.build_model(config, strategy)
+    trainer = loop.Trainer(config, model, source, strategy, tmp_path)
+    batches = iter(evaluation.distribute(strategy, source, 4))
+    drawn = mixture.choices(list(SIZES.values()), 12, config.seed, annealed=True)[:5]
+    assert len(set(drawn)) > 1
+    before = checkpoints.values(trainer.variables)
+    for number in drawn:
+        trainer._train_step.run(batches, 1)
+        after = checkpoints.values(trainer.variables)
+        for task in SIZES:
+            own = [path for path in after if f"/{task}/" in f"/{path}"]
+            assert len(own) == 6  # kernel and bias, and the two moments of each
+            changed = {path for path in own if (before[path] != after[path]).any()}
+            assert changed == (set(own) if task == list(SIZES)[number] else set()), task
+        moved = [p for p in after if p.startswith("encoder/") and (before[p] != after[p]).any()]
+        assert len(moved) > 20
+        before = after
+    for place, task in enumerate(SIZES):
+        assert after[f"optimizer/updates_{task}"] == (drawn == place).sum()
+
+
 def _train(folders, config, model_dir, validation=None):
     model = setup.build_model(config, ONE)
     source = _mixture(folders, config)

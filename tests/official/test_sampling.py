@@ -74,6 +74,23 @@ def test_the_ends_of_the_draw():
     assert draw([almost], top_p=1e-6).tolist() == [[1], [0]]
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e30])
+@pytest.mark.parametrize(
+    "small", [{"temperature": 1e-45}, {"temperature": 1e-30}, {"top_p": 1e-45}]
+)
+def test_the_likeliest_token_is_left_by_the_smallest_settings(small, scale):
+    settings = {"temperature": 1.0, "top_p": 1.0, **small}
+    for uniform in (0.0, 0.99):
+        found = sampling.drawn(
+            tf.constant(LOGITS[:1] * scale),
+            tf.constant([uniform], tf.float32),
+            tf.constant(settings["temperature"], tf.float32),
+            tf.constant(0),
+            tf.constant(settings["top_p"], tf.float32),
+        )
+        assert found.numpy().tolist() == [1]
+
+
 def test_temperature_0_is_the_likeliest_token():
     assert draw([0.99], temperature=0.0).tolist() == [[1], [0]]
     assert sampling.likeliest(tf.constant(LOGITS)).numpy().tolist() == [1, 0]
@@ -83,11 +100,15 @@ def test_temperature_0_is_the_likeliest_token():
     ("changes", "message"),
     [
         ({"max_new_tokens": 0}, "max_new_tokens: 0 is less than 1"),
-        ({"temperature": -0.5}, r"temperature: -0\.5 is no number from 0 \(greedy\) on"),
-        ({"temperature": float("nan")}, "temperature: nan is no number from 0"),
-        ({"top_k": -1}, "top_k: -1 is negative: 0 stands for all tokens"),
-        ({"top_p": 0.0}, r"top_p: 0\.0 is not in \(0, 1\]: 1 stands for all tokens"),
+        ({"temperature": -0.5}, r"temperature: -0\.5 is not a finite number of at least 0; 0 take"),
+        ({"temperature": float("nan")}, "temperature: nan is not a finite number of at least 0"),
+        ({"temperature": float("inf")}, "temperature: inf is not a finite number of at least 0"),
+        ({"temperature": "hot"}, "temperature: 'hot' is not a number"),
+        ({"top_k": -1}, "top_k: -1 is negative; 0 stands for all tokens"),
+        ({"top_k": 1.5}, "top_k: 1.5 is not a whole number"),
+        ({"top_p": 0.0}, r"top_p: 0\.0 is not in \(0, 1\]; 1 stands for all tokens"),
         ({"top_p": 1.5}, r"top_p: 1\.5 is not in \(0, 1\]"),
+        ({"top_p": float("nan")}, r"top_p: nan is not in \(0, 1\]"),
         (
             {"temperature": 0.0, "top_k": 5},
             r"top_k: 5, top_p: 1\.0: with temperature 0 the likeliest token is taken and none",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from official import config as config_lib
+from official.encoders import transformer_xl
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 PRETRAIN = CONFIGS / "pretrain"
@@ -35,7 +36,9 @@ def test_recipe(name):
     assert segments.rows == recipe.batch_size == 8192
     # Two segments, half of the time from different contexts, and nobody is asked which.
     assert (segments.label, segments.random_next_prob) == ("next_sentence_label", 0.5)
-    assert segments.reuse_length == encoder.reuse_length == encoder.memory_length == 256
+    assert segments.reuse_length == encoder.reuse_length == 256
+    # The release's command: mem_len, and num_passes of the text.
+    assert (encoder.memory_length, segments.duplicates) == (384, 20)
     assert (recipe.steps, recipe.schedule.warmup_steps) == (500_000, 40_000)
     assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.001)
     optimizer = recipe.optimizer
@@ -43,15 +46,41 @@ def test_recipe(name):
     assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 1.0)
     assert [config_lib.type_of(objective) for objective in config.objectives] == ["permutation_lm"]
 
-    def decays(path):
-        return not any(re.search(pattern, path) for pattern in optimizer.no_decay)
+    check_decay(optimizer)
+    assert not decays(optimizer, "permutation_lm/output_bias")
 
-    attention = "encoder/layer_0/attention"
-    for path in ("biases/content_bias", "biases/segment_bias", "query_key_value/kernel"):
-        assert decays(f"{attention}/{path}")
-    for path in ("layer_0/feed_forward/inner/bias", "layer_0/attention_norm/scale"):
-        assert not decays(f"encoder/{path}")
-    assert not decays("permutation_lm/output_bias")
+
+def decays(optimizer, path):
+    return not any(re.search(pattern, path) for pattern in optimizer.no_decay)
+
+
+def check_decay(optimizer):
+    """The release: biases that stand in for a query decay, those of maps and norms do not."""
+    encoder = transformer_xl.Encoder(
+        transformer_xl.Config(
+            vocab_size=9, hidden_size=4, num_layers=1, num_heads=2, intermediate_size=4, pooler=True
+        )
+    )
+    encoder.build()
+    paths = {variable.path for variable in encoder.variables}
+    found = {path for path in paths if not decays(optimizer, path)}
+    norms = {
+        f"encoder/layer_0/{name}_norm/{variable}"
+        for name in ("attention", "feed_forward")
+        for variable in ("scale", "offset")
+    }
+    maps = {"layer_0/feed_forward/inner", "layer_0/feed_forward/outer", "pooler"}
+    assert found == norms | {f"encoder/{name}/bias" for name in maps}
+    biases = {path for path in paths if "/biases/" in path}
+    assert len(biases) == 3 and not biases & found
+
+
+@pytest.mark.parametrize("name", ["xlnet", "xlnet_squad"])
+def test_fine_tuning_decays_the_same(name):
+    config = config_lib.load(CONFIGS / "finetune" / f"{name}.yaml")
+    check_decay(config.recipe.optimizer)
+    for path in ("classification/output/bias", "span_answer/start/bias", "span_answer/end_norm/x"):
+        assert not decays(config.recipe.optimizer, path)
 
 
 def test_fine_tuning():

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_folder(tmp_path, text, kind, lower_case):
     assert (capitals.tolist() == small.tolist()) == lower_case
     assert 1 not in small
     assert not set(loaded.encode(["a [MASK] [CLS]"])[0].tolist()) & {0, 2, 3, 4}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_text_as_the_releases_prepare_it(tmp_path, text, kind):
+    text.write_text(text.read_text() + "Caf\u00e9 \u00c9t\u00e9 in 1990, and 2000, ``yes''\n" * 20)
+    made = build(text, tmp_path / "out", kind, normalize_text=True, lower_case=True)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert (loaded.fingerprint, loaded.files) == (made.fingerprint, made.files)
+    assert loaded.lower_case and loaded.split_digit_comma and loaded.rules.remove_space
+    assert not any(piece != unicodedata.normalize("NFKD", piece) for piece in loaded.pieces)
+    odd, plain = loaded.encode(["``CAF\u00c9''\t1990,", '"cafe" 1990,'])
+    assert odd.tolist() == plain.tolist() and loaded.unk_id not in odd
+    assert loaded.pieces[odd[-1]] == ","
 
 
 @pytest.mark.parametrize("prefix", [False, True])
@@ -133,6 +147,11 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
     "kind, option, message",
     [
         ("byte_bpe", "lower_case", "--lower_case: byte-level BPE keeps text as it is; leave it"),
+        (
+            "wordpiece",
+            "normalize_text",
+            "--normalize_text: is for --type=unigram or bpe, not wordp",
+        ),
         ("bpe", "add_prefix_space", "--add_prefix_space: is for --type=byte_bpe; bpe needs none"),
     ],
 )

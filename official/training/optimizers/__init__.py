@@ -24,7 +24,10 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
         "bias_correction": settings.bias_correction,
     }
     if settings.layer_decay != 1:
-        options["rate_factors"] = layer_rates.factors(model, settings.layer_decay)
+        options["rate_factors"] = layer_rates.factors(
+            model, settings.layer_decay, settings.layer_decay_from
+        )
+    options["heads"] = heads(model)
     schedule = schedules.make(recipe, steps)
     if settings.type == "lamb":
         optimizer = LAMB(schedule, no_adaptation=settings.no_adaptation, **options)
@@ -32,3 +35,17 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
         optimizer = AdamW(schedule, **options)
     optimizer.build(model.trainable_variables)
     return optimizer
+
+
+def heads(model: Model) -> dict[str, str]:
+    """The head of each variable of one, by its path, in a model that learns several tasks.
+
+    A batch asks one task (`official.mixture`), and the heads of the others are left out then.
+    """
+    found = {
+        variable.path: objective.name
+        for objective in model.objectives
+        if getattr(objective.config, "task", "")
+        for variable in objective.trainable_variables
+    }
+    return found if len(set(found.values())) > 1 else {}

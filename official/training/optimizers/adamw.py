@@ -19,7 +19,7 @@ class AdamW(TwoMoments):
         constant = lambda value: tf.constant(value, dtype)  # noqa: E731
         if self._decayed[index] and self.decay:
             variable.assign_sub(variable * (learning_rate * constant(self.decay)))
-        power_1, power_2 = self.powers(dtype)
+        power_1, power_2 = self.powers(dtype, index)
         # The kernel multiplies the rate by sqrt(1 - power_2) / (1 - power_1).
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,

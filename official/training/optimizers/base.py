@@ -7,6 +7,7 @@ replicas is made dense, its global norm is taken, and the update is left out as 
 that norm is not finite.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -24,6 +25,8 @@ class Optimizer(keras.optimizers.Optimizer):
       clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
       rate_factors: what the learning rate is multiplied with, by the path of the variable; None =
         1 for all. A variable that is not in it is an error.
+      heads: the head that a variable belongs to, by the path of the variable. A step may leave out
+        heads (see `apply`). Variables of no head are updated in every step.
 
     After `apply`, `gradient_norm` holds the global norm before clipping (not finite: nothing was
     updated) and `bad_variable` the number of the first variable, in the order of the call, whose
@@ -37,6 +40,7 @@ class Optimizer(keras.optimizers.Optimizer):
         no_decay: Sequence[str] = (),
         clip_norm: float = 0.0,
         rate_factors: Mapping[str, float] | None = None,
+        heads: Mapping[str, str] | None = None,
         name: str = "optimizer",
     ):
         super().__init__(learning_rate=learning_rate, name=name)
@@ -44,6 +48,8 @@ class Optimizer(keras.optimizers.Optimizer):
         self.no_decay = tuple(no_decay)
         self.clip_norm = clip_norm
         self.rate_factors = rate_factors
+        self.heads = heads or {}
+        self._asked: Mapping[str, tf.Tensor] = {}
 
     def build(self, variables):
         """Makes the slots: `variables` are all that will ever be updated."""
@@ -57,6 +63,20 @@ class Optimizer(keras.optimizers.Optimizer):
             1.0 if self.rate_factors is None else self.rate_factors[variable.path]
             for variable in variables
         ]
+        self._heads = [self.heads.get(variable.path) for variable in variables]
+
+    def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
+        """Updates variables from one replica's share of their gradients.
+
+        Args:
+          grads: one for each variable.
+          trainable_variables: None = all.
+          asked: by the name of a head, whether the examples of this step ask it: bool scalars,
+            equal on all replicas. The weights and moments of a head that is not asked stay as they
+            are. A head without an entry is asked.
+        """
+        self._asked = asked
+        super().apply(grads, trainable_variables)
 
     def _scalar(self, name: str, dtype: str):
         return self.add_variable(
@@ -84,10 +104,11 @@ class Optimizer(keras.optimizers.Optimizer):
         else:
             scale = None
         context.merge_call(
-            self._update_all, args=(grads, trainable_variables, finite, learning_rate, scale)
+            self._update_all,
+            args=(grads, trainable_variables, finite, dict(self._asked), learning_rate, scale),
         )
 
-    def _update_all(self, strategy, grads, variables, finite, learning_rate, scale):
+    def _update_all(self, strategy, grads, variables, finite, asked, learning_rate, scale):
         """Runs in cross-replica context: tensors are per-replica values, equal on all."""
 
         def update_one(variable, grad, rate, factor, index):
@@ -97,19 +118,25 @@ class Optimizer(keras.optimizers.Optimizer):
             rate = tf.cast(rate, variable.dtype) * self._rate_factors[index]
             self.update_step(grad, variable, rate, index)
 
-        def update():
+        def update(head):
             for variable, grad in zip(variables, grads, strict=True):
-                strategy.extended.update(
-                    variable.value,
-                    update_one,
-                    args=(grad, learning_rate, scale, self._get_variable_index(variable)),
-                    group=False,
-                )
+                index = self._get_variable_index(variable)
+                if (self._heads[index] if self._heads[index] in asked else None) == head:
+                    strategy.extended.update(
+                        variable.value,
+                        update_one,
+                        args=(grad, learning_rate, scale, index),
+                        group=False,
+                    )
             return tf.constant(0)
 
-        # One branch for all variables: nothing of an update is kept where any part is bad.
-        first = strategy.experimental_local_results(finite)[0]
-        tf.cond(first, update, lambda: tf.constant(0))
+        # One condition for all variables: nothing of an update is kept where any part is bad.
+        first = lambda values: strategy.experimental_local_results(values)[0]  # noqa: E731
+        finite = first(finite)
+        tf.cond(finite, lambda: update(None), lambda: tf.constant(0))
+        for head, is_asked in asked.items():
+            due = finite & first(is_asked)
+            tf.cond(due, functools.partial(update, head), lambda: tf.constant(0))
 
     def update_step(self, gradient, variable, learning_rate, index):
         """Updates one variable (a `tf.Variable`, on its device) and its slots."""
@@ -169,6 +196,15 @@ class TwoMoments(Optimizer):
             return
         super().build(variables)
         self._first, self._second = self.add_optimizer_variables(variables, ["m", "v"])
+        # How many updates the moments of each head have seen.
+        heads = sorted(set(self.heads.values())) if self.bias_correction else ()
+        self._updates = {head: self._scalar(f"updates_{head}", "int64") for head in heads}
+
+    def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
+        """See `Optimizer.apply`."""
+        super().apply(grads, trainable_variables, asked)
+        for head, count in self._updates.items():
+            count.assign_add(tf.cast(asked.get(head, True), tf.int64))
 
     def slots(self) -> dict[str, keras.Variable]:
         """First and second moments, `m` and `v`."""
@@ -179,11 +215,12 @@ class TwoMoments(Optimizer):
             for name, slot in (("m", first), ("v", second))
         }
 
-    def powers(self, dtype: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """`b1^t` and `b2^t` of the update in progress; 0 without bias correction."""
+    def powers(self, dtype: str, index: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """`b1^t` and `b2^t` of a variable's update in progress; 0 without bias correction."""
         if not self.bias_correction:
             return tf.constant(0.0, dtype), tf.constant(0.0, dtype)
-        count = tf.cast(self.iterations.value + 1, dtype)
+        updates = self._updates.get(self._heads[index], self.iterations)
+        count = tf.cast(updates.value + 1, dtype)
         return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
 
 

@@ -49,7 +49,7 @@ class LAMB(TwoMoments):
         second = second.assign_add(
             (tf.square(gradient) - second) * constant(1 - self.beta_2), read_value=True
         )
-        power_1, power_2 = self.powers(dtype)
+        power_1, power_2 = self.powers(dtype, index)
         # m / (1 - b1^t) over sqrt(v / (1 - b2^t)) + eps, with the scalars drawn together.
         root = tf.sqrt(1 - power_2)
         update = first * (root / (1 - power_1))

@@ -4,8 +4,7 @@ ELECTRA (Clark et al., 2020, appendix B) and XLNet (Yang et al., 2019, table 8) 
 them: what lies lower is more general and is to move less. It is the rate that is scaled here;
 scaled gradients change nothing where an optimizer divides them by their own size.
 
-Depths are counted as by ELECTRA, from the head. XLNet counts from its last layer, which has the
-whole rate l, the one below l·decay, and so on: a `learning_rate` of l / decay² gives layers these.
+ELECTRA counts from the head, XLNet from the last layer.
 
 L counts the blocks that an encoder runs.
 """
@@ -13,8 +12,10 @@ L counts the blocks that an encoder runs.
 from official.model import Model
 
 
-def factors(model: Model, decay: float) -> dict[str, float]:
-    """`decay^(L + 2 - depth)` for every trainable variable, by its path.
+def factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]:
+    """`decay^(top - depth)` for every trainable variable, by its path; 1 from the top on.
+
+    The top is L + 2, the head, or L where `whole` is `last_layer`.
 
     The depth of the embeddings is 0, that of the block that runs as number i (from 1) is i, and
     that of every head L + 2: ELECTRA's `optimization.py`. What an encoder has above its last block
@@ -28,4 +29,5 @@ def factors(model: Model, decay: float) -> dict[str, float]:
     depths |= {variable.path: 0 for variable in encoder.embeddings.trainable_variables}
     for run, block in enumerate(encoder.depths, start=1):
         depths |= {v.path: run for v in encoder.blocks[block].trainable_variables}
-    return {path: decay ** (num_runs + 2 - depth) for path, depth in depths.items()}
+    top = num_runs + 2 if whole == "head" else num_runs
+    return {path: decay ** max(0, top - depth) for path, depth in depths.items()}

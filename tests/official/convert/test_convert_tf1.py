@@ -10,6 +10,7 @@ import tensorflow as tf
 from official import inference
 from official.convert import model_folder, tf1
 from official.errors import UserError
+from official.objectives import classification, regression, span_answer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "on"]
 CONFIG = {
@@ -168,10 +169,43 @@ def test_case_is_told_from_the_vocabulary(release):
     assert tf1.read(release).tokenizer.encode(["the cat"])[0].tolist() == [1, 1]
 
 
-def test_a_task_head_is_left_over(release):
-    tensors = {**release_tensors(), "output_weights": np.zeros((3, 6), np.float32)}
+@pytest.mark.parametrize(
+    ("scope", "outputs", "objective"),
+    [
+        ("", 3, classification.Config(labels=("LABEL_0", "LABEL_1", "LABEL_2"))),
+        ("", 1, regression.Config()),
+        ("cls/squad/", 2, span_answer.Config()),
+    ],
+)
+def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, objective):
+    """The names are those of run_classifier.py and run_squad.py."""
+    tensors = {k: v for k, v in release_tensors().items() if not k.startswith("cls/")}
+    rng = np.random.default_rng(1)
+    weights, bias = rng.normal(size=(outputs, 6)), rng.normal(size=outputs)
+    tensors[f"{scope}output_weights"] = weights.astype(np.float32)
+    tensors[f"{scope}output_bias"] = bias.astype(np.float32)
     save(release, tensors)
-    assert tf1.read(release).leftover == ["output_weights"]
+    made = tf1.read(release)
+    assert made.config.objectives == (objective,)
+    spans = objective == span_answer.Config()
+    # No span reads a pooler.
+    pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+    assert made.leftover == (pooler if spans else [])
+    model_folder.write(made, tmp_path / "model")
+    model = inference.restore(tmp_path / "model")[2]
+    ids = np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32)
+    types = np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7], np.int32)
+    real = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]], bool)
+    double = {name: array.astype(np.float64) for name, array in release_tensors().items()}
+    states, pooled, _, _ = forward(double, ids, types, real)
+    encoded = model.encode({"token_ids": ids, "segment_ids": types, "padding_mask": real})
+    (head,) = model.objectives
+    if spans:
+        found = np.stack(head.boundary_logits(encoded["sequence_output"]), axis=-1)
+        np.testing.assert_allclose(found[real], (states @ weights.T + bias)[real], atol=1e-5)
+    else:
+        found = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
+        np.testing.assert_allclose(found, pooled @ weights.T + bias, atol=1e-5)
 
 
 def test_missing_tensors_and_other_shapes_are_named(release):

@@ -8,6 +8,7 @@ import pytest
 from official import inference
 from official.convert import model_folder, tf1
 from official.errors import UserError
+from official.tokenizers.text_rules import TextRules
 from tests.official.convert import systems
 from tests.official.convert.test_convert_tf1 import save
 
@@ -80,6 +81,9 @@ def test_outputs_are_those_of_the_weights(release, tmp_path, stored):
     _, parts, hidden_states = stored
     assert systems.compare(model, parts, hidden_states) == {}
     assert tokenizer.decode(tokenizer.encode(["the cat"])[0]) == "the cat"
+    # Text is prepared as the release does.
+    assert tokenizer.rules == TextRules(True, True, False, tokenizer.lower_case)
+    assert tokenizer.split_digit_comma
 
 
 def test_an_encoder_alone_comes_in(release, stored):

@@ -14,7 +14,7 @@ from official import inference
 from official.convert import huggingface, mapping, model_folder, tf1, transfo_xl, xlnet
 from official.encoders import transformer_xl
 from official.errors import UserError
-from official.objectives import classification, permutation_lm, regression
+from official.objectives import classification, multiple_choice, permutation_lm, regression
 from tests.official.convert import systems, xlnets
 
 CASES = sorted(path.stem for path in xlnets.GOLDEN.glob("*.npz"))
@@ -83,6 +83,9 @@ def test_out_again_gives_the_same_files(tmp_path, name):
     assert len(known) >= 15
     settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == "XLNetTokenizer"
+    # Text is prepared as the release does, and so it is by transformers.
+    assert (settings["keep_accents"], settings["remove_space"]) == (False, True)
+    assert settings["replace_quotes"] and settings["split_digit_comma"]
 
 
 def test_configs_become_ours(tmp_path):
@@ -194,6 +197,102 @@ def test_the_release_is_read(tmp_path, shared):
     encoder = made.config.encoder
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu_tanh", 1e-12, False)
     assert made.config.objectives == (permutation_lm.Config(),)
+    assert made.tokenizer.rules.remove_space and made.tokenizer.split_digit_comma
+
+
+def fine_tuned(tmp_path, heads):
+    """The folder of a release after fine-tuning, and its pretrained model's states of a batch.
+
+    It has the slots of TensorFlow's Adam, and neither `mask_emb` nor the bias of the language
+    model, which no graph of the release's fine-tuning has.
+    """
+    folder, _ = release(tmp_path)
+    reader = tf.train.load_checkpoint(str(folder / "xlnet_model.ckpt"))
+    stored = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    model_folder.write(tf1.read(folder), tmp_path / "pretrained")
+    batch = xlnets.load("xlnet_lm")[2][0]["batch"]
+    batch = {name: batch[name] for name in ("token_ids", "segment_ids")}
+    states = inference.restore(tmp_path / "pretrained")[2].encode(batch)["sequence_output"]
+    del stored["model/transformer/mask_emb/mask_emb"], stored["model/lm_loss/bias"]
+    stored |= heads
+    for slot in ("Adam", "Adam_1"):
+        stored |= {f"{name}/{slot}": stored[name] for name in heads}
+    stored |= {"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.9)}
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "xlnet_model.ckpt"),
+        tensor_names=list(stored),
+        shape_and_slices=[""] * len(stored),
+        tensors=[tf.constant(np.asarray(array)) for array in stored.values()],
+    )
+    return folder, batch, np.asarray(states, np.float64)
+
+
+@pytest.mark.parametrize(
+    ("scope", "outputs", "objective"),
+    [
+        (
+            "model/classification_mnli/logit", 3,
+            classification.Config(labels=("LABEL_0", "LABEL_1", "LABEL_2")),
+        ),
+        ("model/regression_sts-b/logit", 1, regression.Config()),
+        ("logits/dense", 1, multiple_choice.Config()),
+    ],
+)  # fmt: skip
+def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
+    rng = np.random.default_rng(0)
+    array = lambda *shape: rng.normal(size=shape).astype(np.float32)  # noqa: E731
+    summary = "model/sequnece_summary/summary"
+    heads = {
+        f"{summary}/kernel": array(18, 18), f"{summary}/bias": array(18),
+        f"{scope}/kernel": array(18, outputs), f"{scope}/bias": array(outputs),
+    }  # fmt: skip
+    folder, batch, states = fine_tuned(tmp_path, heads)
+    made = tf1.read(folder)
+    assert made.leftover == [] and made.config.objectives == (objective,)
+    assert made.config.encoder.query_stream is False and made.config.encoder.pooler
+    model_folder.write(made, tmp_path / "model")
+    model = inference.restore(tmp_path / "model")[2]
+    encoded = model.encode(batch)
+    np.testing.assert_allclose(encoded["sequence_output"], states, atol=1e-6)
+    pooled = np.tanh(states[:, -1] @ heads[f"{summary}/kernel"] + heads[f"{summary}/bias"])
+    expected = pooled @ heads[f"{scope}/kernel"] + heads[f"{scope}/bias"]
+    np.testing.assert_allclose(encoded["pooled_output"], pooled, atol=1e-5)
+    (head,) = model.objectives
+    if objective == multiple_choice.Config():
+        found = np.asarray(head.output_projection(encoded["pooled_output"]))
+    else:
+        found = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    # transformers has `mask_emb`, and makes it anew where a file lacks it.
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert "transformer.mask_emb" not in written and "logits_proj.weight" in written
+    again = huggingface.read(tmp_path / "out")
+    assert again.leftover == [] and again.config.encoder == made.config.encoder
+    for path, value in made.variables.items():
+        np.testing.assert_array_equal(again.variables[path], value, err_msg=path)
+
+
+def test_heads_of_several_tasks_are_refused(tmp_path):
+    heads = {
+        f"model/classification_{task}/logit/{kind}": np.zeros(shape, np.float32)
+        for task in ("mnli", "sst-2")
+        for kind, shape in (("kernel", (18, 2)), ("bias", (2,)))
+    }
+    folder, _, _ = fine_tuned(tmp_path, heads)
+    with pytest.raises(UserError, match="has the heads of several tasks .model/classification_mn"):
+        tf1.read(folder)
+
+
+def test_a_vocabulary_of_another_size_gets_advice_that_fits_it(tmp_path):
+    folder, _ = release(tmp_path, n_token=30)
+    with pytest.raises(UserError) as error:
+        tf1.read(folder)
+    assert "spiece.model has 40 pieces, " in str(error.value)
+    assert str(error.value).endswith(
+        "xlnet_config.json says vocab_size 30: take the SentencePiece model that was released with "
+        "these weights; one that was trained anew has other pieces under the same ids"
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,7 +338,6 @@ def small(**changes):
     ("encoder", "message"),
     [
         (small(head_size=2), "encoder.head_size: an XLNet has 3 here, not 2"),
-        (small(query_stream=False), "encoder.query_stream: an XLNet has True, not False"),
         (small(segment_types=0), "encoder.segment_types: an XLNet has 2, not 0"),
         (small(scale_embeddings=True), "encoder.scale_embeddings: an XLNet has False, not True"),
         (

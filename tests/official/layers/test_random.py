@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.layers.random import Draws, truncated_normal
+from official.layers.random import Draws, initializer
 
 
 def uniform(rng):
@@ -85,10 +85,12 @@ def test_keep_of_a_dynamic_shape():
 
 
 def test_initial_values_are_seeded_normal_and_cut_at_two_deviations():
-    initialize = truncated_normal(0.02, Draws((1, 0)))
+    initialize = initializer("truncated_normal", 0.02, Draws((1, 0)))
     first, second = np.array(initialize((200, 300))), np.array(initialize((200, 300)))
     assert not np.isin(first, second).all()
-    np.testing.assert_array_equal(first, truncated_normal(0.02, Draws((1, 0)))((200, 300)))
+    np.testing.assert_array_equal(
+        first, initializer("truncated_normal", 0.02, Draws((1, 0)))((200, 300))
+    )
     assert np.abs(first).max() <= 0.04
     # The standard deviation of a normal that is cut at two deviations is 0.8796 of the whole's.
     assert first.std() == pytest.approx(0.02 * 0.8796, rel=0.01)

@@ -16,7 +16,7 @@ from official.tokenizers import windows
 # How many random contexts; 10,000 take about a minute.
 CONTEXTS = int(os.environ.get("GARDEN_CONTEXTS", "400"))
 GOLDEN = Path(__file__).parents[2] / "golden"
-KINDS = ("uncased", "cased", "unigram", "bpe", "byte_bpe", "prefixed")
+KINDS = ("uncased", "cased", "unigram", "bpe", "released", "byte_bpe", "prefixed")
 # What is likely to go wrong: marks on letters, ligatures, signs spelled with several others,
 # blanks of no width, syllables that fall apart, long words, what is dropped.
 BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
@@ -39,6 +39,14 @@ def made(spiece_model):
         "cased": tokenizers.WordPiece(vocabulary, lower_case=False),
         "unigram": tokenizers.SentencePiece(spiece_model("unigram"), lower_case=True),
         "bpe": tokenizers.SentencePiece(spiece_model("bpe"), lower_case=False),
+        "released": tokenizers.SentencePiece(
+            spiece_model("unigram"),
+            lower_case=True,
+            remove_space=True,
+            keep_accents=False,
+            replace_quotes=True,
+            split_digit_comma=True,
+        ),
         "byte_bpe": bpe(False),
         "prefixed": bpe(True),
     }
@@ -46,7 +54,7 @@ def made(spiece_model):
 
 def contexts(count):
     rng = np.random.default_rng(5)
-    letters = [*"abcdeinorst  AEH.,'-0129"]
+    letters = [*"abcdeinorst  AEH.,'-0129`"]
     for _ in range(count):
         points = rng.integers(0, 0x110000, rng.integers(0, 12))
         rare = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
@@ -83,10 +91,13 @@ def test_tokens_are_slices_of_random_contexts(made, kind):
             if kind in ("uncased", "cased"):
                 spelled = piece.removeprefix("##").replace("ς", "σ")
                 assert spelled in plain(token, kind == "uncased"), (text, token)
-            elif kind in ("unigram", "bpe"):
-                spelled = unicodedata.normalize(
-                    "NFKC", token.lower() if kind == "unigram" else token
-                )
+            elif kind in ("unigram", "bpe", "released"):
+                shown = token.lower() if kind != "bpe" else token
+                if kind == "released":
+                    shown = shown.replace("``", '"').replace("''", '"')
+                    shown = unicodedata.normalize("NFKD", shown)
+                    shown = "".join(c for c in shown if not unicodedata.combining(c)).lower()
+                spelled = unicodedata.normalize("NFKC", shown)
                 # The model's rules are another NFKC's; marks may be composed over its edge.
                 first = piece.lstrip("▁")[:1]
                 new = any(unicodedata.category(character) == "Cn" for character in token)

@@ -31,10 +31,10 @@ def make(objective=None, **changes):
     return Model(config)
 
 
-def by_part(model, decay):
+def by_part(model, decay, whole="head"):
     """Each part's factor; that all its variables have it is checked."""
     found = {}
-    for path, factor in layer_rates.factors(model, decay).items():
+    for path, factor in layer_rates.factors(model, decay, whole).items():
         names = path.removeprefix("model/").split("/")
         part = "/".join(names[: 2 if names[0] == "encoder" else 1])
         assert found.setdefault(part, factor) == factor, path
@@ -106,9 +106,11 @@ def test_the_rates_of_an_xlnet(untied):
     if not untied:  # Every layer has them, the last one too.
         expected["encoder/biases"] = 0.75**2
     assert by_part(Model(config), 0.75) == expected
-    # From the layer below the head on they are those of the paper: l, l a, l a², ...
-    rates = [expected[f"encoder/layer_{i}"] for i in (2, 1, 0)]
-    np.testing.assert_allclose(np.array(rates) / 0.75**2, [1, 0.75, 0.75**2])
+    # As its release counts: l for the last layer and for the head, l a, l a², ... below.
+    counted = {path: min(1.0, factor / 0.75**2) for path, factor in expected.items()}
+    assert by_part(Model(config), 0.75, "last_layer") == pytest.approx(counted)
+    rates = [counted[f"encoder/layer_{i}"] for i in (2, 1, 0)]
+    assert [*rates, counted["classification"]] == pytest.approx([1, 0.75, 0.75**2, 1])
 
 
 def steps(type_, layer_decay, model):

@@ -286,3 +286,33 @@ def test_jit_compile_in_the_recipe(shards, tmp_path):
         trainer(config, shards, tmp_path / str(jit)).train()
         curves[jit] = list(losses(tmp_path / str(jit)).values())
     np.testing.assert_allclose(curves[True], curves[False], rtol=1e-5)
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path):
+    """Weights, moments and step are those of one run; the same data give the same weights."""
+    schedule = {"type": "bert", "warmup_steps": 2}
+    whole = trainer(still(recipe__schedule=schedule), shards, tmp_path / "whole")
+    whole.train()
+    longer = {**schedule, "steps": 6}
+    first = trainer(still(recipe__schedule=longer, recipe__steps=4), shards, tmp_path / "first")
+    first.train()
+    config = still(recipe__schedule=schedule, recipe__init_weights="run")
+    second = trainer(config, shards, tmp_path / "second")
+    second.go_on_from(str(tmp_path / "first"), "last")
+    second.train()
+    assert sorted(losses(tmp_path / "second")) == [6]
+    for path, value in weights(whole).items():
+        np.testing.assert_array_equal(weights(second)[path], value, err_msg=path)
+    # Its own checkpoints are gone on from before those of the other run.
+    again = trainer(config, shards, tmp_path / "second")
+    again.go_on_from(str(tmp_path / "first"), "last")
+    assert again.restore() == 6
+    short = trainer(small.replace(config, steps=4), shards, tmp_path / "short")
+    message = "its checkpoint is of step 4, and this run ends at 4: recipe.steps counts the steps"
+    with pytest.raises(UserError, match=message):
+        short.go_on_from(str(tmp_path / "first"), "last")
+
+
+def test_a_run_to_go_on_from_must_be_named():
+    with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run goes on with"):
+        setup.inherit(small.config(recipe__init_weights="run"))

@@ -187,3 +187,39 @@ def test_weight_decay_leaves_norms_and_biases_alone():
     optimizer = optimizers.AdamW(0.1)
     optimizer.build(made)
     assert [v.path for v in made if optimizer.decays(v)] == ["kernel", "table", "deep"]
+
+
+@pytest.mark.parametrize("make", [optimizers.AdamW, optimizers.LAMB])
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_a_head_that_is_not_asked_is_as_if_there_had_been_no_step(make, bias_correction, strategy):
+    """Its weights go the way of a run that has its own steps alone."""
+    gradients = RNG.normal(size=(6, 4)).astype("float32")
+    asked = [True, False, False, True, False, True]
+
+    def run(steps, heads):
+        with strategy.scope():
+            made = {name: keras.Variable(np.ones(4, "float32"), name=name) for name in ("a", "b")}
+            for name, variable in made.items():
+                variable._path = f"{name}/kernel"
+            optimizer = make(
+                0.1, weight_decay=0.5, clip_norm=0.0, bias_correction=bias_correction, heads=heads
+            )
+            optimizer.build(list(made.values()))
+
+        @tf.function
+        def step(gradient, is_asked):
+            share = gradient / strategy.num_replicas_in_sync
+            told = {"b": is_asked} if heads else {}
+            strategy.run(lambda: optimizer.apply([share, share], list(made.values()), told))
+
+        for number in steps:
+            step(tf.constant(gradients[number]), tf.constant(asked[number]))
+        named = {**optimizer.slots(), **{v.path: v for v in made.values()}}
+        return {path: v.numpy() for path, v in named.items()}
+
+    found = run(range(6), {"b/kernel": "b"})
+    whole, alone = run(range(6), {}), run([0, 3, 5], {})
+    for path, value in found.items():
+        expected = (alone if path.startswith("b/") else whole)[path]
+        np.testing.assert_array_equal(value, expected, err_msg=path)
+    assert (whole["b/kernel"] != alone["b/kernel"]).all()

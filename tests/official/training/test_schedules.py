@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from official import config
+from official.errors import UserError
 from official.training import schedules
 
 PEAK, TOTAL, WARM, END = 2.0, 100, 10, 0.1
@@ -43,9 +44,36 @@ def test_xlnet_decays_from_the_end_of_the_ramp():
     assert rates("xlnet")[TOTAL] == pytest.approx(PEAK * END)
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+@pytest.mark.parametrize(
+    "warmup, wanted",
+    [
+        # decay(step) = 0.2 + 1.8 (1 - step / 100)
+        (0, {0: 2.0, 1: 1.982, 2: 1.964, 50: 1.1, 100: 0.2}),
+        (1, {0: 0.0, 1: 1.982, 2: 1.964, 50: 1.1, 100: 0.2}),
+        (4, {0: 0.0, 1: 1.982 / 4, 2: 1.964 / 2, 3: 1.946 * 0.75, 4: 1.928, 100: 0.2}),
+    ],
+)
+def test_electra_by_hand(warmup, wanted):
+    found = rates("electra", warmup=warmup)
+    for step, rate in wanted.items():
+        assert found[step] == pytest.approx(rate, rel=1e-6), step
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "xlnet"])
 def test_no_warm_up(kind):
     assert rates(kind, warmup=0)[0] == pytest.approx(PEAK)
+
+
+def test_a_schedule_may_be_longer_than_the_run():
+    longer = config.Schedule("bert", steps=100, warmup_steps=10)
+    recipe = config.Recipe(steps=90, schedule=longer)
+    whole = config.Recipe(steps=100, schedule=config.Schedule("bert", warmup_steps=10))
+    for step in (0, 5, 10, 50, 89):
+        rate = float(schedules.make(whole, 100)(step))
+        assert float(schedules.make(recipe, 90)(step)) == rate
+    assert float(schedules.make(recipe, 90)(90)) == pytest.approx(0.1 * 1e-4)
+    with pytest.raises(UserError, match="recipe.schedule.steps: 100 is less than the 101 steps of"):
+        schedules.make(recipe, 101)
 
 
 def test_warm_up_as_a_fraction_of_the_steps():

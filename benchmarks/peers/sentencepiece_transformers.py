@@ -1,0 +1,23 @@
+"""The slow tokenizers of transformers: reads lists of texts, answers their ids.
+
+Its argument is JSON: `class`, AlbertTokenizer or XLNetTokenizer, and `model`, the path of a
+SentencePiece model.
+"""
+
+import json
+import sys
+
+import transformers
+
+
+def main():
+    """Reads the argument, then answers line by line."""
+    settings = json.loads(sys.argv[1])
+    tokenizer = getattr(transformers, settings["class"])(settings["model"])
+    for line in sys.stdin:
+        texts = json.loads(line)
+        print(json.dumps(tokenizer(texts, add_special_tokens=False)["input_ids"]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What happens to text before SentencePiece reads it: blanks, quotes, accents, case.
+
+The releases of ALBERT (`tokenization.preprocess_text`) and XLNet (`prepro_utils.preprocess_text`)
+prepare text like this, and so do the tokenizers of transformers for both. Each rule is a setting of
+its own. The rules apply in the order in which `TextRules` lists them.
+
+Shapes: N texts, C characters of all texts; a ragged dimension is written None.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from official.tokenizers import combining
+
+# What Python's `split` takes for a blank.
+WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
+_COMBINING = f"[{combining.PATTERN}]"
+_NONCHARACTER = "\uffff"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRules:
+    """The rules for one tokenizer.
+
+    Attributes:
+      remove_space: each run of blanks becomes one space, and none stays at the ends of a text.
+      replace_quotes: two grave accents and two apostrophes become a straight double quote.
+      keep_accents: False = compatibility decomposition (NFKD), without combining marks.
+      lower_case: letters become lower case.
+    """
+
+    remove_space: bool = False
+    replace_quotes: bool = False
+    keep_accents: bool = True
+    lower_case: bool = False
+
+    def apply(self, texts: tf.Tensor) -> tf.Tensor:
+        """Prepares strings [N]."""
+        if self.remove_space:
+            texts = tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " ")
+            texts = tf.strings.regex_replace(texts, "^ | $", "")
+        if self.replace_quotes:
+            texts = tf.strings.regex_replace(texts, "``|''", '"')
+        return self._apply_to_letters(texts)
+
+    def apply_by_character(self, characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Does the same to texts that are split into characters.
+
+        What becomes of a text is what becomes of its characters, but for the form of a Greek sigma,
+        which does not change the number of bytes.
+
+        Args:
+          characters: string [N, None].
+
+        Returns:
+          What becomes of each character, string [N, None], perhaps nothing; and bool [C], whether
+          a character belongs to the one before it: a combining mark that is removed, or the second
+          of two quotes.
+        """
+        given = characters.values  # [C]
+        runs = _Runs(characters)
+        second = tf.zeros_like(given, tf.bool)
+        values = given
+        if self.remove_space:
+            blank = tf.strings.regex_full_match(given, WHITE_SPACE)
+            space = blank & (runs.place == 0) & ~runs.at_edge
+            values = tf.where(blank, tf.where(space, " ", ""), values)
+        if self.replace_quotes:
+            quote = tf.equal(given, "`") | tf.equal(given, "'")
+            first = quote & (runs.place % 2 == 0) & (runs.place + 1 < runs.length)
+            second = quote & (runs.place % 2 == 1)
+            values = tf.where(first, '"', tf.where(second, "", values))
+        values = self._apply_to_letters(values)
+        if not self.keep_accents:
+            second |= tf.strings.regex_full_match(given, _COMBINING)
+        return characters.with_values(values), second
+
+    def _apply_to_letters(self, texts: tf.Tensor) -> tf.Tensor:
+        if not self.keep_accents:
+            texts = tf_text.normalize_utf8(texts, "NFKD")
+            texts = tf.strings.regex_replace(texts, f"{_COMBINING}+", "")
+        if self.lower_case:
+            # TensorFlow cuts text at NUL. A noncharacter, which no vocabulary has, goes through.
+            texts = tf.strings.regex_replace(texts, r"\x{0}", _NONCHARACTER)
+            texts = tf.strings.lower(texts, encoding="utf-8")
+            texts = tf.strings.regex_replace(texts, _NONCHARACTER, "\0")
+        return texts
+
+
+class _Runs:
+    """The runs of equal characters in texts; all blanks are equal.
+
+    Attributes:
+      place: int32 [C], of a character in its run, from 0.
+      length: int32 [C], of its run.
+      at_edge: bool [C], whether the run begins or ends its text.
+    """
+
+    def __init__(self, characters: tf.RaggedTensor):
+        values = tf.strings.regex_replace(characters.values, WHITE_SPACE, " ")
+        rows = characters.value_rowids()
+        changes = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
+        begins = tf.concat([tf.ones_like(values[:1], tf.bool), changes], 0)  # [C]
+        run = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+        start = tf.cast(tf.reshape(tf.where(begins), [-1]), tf.int32)  # of each run
+        count = tf.size(values)
+        sizes = tf.concat([start[1:], tf.reshape(count, [1])[: tf.size(start)]], 0) - start
+        self.length = tf.gather(sizes, run)
+        first = tf.gather(start, run)
+        self.place = tf.range(count) - first
+        row_starts = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
+        row_ends = tf.cast(tf.gather(characters.row_limits(), rows), tf.int32)
+        self.at_edge = (first == row_starts) | (first + self.length == row_ends)

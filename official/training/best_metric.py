@@ -1,0 +1,65 @@
+"""The figure of an evaluation that picks the best checkpoint, and which of two values is better."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from official.config import Config
+from official.errors import UserError
+from official.mixture import AVERAGE
+from official.model import make_objectives
+from official.tasks import nearest
+
+# What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
+# generator: neither more nor less of them is better.
+_LOWER = ("squared_error",)
+_HIGHER = ("accuracy", "answerable_accuracy", "auc")
+# Of questions, beside the metrics that the task names; see `official.training.answer_metrics`.
+_OF_ANSWERS = tuple(
+    f"{which}{metric}"
+    for which in ("", "has_answer_", "no_answer_", "best_")
+    for metric in ("exact_match", "f1")
+)
+
+
+def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """Returns the figure that picks the best checkpoint, and whether more of it is better.
+
+    Of a loss less is better, whatever it is called: of `loss`, of each term, and of those of one
+    of several tasks (`mnli/loss`, `mnli/mnli`). Of a task's metric more is better.
+
+    Args:
+      config: resolved.
+      task: the `task` of the training data's manifest; None in pretraining.
+
+    Raises:
+      UserError: `recipe.best_metric` is the name of no loss and of no metric.
+    """
+    task = task or {}
+    if not (name := config.recipe.best_metric):
+        return (task["metrics"][0], True) if task else ("loss", False)
+    known = {AVERAGE: True} if "tasks" in task else {}
+    for prefix, about in _parts(task).items():
+        terms = [
+            term
+            for objective in make_objectives(config)
+            if not prefix or f"{objective.config.task}/" == prefix
+            for term in objective.term_weights
+        ]
+        lower = ["loss", *terms, *(f"{term}_{kind}" for term in terms for kind in _LOWER)]
+        higher = [f"{term}_{kind}" for term in terms for kind in _HIGHER]
+        higher += [*about.get("metrics", ()), *(_OF_ANSWERS if about.get("kind") == "span" else ())]
+        known |= {f"{prefix}{name}": False for name in lower}
+        known |= {f"{prefix}{name}": True for name in higher}
+    if name not in known:
+        raise UserError(
+            f"recipe.best_metric: {name!r} is no loss and no metric of this run"
+            f"{nearest(name, known)}: known are {', '.join(known)}"
+        )
+    return name, known[name]
+
+
+def _parts(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What is said of each task, by what stands before its figures."""
+    if "tasks" not in task:
+        return {"": task}
+    return {f"{name}/": about for name, about in task["tasks"].items()}

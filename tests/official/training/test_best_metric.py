@@ -1,0 +1,121 @@
+"""Which figure picks the best checkpoint, and that less of a loss is better by any name."""
+
+import pytest
+import tensorflow as tf
+
+from official import config as config_lib
+from official import tasks, tokenizers
+from official.data import Source
+from official.errors import UserError
+from official.main import _figures
+from official.training import checkpoints, loop, setup
+from official.training.best_metric import best_metric
+from tests import small
+from tfrecords_tools import task_shards
+
+RTE, STSB, SQUAD = ({**tasks.find(n).description()} for n in ("rte", "stsb", "squad2"))
+SEVERAL = {"metrics": ["average"], "tasks": {"rte": RTE, "stsb": STSB}}
+ELECTRA = [
+    {"type": "generator", "size": 0.5},
+    {"type": "replaced_tokens", "weight": 50.0},
+]
+
+
+def config(objectives, best=""):
+    plain = config_lib.to_dict(small.config(recipe__best_metric=best))
+    return config_lib.from_dict({**plain, "objectives": objectives})
+
+
+def tuned(objectives, best=""):
+    plain = config_lib.to_dict(small.config(recipe__best_metric=best))
+    plain |= {"segments": None, "corruption": None, "objectives": objectives}
+    return config_lib.from_dict(plain)
+
+
+CLASSES = {"type": "classification", "labels": ["entailment", "not_entailment"]}
+HEADS = [{**CLASSES, "task": "rte"}, {"type": "regression", "task": "stsb"}]
+
+
+@pytest.mark.parametrize(
+    "made, task, name, higher",
+    [
+        (tuned([CLASSES]), RTE, "accuracy", True),
+        (tuned([CLASSES], "loss"), RTE, "loss", False),
+        (tuned([CLASSES], "classification"), RTE, "classification", False),
+        (tuned([CLASSES], "classification_accuracy"), RTE, "classification_accuracy", True),
+        (tuned([{"type": "regression"}]), STSB, "pearson", True),
+        (tuned([{"type": "regression"}], "regression"), STSB, "regression", False),
+        (
+            tuned([{"type": "regression"}], "regression_squared_error"),
+            STSB, "regression_squared_error", False,
+        ),
+        (tuned([{"type": "span_answer"}], "best_f1"), SQUAD, "best_f1", True),
+        (tuned([{"type": "span_answer"}], "has_answer_f1"), SQUAD, "has_answer_f1", True),
+        (tuned([{"type": "span_answer"}], "span_answer"), SQUAD, "span_answer", False),
+        (tuned(HEADS), SEVERAL, "average", True),
+        (tuned(HEADS, "rte/loss"), SEVERAL, "rte/loss", False),
+        (tuned(HEADS, "rte/rte"), SEVERAL, "rte/rte", False),
+        (tuned(HEADS, "rte/rte_accuracy"), SEVERAL, "rte/rte_accuracy", True),
+        (tuned(HEADS, "rte/accuracy"), SEVERAL, "rte/accuracy", True),
+        (
+            tuned(HEADS, "stsb/stsb_squared_error"),
+            SEVERAL, "stsb/stsb_squared_error", False,
+        ),
+        (tuned(HEADS, "stsb/spearman"), SEVERAL, "stsb/spearman", True),
+        (small.config(), None, "loss", False),
+        (small.config(recipe__best_metric="masked_lm"), None, "masked_lm", False),
+        (
+            small.config(recipe__best_metric="next_sentence_accuracy"),
+            None, "next_sentence_accuracy", True,
+        ),
+        (config(ELECTRA, "generator"), None, "generator", False),
+        (config(ELECTRA, "replaced_tokens_auc"), None, "replaced_tokens_auc", True),
+    ],
+)  # fmt: skip
+def test_of_losses_less_is_better_and_of_metrics_more(made, task, name, higher):
+    assert best_metric(made, task) == (name, higher)
+
+
+@pytest.mark.parametrize(
+    "made, task, words",
+    [
+        (tuned([CLASSES], "acuracy"), RTE, "'acuracy' is no loss and no metric of this run (did"),
+        # What the data does not measure, or measures of another task.
+        (tuned([CLASSES], "f1"), RTE, "'f1' is no loss and no metric of this run"),
+        (tuned(HEADS, "accuracy"), SEVERAL, "known are average, rte/loss, rte/rte, rte/rte_squar"),
+        (tuned(HEADS, "loss"), SEVERAL, "'loss' is no loss and no metric of this run"),
+        (tuned(HEADS, "stsb/rte"), SEVERAL, "'stsb/rte' is no loss and no metric of this run"),
+        # How many tokens a generator replaces is neither good nor bad.
+        (config(ELECTRA, "replaced_tokens_rate"), None, "is no loss and no metric"),
+        (tuned([{"type": "span_answer"}], "best_f1_threshold"), SQUAD, "is no loss and no metric"),
+    ],
+)
+def test_other_names_are_refused(made, task, words):
+    with pytest.raises(UserError) as error:
+        best_metric(made, task)
+    assert words in str(error.value)
+
+
+def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
+    task, rows = tasks.find("rte"), ["index\tsentence1\tsentence2\tlabel"]
+    rows += [f"{i}\t{small.WORDS[i]}\tba\t{task.labels[i % 2]}" for i in range(8)]
+    (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    files = {"train": tmp_path / "train.tsv"}
+    task_shards.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
+    made = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
+    strategy = tf.distribute.get_strategy()
+    source = Source(tmp_path / "rte", made, "train", training=True)
+    model_dir = tmp_path / "model"
+    trainer = loop.Trainer(made, setup.build_model(made, strategy), source, strategy, model_dir)
+    evaluations = iter([3.0, 1.0, 2.0])
+    trainer._evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
+    trainer.train(validation=object())
+    best = checkpoints.best(model_dir)
+    assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)
+    # A sweep compares the runs in the same way.
+    config_lib.save(made, model_dir / "config.yaml")
+    setup.save_task(source.manifest, model_dir)
+    found = _figures(model_dir)
+    assert (found["metric"], found["higher"], found["step"]) == ("classification", False, 4)
+    assert found["figures"]["classification"] == 1.0
