@@ -105,7 +105,7 @@ def permute(
         if len(ids):
             ids = pack_arrays([ids], tokenizer, len(ids) + 2)[0]
         tokens = [tokenizer.pieces[i] for i in ids]
-        vocabulary = Vocabulary.of(tokenizer)
+        vocabulary = Vocabulary.of(tokenizer, corruption=config)
     if not tokens:
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
     batch = {
@@ -117,8 +117,8 @@ def permute(
     mask = made["permutation_mask"][0].numpy()
     chosen = made["masked_positions"].numpy()[made["masked_weights"].numpy() > 0].tolist()
     places = permutation.orders(seeds, len(tokens))[0].numpy()
-    special = np.isin(ids, vocabulary.special_ids)
-    ordered = [i for i in range(len(tokens)) if special[i] or i in chosen]
+    text = vocabulary.maskable[ids]
+    ordered = [i for i in range(len(tokens)) if not text[i] or i in chosen]
     size = config.perm_size or len(tokens)
     ordered.sort(key=lambda i: (i // size, places[i]))
     return Permutation(

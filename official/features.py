@@ -36,7 +36,7 @@ FEATURES: dict[str, Feature] = {
     "part_lengths": Feature("ints", "packing: tokens of each example that shares the row"),
     "next_sentence_label": Feature("part", "1 if the second segment is a random one, else 0"),
     "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),
-    "masked_positions": Feature("ints", "static masks: the positions to predict, ascending"),
+    "masked_positions": Feature("ints", "static masks: positions to predict, as often as drawn"),
     "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
     "phrase_inner": Feature("ints", "positions that go on with the phrase before them, ascending"),
     "entity_inner": Feature("ints", "positions that go on with the entity before them, ascending"),

@@ -112,15 +112,16 @@ def corrupted(
         {**batch, "padding_mask": padding_mask},
         tf.boolean_mask(seeding.bits(seeds, seeding.Stream.PARTS, most), there),
     )
-    hidden = batch["masked_weights"] > 0  # [N, P]
-    counts = lengths.with_flat_values(tf.math.count_nonzero(hidden, axis=1))
+    times = tf.cast(batch["masked_weights"], tf.int32)  # [N, P]: how often each is listed
+    counts = lengths.with_flat_values(tf.reduce_sum(times, axis=1))
     counts = tf.reduce_sum(counts, axis=1)  # [B]
     starts = tf.cumsum(sizes, exclusive=True)  # [N]: in all rows, then in the part's own
     starts -= tf.cast(tf.gather(token_ids.row_starts(), lengths.value_rowids()), tf.int32)
 
     def listed(values):
         """Values [N, P] of what is hidden: [B, None]."""
-        return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(values, hidden), counts)
+        values = tf.repeat(tf.reshape(values, [-1]), tf.reshape(times, [-1]))
+        return tf.RaggedTensor.from_row_lengths(values, counts)
 
     return {
         "token_ids": token_ids.with_flat_values(tf.boolean_mask(batch["token_ids"], padding_mask)),

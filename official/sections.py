@@ -13,7 +13,7 @@ from official.names import one_of
 
 # The input formats (see `Segments`): those of two segments, those of one, and rows that go on.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
-FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences", "stream")
+FORMATS = (*PAIR_FORMATS, "halves", "full_sentences", "doc_sentences", "stream")
 SHORT_DOCUMENTS = ("join", "drop")
 # What may be asked of two segments, and the feature with the answer (see `official.features`).
 RELATIONS = {
@@ -59,6 +59,7 @@ class Segments:
       max_length: tokens of a sequence, special tokens counted.
       short_seq_prob: share of sequences that aim at a random shorter length (not of
         `sentence_pairs`, which are as long as their sentences).
+      single_prob: of `halves`: share of texts that are one segment by choice, however long.
       random_next_prob: share of pairs whose second segment comes from another document, where the
         relation is `next_sentence`.
       random_negatives: where the relation is `sentence_order`, what becomes of a sentence that has
@@ -76,14 +77,15 @@ class Segments:
         [reused text][A][SEP][B][SEP][CLS]; 0 = rows are nothing but text, and follow one another.
       backward: of a stream: whether the second half of the rows runs over the text reversed.
       short_documents: of a stream: `join` = every document goes on where the one before it ended,
-        after a [SEP], and so does the memory; `drop` = each document is read by itself, and those
-        without text for one row are left out.
+        after an <eod> (after a [SEP], if the vocabulary has no <eod>), and so does the memory;
+        `drop` = each document is read by itself, and those without text for one row are left out.
     """
 
     format: str = "pairs"
     relation: str | None = None
     max_length: int = 128
     short_seq_prob: float = 0.1
+    single_prob: float = 0.1
     random_next_prob: float = 0.5
     random_negatives: bool = False
     duplicates: int = 1
@@ -102,8 +104,9 @@ class Segments:
             object.__setattr__(self, "relation", "next_sentence" if paired else "none")
         one_of("relation", self.relation, RELATIONS)
         if self.label and not paired and not self.reuse_length:
+            has = "two that belong together" if self.format == "halves" else "one"
             raise ValueError(
-                f"relation: {self.relation} is one of two segments, and {self.format} has one: "
+                f"relation: {self.relation} is one of two segments, and {self.format} has {has}: "
                 f"take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's reuse_length"
             )
         one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
@@ -113,6 +116,8 @@ class Segments:
             default = type(self).__dataclass_fields__[name].default
             if self.format != "stream" and getattr(self, name) != default:
                 raise ValueError(f"{name}: has a meaning for the format stream, not {self.format}")
+        if self.format != "halves" and self.single_prob != Segments.single_prob:
+            raise ValueError(f"single_prob: has a meaning for the format halves, not {self.format}")
         if self.random_negatives and self.relation != "sentence_order":
             raise ValueError(
                 f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
@@ -131,6 +136,7 @@ class Segments:
                 f"raise packing, or leave row_length out"
             )
         _fraction("short_seq_prob", self.short_seq_prob)
+        _fraction("single_prob", self.single_prob)
         _fraction("random_next_prob", self.random_next_prob)
 
     def _check_stream(self) -> None:

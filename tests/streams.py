@@ -36,9 +36,10 @@ def config(**settings):
 
 
 class Walk:
-    """Follows a text token by token: which token may come after which."""
+    """Follows a text token by token: which token may come after which, and `end` a document."""
 
-    def __init__(self, lengths, backward):
+    def __init__(self, lengths, backward, end=SEP):
+        self.end = end
         starts = np.cumsum([0, *lengths])
         self.firsts, self.lasts = set(FIRST + starts[:-1]), set(FIRST + starts[1:] - 1)
         self.step = 1
@@ -47,10 +48,10 @@ class Walk:
 
     def check(self, tokens):
         for a, b in zip(tokens, tokens[1:], strict=False):
-            if a == SEP:
+            if a == self.end:
                 assert b in self.firsts, (a, b)
             elif a in self.lasts:
-                assert b == SEP, (a, b)
+                assert b == self.end, (a, b)
             else:
                 assert b == a + self.step, (a, b)
 

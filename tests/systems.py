@@ -9,6 +9,7 @@ ROBERTA = {
     "segments__format": "full_sentences",
     "segments__short_seq_prob": 0.0,
     "corruption__count": "random",
+    "corruption__random_tokens": "non_special",
     "encoder__position_offset": 2,
     "encoder__segment_types": 1,
     "encoder__activation": "gelu",
@@ -28,11 +29,17 @@ SPANBERT = {
     "corruption__random_tokens": "unigram",
     "objectives": [{"type": "masked_lm"}, {"type": "span_boundary", "offset_size": 4}],
 }
-ERNIE = {"corruption__unit": "phrase", "encoder__activation": "relu"}
+ERNIE = {
+    "corruption__unit": "phrase",
+    "corruption__count": "each",
+    "corruption__max_predictions": 10,
+    "encoder__activation": "relu",
+}
 ALBERT = {
     "segments__relation": "sentence_order",
     "corruption__unit": "ngram",
     "corruption__max_ngram": 2,
+    "corruption__word_starts": "albert",
     "encoder__num_layers": 4,
     "encoder__embedding_size": 8,
     "encoder__layer_groups": 2,
@@ -44,9 +51,10 @@ ALBERT = {
     "recipe__optimizer": {"type": "lamb", "learning_rate": 1e-2},
 }
 ELECTRA = {
-    "segments__relation": "none",
+    "segments__format": "halves",
     "corruption__mask_prob": 0.85,
     "corruption__random_prob": 0.0,
+    "corruption__replacement": True,
     "encoder__pooler": False,
     "objectives": [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
     "recipe__schedule": {"type": "electra", "warmup_steps": 5},

@@ -173,7 +173,7 @@ def _example(
 def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:
     length = sum(values["input_mask"])
     second = sum(values["segment_ids"])
-    predictions = int(sum(values["masked_lm_weights"]))
+    predictions = sum(weight > 0 for weight in values["masked_lm_weights"])
     return {
         "token_ids": values["input_ids"][:length],
         "segment_lengths": [length - second, second],

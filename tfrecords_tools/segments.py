@@ -2,7 +2,7 @@
 
 An example is some runs of a document's (or several documents') consecutive tokens, so all cutting
 is done on offsets: only finished examples touch the ids. How documents are cut is said by
-`segments_pairs` and `segments_sentences`.
+`segments_pairs`, `segments_halves` and `segments_sentences`.
 
 Shapes: K tokens of the piece, S sentences, D documents, E examples, R runs of all examples, G
 segments of all examples, L tokens of all examples.
@@ -55,6 +55,8 @@ class Examples:
       splits: where each example begins among the runs, and the end; int64 [E + 1].
       labels: of the segments' relation (see `config.Segments`), 0 where there is none; int64 [E].
       cut: tokens that did not fit, int64 [E].
+      closed: whether a [SEP] stands after a run (after the last one of a segment it does); bool
+        [R]. None = after each.
     """
 
     runs: np.ndarray
@@ -62,6 +64,11 @@ class Examples:
     splits: np.ndarray
     labels: np.ndarray
     cut: np.ndarray
+    closed: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.closed is None:
+            object.__setattr__(self, "closed", np.ones(len(self.runs), bool))
 
     def __len__(self) -> int:
         """Returns E."""
@@ -71,7 +78,12 @@ class Examples:
         """Returns the examples `rows`, in that order."""
         index, splits = taken(self.splits, rows)
         return Examples(
-            self.runs[index], self.opens[index], splits, self.labels[rows], self.cut[rows]
+            self.runs[index],
+            self.opens[index],
+            splits,
+            self.labels[rows],
+            self.cut[rows],
+            self.closed[index],
         )
 
     def lengths(self, between: int = 1) -> np.ndarray:
@@ -81,7 +93,7 @@ class Examples:
 
     def _with_specials(self, between: int) -> np.ndarray:
         """Returns the tokens of each run and of the specials that belong to it, int64 [R]."""
-        sizes = self.runs[:, 1] - self.runs[:, 0] + 1  # a [SEP] ends each run
+        sizes = self.runs[:, 1] - self.runs[:, 0] + self.closed
         sizes[self.splits[:-1]] += 1  # [CLS]
         more = self.opens.copy()
         more[self.splits[:-1]] = False
@@ -113,6 +125,7 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
         np.concatenate([[0], np.cumsum(counts)]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.cut for part in parts]),
+        np.concatenate([part.closed for part in parts]),
     )
 
 
@@ -121,7 +134,7 @@ def assemble(
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Puts the tokens of examples one after the other, with their specials.
 
-    An example is a [CLS] and its runs, a [SEP] after each.
+    An example is a [CLS] and its runs, a [SEP] after each that is closed.
 
     Args:
       piece: that the examples are of.

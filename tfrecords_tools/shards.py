@@ -23,6 +23,7 @@ from official import config, manifest, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from tfrecords_tools import (
     segments,
+    segments_halves,
     segments_packing,
     segments_pairs,
     segments_sentences,
@@ -37,6 +38,7 @@ FORMATS = ("examples", "tf_models")
 _CUTTERS = {
     "pairs": segments_pairs.cut,
     "sentence_pairs": segments_pairs.cut,
+    "halves": segments_halves.cut,
     "full_sentences": segments_sentences.cut,
     "doc_sentences": segments_sentences.cut,
 }
@@ -253,11 +255,12 @@ def _columns(
         given = {"segment_lengths": pairs, "next_sentence_label": labels}
         return tf_models.columns({**masked, **given})
     columns["token_ids"] = (masked["token_ids"][padding_mask], row_splits)
-    real = masked["masked_weights"] > 0  # [E, P]
-    starts = np.concatenate([[0], np.cumsum(real.sum(axis=1))])[parts]
+    times = masked["masked_weights"].astype(np.int64)  # [E, P]: how often each is listed
+    starts = np.concatenate([[0], np.cumsum(times.sum(axis=1))])[parts]
     before = part_splits[:-1] - np.repeat(row_splits[:-1], np.diff(parts))  # [E]: in the same row
-    columns["masked_positions"] = ((masked["masked_positions"] + before[:, None])[real], starts)
-    columns["masked_ids"] = (masked["masked_ids"][real], starts)
+    positions = masked["masked_positions"] + before[:, None]
+    columns["masked_positions"] = (np.repeat(positions, times.ravel()), starts)
+    columns["masked_ids"] = (np.repeat(masked["masked_ids"], times.ravel()), starts)
     return columns
 
 
@@ -279,7 +282,7 @@ def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, list[Lexicon], Cal
     counts = None
     if settings.token_counts:
         counts = np.load(Path(settings.token_counts) / manifest.TOKEN_COUNTS_FILE)
-    vocabulary = Vocabulary.of(tokenizer, counts)
+    vocabulary = Vocabulary.of(tokenizer, counts, settings.corruption)
     places = settings.segments.max_length
     fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
     fields |= dict.fromkeys(corruption.needs(settings.corruption), tf.bool)

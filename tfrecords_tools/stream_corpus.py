@@ -115,7 +115,7 @@ class Corpus:
         )
         documents = np.concatenate([[0], np.cumsum(lengths[order] + joined)])
         if documents[-1]:
-            self._copy(bounds, order, documents, plan.sep_id if joined else None)
+            self._copy(bounds, order, documents, plan.end_id if joined else None)
         np.save(self.folder / DOCUMENTS, documents)
         windows = Windows.of(documents, plan)
         steps = len(windows) // plan.streams
@@ -143,9 +143,9 @@ class Corpus:
         )
 
     def _copy(
-        self, bounds: np.ndarray, order: np.ndarray, documents: np.ndarray, sep_id: int | None
+        self, bounds: np.ndarray, order: np.ndarray, documents: np.ndarray, end_id: int | None
     ) -> None:
-        """Writes the documents `order`, which end at `documents`, each with a separator or none."""
+        """Writes the documents `order`, which end at `documents`, each with an `end_id` or none."""
         ids, begins = (mapped(self.folder, _AS_READ, kind) for kind in ("ids", "begins"))
         chunks = np.searchsorted(documents, np.arange(0, documents[-1], _CHUNK)[1:])
         with (
@@ -155,8 +155,8 @@ class Corpus:
             for part in np.split(order, np.unique(chunks)):
                 index, splits = segments.taken(bounds, part)
                 ids_part, begins_part = ids[index], begins[index]
-                if sep_id is not None:
-                    ids_part = np.insert(ids_part, splits[1:], sep_id)
+                if end_id is not None:
+                    ids_part = np.insert(ids_part, splits[1:], end_id)
                     begins_part = np.insert(begins_part, splits[1:], False)
                 ids_part.tofile(ids_out)
                 begins_part.tofile(begins_out)

@@ -13,8 +13,9 @@ time, row b of each batch continues row b of the one before. There are two layou
 * Without: T tokens of text and nothing else, stride T (Dai et al., 2019, section 3.2), and
   `next_id`, the token that follows.
 
-Rows over reversed text (`backward`) are cut from the reversed text in the same way. No sequence is
-padded; what is left over at the end of a text is cut off, and counted.
+Where documents are joined, an <eod> stands after each (XLNet's release, `use_eod`), or a [SEP] if
+the vocabulary has no <eod>. Rows over reversed text (`backward`) are cut from the reversed text in
+the same way. No sequence is padded; what is left over at the end of a text is cut off, and counted.
 
 Shapes: N tokens of the text, D documents, C contexts, R rows of the batch, E sequences, T their
 tokens.
@@ -70,6 +71,7 @@ class Plan:
       sep_id: of [SEP].
       cls_id: of [CLS].
       between: how many [SEP] stand between A and B.
+      end_id: of what stands after a document: <eod>, or [SEP] if the vocabulary has no <eod>.
       steps: how many sequences each row has.
     """
 
@@ -79,6 +81,7 @@ class Plan:
     sep_id: int
     cls_id: int
     between: int
+    end_id: int = -1
     steps: int = 0
 
     @classmethod
@@ -91,6 +94,7 @@ class Plan:
             tokenizer.sep_id,
             tokenizer.cls_id,
             tokenizer.pair_separators,
+            tokenizer.sep_id if tokenizer.eod_id is None else tokenizer.eod_id,
         )
 
     @property

@@ -107,4 +107,5 @@ SYSTEM = System(
     bounds=True,
     tf1_row=_tf1_row,
     segments={"format": "pairs", "relation": "sentence_order"},
+    corruption={"word_starts": "albert"},
 )

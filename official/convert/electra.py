@@ -118,8 +118,8 @@ SYSTEM = System(
     gelu_heads=frozenset({"masked_lm"}),
     aliases={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
     buffers=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
-    segments={"format": "pairs", "relation": "none"},
-    corruption={"mask_prob": 0.85, "random_prob": 0.0},
+    segments={"format": "halves"},
+    corruption={"mask_prob": 0.85, "random_prob": 0.0, "replacement": True},
     tf1_row=_tf1_row,
     release_gelu="gelu",
 )

@@ -38,4 +38,5 @@ SYSTEM = System(
     vocabulary="vocab.json",
     bounds=True,
     segments={"format": "full_sentences"},
+    corruption={"random_tokens": "non_special"},
 )

@@ -4,8 +4,9 @@ A block is walked through from its first token to its last. For each span a leng
 units is drawn, p(n) ~ 1/n, and a context of n·k tokens, of which a random part lies before the
 span and the rest behind it; the span begins with the first word that begins there. Where a block
 has more room than that contexts are longer in proportion, so that targets come from all of it;
-where it has less, what the walk leaves of the number is single units from anywhere. With n = 2 and
-k = 3:
+where it has less, what the walk leaves of the number is single units from anywhere. A block of
+reversed text is walked through in the order in which the text is read, from its last token to its
+first (the release's `_sample_mask`, `reverse`). With n = 2 and k = 3:
 
   a quick brown fox jumps over the lazy dog
   ------- ^^^^^^^^^ --------------------
@@ -33,6 +34,7 @@ def choose(
     k: int,
     max_span: int,
     whole: bool,
+    backward: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Chooses exactly `number` tokens of each block, or all that are in a unit if these are fewer.
 
@@ -47,21 +49,31 @@ def choose(
       whole: spans are measured in units and taken whole; else they only begin where a unit begins,
         and are measured in tokens (XLNet's release). Either way one is cut where `number` is
         reached, at a special token and at the end of its block.
+      backward: which rows are of reversed text, bool [B]; None = none is.
 
     Returns:
       bool [B, T].
     """
     rows, places = tf.unstack(tf.shape(units))
     blocks = tf.shape(number)[1]
-
-    def cut(values, fill):
-        """[B, T] to [R, S]."""
-        more = tf.pad(values, [[0, 0], [0, blocks * size - places]], constant_values=fill)
-        return tf.reshape(more, [-1, size])
-
     before = tf.pad(units[:, :-1], [[0, 0], [1, 0]], constant_values=-1)
-    begins = cut((units >= 0) & (units != before), False)
-    text = cut(units, -1) >= 0
+    if backward is not None:
+        after = tf.pad(units[:, 1:], [[0, 0], [0, 1]], constant_values=-1)
+        before = tf.where(backward[:, None], after, before)
+
+    def as_read(values):
+        """[R, S] with the blocks of reversed text turned around, or turned back."""
+        if backward is None:
+            return values
+        return tf.where(tf.repeat(backward, blocks)[:, None], tf.reverse(values, [1]), values)
+
+    def cut(flags):
+        """[B, T] to [R, S]."""
+        more = tf.pad(flags, [[0, 0], [0, blocks * size - places]])
+        return as_read(tf.reshape(more, [-1, size]))
+
+    begins = cut((units >= 0) & (units != before))
+    text = cut(units >= 0)
     left = tf.reshape(number, [-1])  # [R]
     taken = tf.zeros_like(text)
     if max_span:
@@ -78,7 +90,7 @@ def choose(
     order = tf.argsort(tf.where(text & ~taken, order, tf.int64.max), axis=1, stable=True)
     filled = tf.cast(tf.range(size) < left[:, None], tf.int32)
     taken |= (sum_at(order, filled) > 0) & text
-    return tf.reshape(taken, [rows, -1])[:, :places]
+    return tf.reshape(as_read(taken), [rows, -1])[:, :places]
 
 
 def span_lengths(seeds: tf.Tensor, count: int | tf.Tensor, max_span: int) -> tf.Tensor:

@@ -32,6 +32,7 @@ from official.corruption import blocks, contexts, predictions, units
 from official.corruption.vocabulary import Vocabulary
 from official.names import one_of
 from official.seeding import Stream
+from official.tokenizers.word_starts import RULES
 
 if TYPE_CHECKING:
     from official.config import Segments
@@ -52,6 +53,8 @@ class Config:
       k: K, one token in so many is predicted: a row of n tokens has n // k targets, at least one.
       num_predict: P, the targets of a row of full length, and the most of any.
       max_span: the most tokens or words of a span; n has the probability p(n) ~ 1/n.
+      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet', 'albert' or
+        'blank'. See `official.tokenizers.word_starts`.
       perm_size: tokens of a block; divides the length, and that of the part of a stream's row that
         is reused: no block may see what the next row goes on with. None = the row is one block.
     """
@@ -60,10 +63,12 @@ class Config:
     k: int = 6
     num_predict: int = 85
     max_span: int = 5
+    word_starts: str = RULES[0]
     perm_size: int | None = None
 
     def __post_init__(self):
         one_of("unit", self.unit, UNITS)
+        one_of("word_starts", self.word_starts, RULES)
         for name in ("k", "num_predict", "max_span"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
@@ -120,7 +125,8 @@ def corrupt(
     Args:
       config: what is predicted.
       vocabulary: of the tokens.
-      batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T].
+      batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T], and may hold
+        backward bool [B], true for rows of reversed text.
       seeds: one for each row, uint64 [B], from `official.seeding.row_seeds`.
 
     Returns:
@@ -141,6 +147,7 @@ def corrupt(
         k=config.k,
         max_span=0 if config.unit == "token" else config.max_span,
         whole=config.unit == "word_span",
+        backward=batch.get("backward"),
     )
     targets = tf.ensure_shape(targets, token_ids.shape)
     mask = may_attend(orders(seeds, places), targets | ~text, config.perm_size)
@@ -180,18 +187,15 @@ def may_attend(order: tf.Tensor, ordered: tf.Tensor, perm_size: int | None = Non
 
 
 def _numbers(config: Config, text: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
-    """How many targets each block of a row has, int32 [B, N]: in proportion to its tokens."""
+    """How many targets each block of a row has, int32 [B, N]: in proportion to its text."""
     length = tf.shape(text)[1]
     size = config.perm_size or length
     count = -(-length // size)
-
-    def in_blocks(flags):
-        padded = tf.pad(tf.cast(flags, tf.int32), [[0, 0], [0, count * size - length]])
-        return tf.reduce_sum(tf.reshape(padded, [-1, count, size]), axis=2)
-
-    real = in_blocks(padding_mask)  # [B, N]
-    total = tf.reduce_sum(real, axis=1, keepdims=True)
-    number = tf.clip_by_value(total // config.k, 1, config.num_predict)  # [B, 1]
-    up_to = -(-number * tf.cumsum(real, axis=1) // tf.maximum(total, 1))  # rounded up
-    shares = up_to - tf.pad(up_to[:, :-1], [[0, 0], [1, 0]])
-    return tf.minimum(shares, in_blocks(text))
+    padded = tf.pad(tf.cast(text, tf.int32), [[0, 0], [0, count * size - length]])
+    up_to = tf.cumsum(tf.reduce_sum(tf.reshape(padded, [-1, count, size]), axis=2), axis=1)
+    total = up_to[:, -1:]  # [B, 1]
+    real = tf.reduce_sum(tf.cast(padding_mask, tf.int32), axis=1, keepdims=True)
+    number = tf.clip_by_value(real // config.k, 1, config.num_predict)
+    number = tf.minimum(number, total)
+    up_to = -(-number * up_to // tf.maximum(total, 1))  # rounded up
+    return up_to - tf.pad(up_to[:, :-1], [[0, 0], [1, 0]])

@@ -11,7 +11,10 @@ With `block_size` a row is read in blocks: nobody sees a block behind his own, a
 That is for rows of which only the first tokens are remembered (see `official.corruption.blocks`).
 
 A row's draws depend on its seed alone, neither on its neighbours nor on its padding. Special tokens
-are never hidden (RoBERTa's release hides them like others; nothing here does).
+are never hidden (RoBERTa's release hides them like others; nothing here does), but for the one that
+stands for text that the vocabulary cannot spell. A row with any other token has a prediction, for
+every unit and count: where none comes of the draws, one unit is taken, or a part of it that is as
+long as the row's number.
 
 Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions (padded).
 """
@@ -29,6 +32,7 @@ from official.corruption import blocks, choice, predictions, spans, units
 from official.corruption.vocabulary import Vocabulary
 from official.names import one_of
 from official.seeding import Stream
+from official.tokenizers.word_starts import RULES
 
 if TYPE_CHECKING:
     from official.config import Segments
@@ -45,9 +49,9 @@ _NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
 # Units that are runs of words, with a length of their own.
 RUNS = ("ngram", "span")
 UNITS = (*WHOLE, *RUNS)
-COUNTS = ("nearest", "up", "random")
+COUNTS = ("nearest", "up", "random", "each")
 ACTIONS = ("token", "unit")
-RANDOM_TOKENS = ("uniform", "unigram")
+RANDOM_TOKENS = ("uniform", "non_special", "unigram")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +65,22 @@ class Config:
       mask_rate: share p of a sequence's n tokens that is to be predicted.
       max_predictions: P, the most tokens predicted in a sequence; where sequences share a row, in
         each of them.
-      count: how p·n becomes a number: 'nearest' = the nearest whole number, halves to the even one,
-        at least 1 (BERT); 'up' = the next whole number, n without specials (SpanBERT); 'random' =
-        int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first and the last.
+      count: how p·n becomes a number, which is at least 1: 'nearest' = the nearest whole number,
+        halves to the even one (BERT); 'up' = the next whole number, n without specials (SpanBERT);
+        'random' = int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first
+        and the last. Or 'each' = there is no number: each unit is hidden with probability p by
+        itself (ERNIE); what exceeds P is left out, units at random.
+      replacement: whether tokens are drawn with replacement (ELECTRA): the number is that of the
+        draws, and a token that was drawn twice is one prediction of weight 2. Of the unit 'token'.
+      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet' = those with the
+        blank mark, signs, and pieces of scripts without blanks; 'albert' = also all others that are
+        not of ASCII letters alone; 'blank' = those with the mark only. See
+        `official.tokenizers.word_starts`.
       mask_prob: share of the predicted tokens that become [MASK].
       random_prob: share of them that become a random token; the rest stay.
-      random_tokens: 'uniform' = any piece of the vocabulary, specials included (BERT), or
-        'unigram' = as often as it stands in the corpus (SpanBERT).
+      random_tokens: 'uniform' = any piece of the vocabulary, specials included (BERT);
+        'non_special' = any piece that is no special token (RoBERTa); 'unigram' = as often as it
+        stands in the corpus (SpanBERT).
       action: whether these are drawn for each 'token', or once for each 'unit'; spans that touch
         are one.
       max_ngram: the most words of an n-gram; n has the probability p(n) ~ 1/n.
@@ -82,6 +95,8 @@ class Config:
     mask_rate: float = 0.15
     max_predictions: int = 20
     count: str = "nearest"
+    replacement: bool = False
+    word_starts: str = RULES[0]
     mask_prob: float = 0.8
     random_prob: float = 0.1
     random_tokens: str = "uniform"
@@ -97,8 +112,20 @@ class Config:
             ("count", COUNTS),
             ("action", ACTIONS),
             ("random_tokens", RANDOM_TOKENS),
+            ("word_starts", RULES),
         ):
             one_of(name, getattr(self, name), choices)
+        if self.count == "each" and self.unit in RUNS:
+            raise ValueError(
+                f"count: each hides units by themselves, and the unit {self.unit} is a run of "
+                f"them: take {', '.join(c for c in COUNTS if c != 'each')}, or the unit "
+                f"{', '.join(WHOLE)}"
+            )
+        if self.replacement and (self.unit != "token" or self.count == "each"):
+            raise ValueError(
+                f"replacement: a number of tokens is drawn, and unit is {self.unit} and count is "
+                f"{self.count}: take the unit token and the count nearest, or replacement: false"
+            )
         for name in ("mask_rate", "span_prob"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not above 0 and at most 1")
@@ -170,13 +197,15 @@ def row_predictions(config: Config, length: int, parts: int) -> int:
 
     A sequence has at least three tokens and, by `count`, at most so much more than `mask_rate`
     times its tokens: half a token where it is rounded (but 1 is the least), less than one where it
-    is the next whole number of what specials leave, or drawn.
+    is the next whole number of what specials leave, or drawn. Where each unit is drawn, any number.
 
     Args:
       config: how much is hidden.
       length: tokens of a row.
       parts: the most sequences that share it.
     """
+    if config.count == "each":
+        return min(parts * config.max_predictions, length)
     rate = config.mask_rate
     more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}
     more = more[config.count]
@@ -198,14 +227,15 @@ def corrupt(
     Returns:
       The batch with token_ids replaced, and with masked_positions int32 [B, P] (ascending),
       masked_ids int32 [B, P] (what was there) and masked_weights float32 [B, P] (1 where there is
-      a prediction; elsewhere all three are 0), and what `follows` from these.
+      a prediction, with `replacement` how often it was drawn; elsewhere all three are 0), and what
+      `follows` from these.
     """
     token_ids = batch["token_ids"]
-    taken = _take(config, vocabulary, batch, seeds)
+    taken, times = _take(config, vocabulary, batch, seeds)
     corrupted = {
         **batch,
-        **predictions.listed(taken >= 0, token_ids, config.max_predictions),
-        "token_ids": _replace(config, vocabulary, token_ids, taken, seeds),
+        **predictions.listed(times, token_ids, config.max_predictions),
+        "token_ids": _replace(config, vocabulary, token_ids, taken, times, seeds),
     }
     return {**corrupted, **follows(config, vocabulary, corrupted)}
 
@@ -225,15 +255,24 @@ def follows(
     return fields
 
 
-def run_lengths(config: Config, seeds: tf.Tensor) -> tf.Tensor:
-    """Draws the lengths, in words, of a row's first, second, ... n-gram or span: int32 [B, P]."""
+def run_lengths(config: Config, seeds: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+    """Draws the lengths, in words, of n-grams or spans.
+
+    Args:
+      config: of the unit `ngram` or `span`.
+      seeds: uint64 [B].
+      number: R.
+
+    Returns:
+      int32 [B, R].
+    """
     lengths = np.arange(1, _longest(config) + 1)
     if config.unit == "ngram":
         shares = 1.0 / lengths
     else:
         shares = config.span_prob * (1 - config.span_prob) ** (lengths - 1)
     bounds = np.cumsum(shares / shares.sum())[:-1].astype(np.float32)
-    draws = seeding.uniforms(seeds, Stream.RUN_LENGTH, config.max_predictions)
+    draws = seeding.uniforms(seeds, Stream.RUN_LENGTH, number)
     return 1 + tf.reduce_sum(tf.cast(draws[:, :, None] >= bounds, tf.int32), axis=2)
 
 
@@ -243,37 +282,49 @@ def _longest(config: Config) -> int:
 
 def _take(
     config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
-) -> tf.Tensor:
-    """Returns the number of the hidden unit that each token is in, int32 [B, T]; -1 = not hidden.
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decides what is hidden.
 
-    Spans that touch are one unit.
+    Returns:
+      The number of the hidden unit that each token is in, int32 [B, T]; -1 = not hidden. Spans that
+      touch are one unit. And how often each token is to be predicted, int32 [B, T].
     """
-    if config.unit in WHOLE:
-        numbered = WHOLE[config.unit](vocabulary, batch)
-        return choice.whole_units(numbered, _number(config, numbered, batch, seeds), seeds)
-    words = units.words(vocabulary, batch)
-    number = _number(config, words, batch, seeds)
-    taken = choice.runs(
-        words, number, run_lengths(config, seeds), cut=config.unit == "span", seeds=seeds
-    )
-    return units.stretches(taken >= 0) if config.unit == "span" else taken
+    numbered = WHOLE.get(config.unit, units.words)(vocabulary, batch)
+    number = _number(config, numbered, batch, seeds)
+    if config.replacement:
+        times = choice.with_replacement(numbered, number, seeds)
+        return tf.where(times > 0, numbered, -1), times
+    if config.unit in RUNS:
+        lengths = run_lengths(config, seeds, tf.shape(numbered)[1])
+        taken = choice.runs(numbered, number, lengths, config.unit == "span", seeds)
+    elif config.count == "each":
+        chosen = choice.each_unit(numbered, config.mask_rate, seeds)
+        taken = choice.whole_units(chosen, number, seeds)
+    else:
+        taken = choice.whole_units(numbered, number, seeds)
+    taken = choice.or_part_of_one(taken, numbered, number, seeds)
+    if config.unit == "span":
+        taken = units.stretches(taken >= 0)
+    return taken, tf.cast(taken >= 0, tf.int32)
 
 
 def _number(
     config: Config, units: tf.Tensor, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
 ) -> tf.Tensor:
-    """Returns how many tokens of each row to predict, int32 [B]."""
+    """Returns how many tokens of each row to predict, int32 [B]; for `each` the most, P."""
+    if config.count == "each":
+        return tf.fill([tf.shape(units)[0]], config.max_predictions)
     counted = units >= 0 if config.count == "up" else batch["padding_mask"]
     exact = tf.reduce_sum(tf.cast(counted, tf.float64), axis=1)  # [B]
     exact *= tf.constant(config.mask_rate, tf.float64)
     if config.count == "nearest":
-        number = tf.maximum(tf.round(exact), 1)
+        number = tf.round(exact)
     elif config.count == "up":
         number = tf.math.ceil(exact)
     else:
         draws = seeding.uniforms(seeds, Stream.MASK_NUMBER, 1)[:, 0]
         number = tf.floor(exact + tf.cast(draws, tf.float64))
-    return tf.minimum(config.max_predictions, tf.cast(number, tf.int32))
+    return tf.clip_by_value(tf.cast(number, tf.int32), 1, config.max_predictions)
 
 
 def _replace(
@@ -281,6 +332,7 @@ def _replace(
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
     taken: tf.Tensor,
+    times: tf.Tensor,
     seeds: tf.Tensor,
 ) -> tf.Tensor:
     """Returns the token ids with the hidden ones masked, randomised or kept."""
@@ -288,8 +340,14 @@ def _replace(
     action = seeding.uniforms(seeds, Stream.MASK_ACTION, places)
     if config.action == "unit":
         action = tf.gather(action, tf.maximum(taken, 0), batch_dims=1)
+    if config.replacement:
+        # A token becomes [MASK] if one of its draws says so: the least of so many uniform numbers.
+        action = 1 - (1 - action) ** (1 / tf.cast(tf.maximum(times, 1), tf.float32))
     if config.random_tokens == "unigram":
         random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, places, vocabulary.counted)
+    elif config.random_tokens == "non_special":
+        ids = vocabulary.text_ids
+        random_ids = tf.gather(ids, seeding.integers(seeds, Stream.MASK_TOKEN, places, len(ids)))
     else:
         random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, places, vocabulary.size)
     replaced = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)

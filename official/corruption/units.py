@@ -48,10 +48,14 @@ def _joined(
     """
     maskable = _maskable(vocabulary, batch)
     starts = tf.gather(vocabulary.word_starts, batch["token_ids"])
+    ends = tf.zeros_like(starts)
+    if vocabulary.word_ends is not None:
+        ends = tf.gather(vocabulary.word_ends, batch["token_ids"])
+    first = starts | _previous(ends)  # of its word
     if "backward" in batch:
-        starts = tf.where(batch["backward"][:, None], _previous(starts), starts)
-    starts &= ~tf.convert_to_tensor(inner)
-    return _numbered(maskable & (starts | ~_previous(maskable)), maskable)
+        first = tf.where(batch["backward"][:, None], _previous(starts) | ends, first)
+    first &= ~tf.convert_to_tensor(inner)
+    return _numbered(maskable & (first | ~_previous(maskable)), maskable)
 
 
 def _maskable(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

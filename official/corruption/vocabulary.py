@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from official.errors import UserError
+from official.tokenizers.word_starts import RULES
 
 if TYPE_CHECKING:
     from official.tokenizers.base import Tokenizer
@@ -22,9 +23,14 @@ class Vocabulary:
     Attributes:
       size: V.
       mask_id: what stands for a token that is hidden; -1 = there is nothing for it.
-      special_ids: ids that are never hidden.
+      special_ids: of special tokens, which are never hidden but for `unk_id`.
       word_starts: bool [V], true where a piece begins a word.
       counts: how often each piece stands in the corpus, int64 [V]; None = not known.
+      word_ends: bool [V], true where the piece after this one begins a word, whatever it is; None =
+        nowhere.
+      unk_id: of the special token for text that the vocabulary cannot spell. It stands for a token
+        of the text, so it may be hidden and predicted, as in all the releases (BERT, RoBERTa,
+        SpanBERT, ERNIE, ALBERT, ELECTRA, XLNet). -1 = there is none.
     """
 
     size: int
@@ -32,16 +38,32 @@ class Vocabulary:
     special_ids: tuple[int, ...]
     word_starts: np.ndarray
     counts: np.ndarray | None = None
+    word_ends: np.ndarray | None = None
+    unk_id: int = -1
 
     @classmethod
-    def of(cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None) -> "Vocabulary":
-        """Returns that of a tokenizer."""
+    def of(
+        cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None, corruption: Any = None
+    ) -> "Vocabulary":
+        """Returns that of a tokenizer.
+
+        Args:
+          tokenizer: of the text.
+          counts: how often each piece stands in the corpus; None = not known.
+          corruption: a `Config` that names the rule by which pieces begin a word; None = the first
+            of `RULES`.
+        """
+        rule = getattr(corruption, "word_starts", RULES[0])
+        # A vocabulary may have one token for several purposes, as GPT-2's has.
+        others = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
         return cls(
             size=tokenizer.vocab_size,
             mask_id=-1 if tokenizer.mask_id is None else tokenizer.mask_id,
             special_ids=tuple(tokenizer.special_ids),
-            word_starts=np.asarray(tokenizer.word_starts, bool),
+            word_starts=tokenizer.word_starts_by(rule),
             counts=counts,
+            word_ends=tokenizer.word_ends,
+            unk_id=-1 if tokenizer.unk_id in others else tokenizer.unk_id,
         )
 
     @functools.cached_property
@@ -59,10 +81,15 @@ class Vocabulary:
         return np.cumsum(self.counts)
 
     @functools.cached_property
+    def text_ids(self) -> np.ndarray:
+        """Int32, the ids that are no special tokens."""
+        return np.setdiff1d(np.arange(self.size, dtype=np.int32), self.special_ids)
+
+    @functools.cached_property
     def maskable(self) -> np.ndarray:
-        """Bool [V], false for the special ids."""
+        """Bool [V], true for the ids that may be hidden."""
         table = np.ones(self.size, bool)
-        table[list(self.special_ids)] = False
+        table[[i for i in self.special_ids if i != self.unk_id]] = False
         return table
 
 

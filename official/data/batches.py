@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official import config as config_lib
 from official import features, packed, seeding, sequences, tokenizers
+from official.corruption import predictions
 from official.corruption.vocabulary import Vocabulary
 from official.sections import PART_FIELDS
 from official.tokenizers import packing, windows
@@ -141,7 +142,7 @@ class Assembler:
         if self.draws:
             batch["row_seeds"] = seeding.pairs(seeds)
         if self.predictions:
-            batch |= _listed_masks(parsed, size, self.predictions)
+            batch |= _listed_masks(parsed, batch["token_ids"], self.predictions)
             if corruption is not None:
                 follows = config_lib.module_of(corruption).follows
                 batch |= follows(corruption, self.vocabulary, batch)
@@ -181,13 +182,13 @@ def _flags(positions: tf.RaggedTensor, token_ids: tf.RaggedTensor) -> tf.RaggedT
 
 
 def _listed_masks(
-    parsed: Mapping[str, tf.RaggedTensor], size: int, max_predictions: int
+    parsed: Mapping[str, tf.RaggedTensor], token_ids: tf.Tensor, max_predictions: int
 ) -> dict[str, tf.Tensor]:
-    """Pads the masks listed for each row; arguments B and P."""
-    counts = parsed["masked_positions"].row_lengths()
-    shape = [size, max_predictions]
-    return {
-        "masked_positions": parsed["masked_positions"].to_tensor(shape=shape),
-        "masked_ids": parsed["masked_ids"].to_tensor(shape=shape),
-        "masked_weights": tf.sequence_mask(counts, max_predictions, tf.float32),
-    }
+    """Pads the masks listed for each row of [B, T]; a position may be listed several times."""
+    positions = parsed["masked_positions"]
+    rows = tf.cast(positions.value_rowids(), tf.int32)
+    cells = tf.stack([rows, positions.flat_values], axis=1)
+    times = tf.scatter_nd(cells, tf.ones_like(rows), tf.shape(token_ids))
+    times = tf.ensure_shape(times, token_ids.shape)
+    originals = tf.tensor_scatter_nd_update(token_ids, cells, parsed["masked_ids"].flat_values)
+    return predictions.listed(times, originals, max_predictions)

@@ -106,7 +106,9 @@ class Source:
         self._assemble = Assembler(
             tokenizer=self.tokenizer,
             vocabulary=Vocabulary.of(
-                self.tokenizer, None if any(c is None for c in counts) else sum(counts)
+                self.tokenizer,
+                None if any(c is None for c in counts) else sum(counts),
+                config.corruption,
             ),
             corruption=config.corruption,
             seed=config.seed,

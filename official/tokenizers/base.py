@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from official import atomic, json_files
 from official.errors import UserError
-from official.tokenizers import offsets
+from official.tokenizers import offsets, word_starts
 
 SETTINGS_FILE = "tokenizer_config.json"
 # The key under which `save` notes the tokenizer's fingerprint, so that `check_fingerprint` notices
@@ -30,6 +30,7 @@ SPECIALS = {
     "sep_token": ("[SEP]", "<sep>"),
     "mask_token": ("[MASK]", "<mask>"),
 }
+_EOD = "<eod>"  # as in XLNet's vocabulary
 # Settings of no use here that are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
 _CHUNK_CHARACTERS = 1 << 20
@@ -89,8 +90,13 @@ class Tokenizer(abc.ABC):
       sep_id: id of the token that ends a segment.
       mask_id: id of the token that hides another; None where the vocabulary has none.
       special_ids: these, ascending.
+      eod_id: id of <eod>, which stands between the documents of a stream; None where the vocabulary
+        has none. It is no special token: it may be predicted.
       pair_separators: how many `sep_id` stand between the two texts of a pair.
-      word_starts: bool [V], true where a piece begins a word, and for special tokens.
+      word_starts: bool [V], true where a piece begins a word, and for special tokens; by the first
+        of `word_starts.RULES`.
+      word_ends: bool [V], true where a piece ends with white space, so that the next one begins a
+        word.
       files: name → SHA-256 of each file, as `save` writes it.
       fingerprint: SHA-256 over all that decides the ids; two tokenizers with the same one give the
         same ids for every text.
@@ -115,8 +121,9 @@ class Tokenizer(abc.ABC):
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = named
         ids = sorted({i for i in named if i is not None})
         self.special_ids = tuple(ids)
-        self.word_starts = np.array([self._begins_word(piece) for piece in self.pieces], bool)
-        self.word_starts[ids] = True
+        self.eod_id = self.pieces.index(_EOD) if _EOD in self.pieces else None
+        self.word_starts = self.word_starts_by(word_starts.RULES[0])
+        self.word_ends = np.array([self._ends_word(piece) for piece in self.pieces], bool)
         texts = [*specials.values(), *(self.decode([i]) for i in ids)]
         spelled = self.encode_ragged(texts)[0].tolist()
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
@@ -151,7 +158,10 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _begins_word(self, piece: str) -> bool: ...
+    def _begins_word(self, piece: str, rule: str) -> bool: ...
+
+    def _ends_word(self, piece: str) -> bool:
+        return False
 
     @abc.abstractmethod
     def _vocabulary_files(self) -> dict[str, bytes]:
@@ -164,6 +174,12 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def _for_others(self) -> dict[str, Any]:
         """Settings that are saved for other tools only."""
+
+    def word_starts_by(self, rule: str) -> np.ndarray:
+        """Returns `word_starts` by one of `word_starts.RULES`, which SentencePiece tells apart."""
+        starts = np.array([self._begins_word(piece, rule) for piece in self.pieces], bool)
+        starts[list(self.special_ids)] = True
+        return starts
 
     def module(self) -> tf.Module:
         """Returns the trackable object with `tokenize` that a SavedModel has to hold."""

@@ -29,11 +29,10 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.errors import UserError
-from official.tokenizers import offsets
+from official.tokenizers import offsets, word_starts
 from official.tokenizers.base import Splitter, Tokenizer, find_specials, switch
 
 MERGES_FILE = "merges.txt"
-BLANK = "Ġ"
 # GPT-2 has one token, between documents, for all that it needs.
 END = "<|endoftext|>"
 SPECIALS = {
@@ -307,8 +306,11 @@ class ByteBPE(Tokenizer):
         joined = tf.strings.reduce_join(tf.gather(spelled, ids), axis=1)
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
 
-    def _begins_word(self, piece: str) -> bool:
-        return piece.startswith(BLANK)
+    def _begins_word(self, piece: str, rule: str) -> bool:
+        return word_starts.of_bytes(_spelled(piece))
+
+    def _ends_word(self, piece: str) -> bool:
+        return word_starts.ends_in_space(_spelled(piece))
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         ids = {piece: i for i, piece in enumerate(self.pieces)}

@@ -31,7 +31,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.errors import UserError
-from official.tokenizers import offsets
+from official.tokenizers import offsets, word_starts
 from official.tokenizers.base import (
     Splitter,
     Tokenizer,
@@ -186,8 +186,8 @@ class SentencePiece(Tokenizer):
         joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
         return tf.strings.strip(joined)
 
-    def _begins_word(self, piece: str) -> bool:
-        return piece.startswith(BLANK)
+    def _begins_word(self, piece: str, rule: str) -> bool:
+        return word_starts.of_piece(piece, rule)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
         return {self.FILE: self._bytes}

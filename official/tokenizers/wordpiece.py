@@ -211,7 +211,7 @@ class WordPiece(Tokenizer):
         joined = tf.strings.reduce_join(pieces, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {CONTINUES}", "")
 
-    def _begins_word(self, piece: str) -> bool:
+    def _begins_word(self, piece: str, rule: str) -> bool:
         return not piece.startswith(CONTINUES)
 
     def _vocabulary_files(self) -> dict[str, bytes]:

@@ -45,10 +45,11 @@ def test_recipe(name):
     assert (encoder.vocab_size, encoder.max_positions, encoder.segment_types) == (30_522, 512, 2)
     assert (encoder.dropout, encoder.attention_dropout) == (0.1, 0.1)
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu", 1e-12, False)
-    assert (config.segments.format, config.segments.relation) == ("pairs", "none")
+    segments = config.segments
+    assert (segments.format, segments.short_seq_prob, segments.single_prob) == ("halves", 0.05, 0.1)
     # 85% become [MASK], 15% stay as they are, none becomes a random token.
     assert (masks.unit, masks.mask_rate, masks.count) == ("token", rate, "nearest")
-    assert (masks.mask_prob, masks.random_prob) == (0.85, 0.0)
+    assert (masks.mask_prob, masks.random_prob, masks.replacement) == (0.85, 0.0, True)
     assert masks.max_predictions == int((rate + 0.005) * config.segments.max_length)
     fill, question = config.objectives
     assert (fill.sharing, fill.weight, fill.temperature, fill.frozen) == (

@@ -42,7 +42,11 @@ def test_spanbert_is_that_of_the_paper():
 def test_ernie_goes_through_three_stages():
     path = FOLDER / "pretrain" / "ernie_base.yaml"
     for unit in ("token", "phrase", "entity"):
-        assert config.load(path, [f"corruption.unit={unit}"]).corruption.unit == unit
+        masks = config.load(path, [f"corruption.unit={unit}"]).corruption
+        assert (masks.unit, masks.count, masks.mask_rate) == (unit, "each", 0.15)
+        assert (masks.mask_prob, masks.random_prob, masks.action) == (0.8, 0.1, "token")
+    # Six standard deviations above what is hidden of 510 tokens, each by itself.
+    assert masks.max_predictions > 510 * 0.15 + 6 * math.sqrt(510 * 0.15 * 0.85)
 
 
 @pytest.mark.parametrize("name", ["spanbert", "ernie"])

@@ -186,6 +186,7 @@ def test_no_row_has_more_predictions_than_places_for_them(count, rate):
         "nearest": lambda n: max(1, round(rate * n)),
         "up": lambda n: -int(-rate * (n - 2) // 1),
         "random": lambda n: int(rate * n + 1 - 2**-24),
+        "each": lambda n: n - 2,
     }[count]
     most = np.array([0] * 3 + [min(20, number(n)) for n in range(3, 129)])
     for parts in (2, 7, 32):
@@ -197,7 +198,7 @@ def test_no_row_has_more_predictions_than_places_for_them(count, rate):
             best = better
         found = token_masks.row_predictions(config, 512, parts)
         assert best[512] <= found
-    assert found <= 1.1 * best[512] + 2 or rate > 0.15
+    assert found <= 1.1 * best[512] + 2 or rate > 0.15 or count == "each"
 
 
 def unpacked(batch):

@@ -34,7 +34,7 @@ def test_recipe(name):
     assert (config.segments.format, config.segments.label) == ("full_sentences", None)
     assert config.segments.short_seq_prob == 0 and not config.segments.static_masks
     assert (masks.unit, masks.mask_rate, masks.count) == ("token", 0.15, "random")
-    assert (masks.mask_prob, masks.random_prob, masks.random_tokens) == (0.8, 0.1, "uniform")
+    assert (masks.mask_prob, masks.random_prob, masks.random_tokens) == (0.8, 0.1, "non_special")
     # 76.8 and u in [0, 1) come to 76 or 77.
     assert masks.max_predictions == 77
     assert [config_lib.type_of(objective) for objective in config.objectives] == ["masked_lm"]

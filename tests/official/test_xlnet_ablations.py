@@ -35,6 +35,7 @@ ABLATIONS = {
         "corruption.mask_rate": 0.15,
         "corruption.max_predictions": round(0.15 * 512),
         "corruption.count": "nearest",
+        "corruption.replacement": False,
         "corruption.mask_prob": 0.8,
         "corruption.random_prob": 0.1,
         "corruption.random_tokens": "uniform",

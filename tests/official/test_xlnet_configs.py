@@ -31,6 +31,7 @@ def test_recipe(name):
     assert (encoder.activation, encoder.norm_epsilon) == ("gelu_tanh", 1e-12)
     assert (corruption.k, corruption.num_predict, corruption.max_span) == (6, 85, 5)
     assert (corruption.unit, corruption.perm_size) == ("token_span", 256)
+    assert corruption.word_starts == "xlnet"
     segments = config.segments
     assert (segments.format, segments.max_length, segments.backward) == ("stream", 512, True)
     assert segments.rows == recipe.batch_size == 8192

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from official import config as config_lib
-from official import features, manifest, seeding
+from official import features, manifest, seeding, tokenizers
+from official.corruption.vocabulary import Vocabulary
 from official.errors import UserError
 from tests import small
 from tests.streams import CLS, FIRST, LENGTHS, SEP, Walk, config, marked, stream_folder
@@ -94,6 +95,33 @@ def test_a_ends_where_a_sentence_does(tmp_path):
                     assert last in lasts or last == SEP, tokens
                 seen.add(int(first))
         assert len(seen) > 8  # and it is drawn which
+
+
+@pytest.mark.parametrize("reuse", [0, 5])
+def test_an_end_of_document_stands_between_documents(tmp_path, reuse):
+    """XLNet's <eod>; [SEP] is left to end A and B, and an <eod> may be predicted."""
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=reuse, backward=True)
+    folder = stream_folder(tmp_path / "shards", made_of, documents, [*words, "<eod>"])
+    rows = read(folder)
+    tokenizer = tokenizers.load(folder / "tokenizer")
+    end = FIRST + len(words)
+    assert tokenizer.eod_id == end and tokenizer.pieces[end] == "<eod>"
+    assert tokenizer.encode(["<eod>"])[0].tolist() != [end]  # text never gives it
+    assert end not in tokenizer.special_ids and Vocabulary.of(tokenizer).maskable[end]
+    ends = 0
+    for b in range(4):
+        walk = Walk(LENGTHS, b >= 2, end)
+        walk.check(rows["token_ids"][b::4, : reuse or 16].ravel().tolist())
+        for tokens, lengths in zip(
+            rows["token_ids"][b::4], rows["segment_lengths"][b::4], strict=True
+        ):
+            seps = np.flatnonzero(tokens == SEP).tolist()
+            assert seps == ((np.cumsum(lengths)[:-1] - 1).tolist() if reuse else [])
+            text = tokens[(tokens != SEP) & (tokens != CLS)].tolist()
+            walk.check(text)
+            ends += text.count(end)
+    assert ends >= 2 * (len(LENGTHS) - 2)  # of both directions, but for what is cut off
 
 
 def test_short_documents_are_dropped_and_contexts_kept_apart(tmp_path):

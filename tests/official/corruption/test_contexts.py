@@ -47,12 +47,13 @@ def chosen_slowly(words, before, number, lengths, places, order, k, max_span, wh
     return taken | set(free[:left])
 
 
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("max_span", [0, 1, 5])
 @pytest.mark.parametrize(
     "size, share, k", [(64, 0.15, 6), (64, 1.0, 2), (16, 0.3, 3), (10, 0.2, 1)]
 )
-def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k):
+def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k, backward):
     count, places = 60, 64
     rng = np.random.default_rng(1)
     words = [make_words(rng, n, places) for n in rng.integers(3, places, count)]
@@ -61,9 +62,11 @@ def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k
     number = np.ceil(np.array(text) * share).astype(np.int32)
     most = int(number.max())
     seeds = seeds_of(count)
+    reverse = rng.random(count) < (0.5 if backward else 0)
     made = contexts.choose(
         tf.constant(words, tf.int32), tf.constant(number), seeds,
         size=size, most=most, k=k, max_span=max_span, whole=whole,
+        backward=tf.constant(reverse) if backward else None,
     ).numpy()  # fmt: skip
     steps = min(most, size)
     lengths = contexts.span_lengths(seeds, blocks * steps, max(max_span, 1)).numpy()
@@ -72,15 +75,21 @@ def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k
     for row in range(count):
         for block in range(blocks):
             start = block * size
+            own = (words[row] + [-1] * size)[start : start + size]  # the last one may be filled up
+            before = words[row][start - 1] if start else -1
+            if reverse[row]:  # as it is read
+                own, before = own[::-1], (words[row] + [-1] * size)[start + size]
             expected = chosen_slowly(
-                words[row][start : start + size],
-                words[row][start - 1] if start else -1,
+                own,
+                before,
                 number[row, block],
                 lengths[row, block * steps :],
                 uniform[row, block * steps :],
                 order[row, start:],
                 k, max_span, whole,
             )  # fmt: skip
+            if reverse[row]:
+                expected = {size - 1 - i for i in expected}
             found = set(np.flatnonzero(made[row, start : start + size]).tolist())
             assert found == expected, (row, block)
             assert len(found) == min(number[row, block], text[row][block])

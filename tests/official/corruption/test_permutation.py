@@ -189,6 +189,28 @@ def test_spans_begin_with_words():
     assert 0.85 < begins / total < 1
 
 
+@pytest.mark.parametrize("unit", permutation.UNITS)
+def test_targets_of_reversed_rows_are_those_of_the_text(unit):
+    """Spans begin where words begin as they are read, so the row's last tokens come first."""
+    rows = make_rows([126] * 300)
+    config = Config(unit=unit, num_predict=21)
+    forward = corrupt(config, rows)
+    batch = pad([row[::-1] for row in rows])
+    batch["backward"] = tf.ones([300], tf.bool)
+    made = permutation.corrupt(config, VOCABULARY, batch, seeds_of(300))
+    made = {name: value.numpy() for name, value in made.items()}
+    for targets, expected in zip(targets_of(made), targets_of(forward), strict=True):
+        assert targets == [125 - i for i in reversed(expected)]
+    if unit == "token_span":
+        begins = total = 0
+        for row, targets in zip(rows, targets_of(made), strict=True):
+            chosen = {125 - i for i in targets}  # as it is read
+            for i in chosen - {i + 1 for i in chosen}:
+                total += 1
+                begins += VOCABULARY.word_starts[row[i]] or row[i - 1] in SPECIALS
+        assert begins / total > 0.85  # but for the single tokens that fill up the number
+
+
 def test_word_spans_take_words_whole_but_for_the_last():
     rows = make_rows([126] * 400)
     made = corrupt(Config(unit="word_span", num_predict=21), rows)
@@ -206,6 +228,7 @@ def test_word_spans_take_words_whole_but_for_the_last():
     "values, message",
     [
         ({"unit": "span"}, "unit: 'span' is not one of token, token_span, word_span"),
+        ({"word_starts": "a"}, "word_starts: 'a' is not one of xlnet, albert, blank"),
         ({"k": 0}, "k: 0 is less than 1"),
         ({"num_predict": 0}, "num_predict: 0 is less than 1"),
         ({"max_span": 0}, "max_span: 0 is less than 1"),

@@ -8,16 +8,41 @@ from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.errors import UserError
 
 
-def test_of_a_tokenizer():
-    tokenizer = types.SimpleNamespace(
-        vocab_size=6, mask_id=4, special_ids=(0, 4, 5), word_starts=[1, 1, 0, 1, 1, 1]
+def tokenizer(**changes):
+    """Of six pieces: padding, unknown, two words, mask and separator."""
+    ids = {"pad_id": 0, "unk_id": 1, "cls_id": 5, "sep_id": 5, "mask_id": 4, **changes}
+    return types.SimpleNamespace(
+        vocab_size=6,
+        special_ids=tuple(sorted({i for i in ids.values() if i is not None})),
+        word_starts_by=lambda rule: np.array([1, 1, rule == "blank", 1, 1, 1], bool),
+        word_ends=np.array([0, 0, 0, 1, 0, 0], bool),
+        **ids,
     )
-    vocabulary = Vocabulary.of(tokenizer)
-    assert (vocabulary.size, vocabulary.mask_id, vocabulary.special_ids) == (6, 4, (0, 4, 5))
-    assert vocabulary.word_starts.dtype == bool
+
+
+def test_of_a_tokenizer():
+    vocabulary = Vocabulary.of(tokenizer())
+    assert (vocabulary.size, vocabulary.mask_id, vocabulary.unk_id) == (6, 4, 1)
+    assert vocabulary.special_ids == (0, 1, 4, 5)
     np.testing.assert_array_equal(vocabulary.word_starts, [1, 1, 0, 1, 1, 1])
+    np.testing.assert_array_equal(vocabulary.word_ends, [0, 0, 0, 1, 0, 0])
+    # An unknown token stands for a token of the text.
     np.testing.assert_array_equal(vocabulary.maskable, [0, 1, 1, 1, 0, 0])
+    np.testing.assert_array_equal(vocabulary.text_ids, [2, 3])
     assert vocabulary.counts is None
+
+
+def test_words_begin_as_the_corruption_says():
+    made = Vocabulary.of(tokenizer(), corruption=token_masks.Config(word_starts="blank"))
+    np.testing.assert_array_equal(made.word_starts, [1, 1, 1, 1, 1, 1])
+
+
+def test_an_unknown_token_that_serves_for_others_is_not_hidden():
+    """GPT-2 has one token for all purposes."""
+    ids = dict.fromkeys(("pad_id", "unk_id", "cls_id", "sep_id"), 5)
+    vocabulary = Vocabulary.of(tokenizer(**ids, mask_id=None))
+    assert (vocabulary.mask_id, vocabulary.unk_id) == (-1, -1)
+    np.testing.assert_array_equal(vocabulary.maskable, [1, 1, 1, 1, 1, 0])
 
 
 def test_counts():
@@ -37,10 +62,3 @@ def test_masks_want_a_mask_token():
     check_mask_token(token_masks.Config(), with_one, "DIR")
     check_mask_token(None, without, "DIR")
     check_mask_token(token_masks.Config(mask_prob=0.0, random_prob=0.5), without, "DIR")
-
-
-def test_of_a_tokenizer_without_a_mask_token():
-    tokenizer = types.SimpleNamespace(
-        vocab_size=2, mask_id=None, special_ids=(0,), word_starts=[1, 1]
-    )
-    assert Vocabulary.of(tokenizer).mask_id == -1

@@ -145,8 +145,15 @@ def test_attributes():
     assert made.special_ids == (0, 1, 2, 3, 4)
     assert made.pieces == PIECES and made.vocab_size == len(PIECES)
     assert made.pair_separators == 2
-    starts = {piece for piece, start in zip(PIECES, made.word_starts, strict=True) if start}
-    assert starts == {p for p in PIECES if p.startswith("Ġ")} | set(PIECES[:5])
+    plain = [i for i, piece in enumerate(PIECES) if piece.isascii() and i > 4]
+    assert not made.word_starts[plain].any() and not made.word_ends[plain].any()
+    for piece, starts, ends in (
+        ("Ġ", 1, 1), ("Ċ", 1, 1), ("Ġa", 1, 0), ("a", 0, 0), ("ç", 1, 0), ("Ã", 0, 0),
+    ):  # fmt: skip
+        i = PIECES.index(piece)
+        assert (made.word_starts[i], made.word_ends[i]) == (starts, ends), piece
+    assert made.word_starts[:5].all() and not made.word_ends[:5].any()
+    np.testing.assert_array_equal(made.word_starts_by("blank"), made.word_starts)
     assert made.tokenize(tf.constant(["a"])).dtype == tf.int32
     assert made.tokenize(tf.constant([], tf.string)).shape == (0, None)
     assert made.encode(["", ""])[1].tolist() == []

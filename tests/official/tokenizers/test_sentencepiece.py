@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.errors import UserError
+from official.tokenizers import word_starts
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
 TEXTS = [row["text"] for row in GOLDEN["cased"]]
@@ -38,8 +39,14 @@ def test_attributes(trained):
     assert made.pieces == [package.id_to_piece(i) for i in range(len(package))]
     assert made.vocab_size == 220
     assert (made.pad_id, made.unk_id, made.cls_id, made.sep_id, made.mask_id) == (0, 1, 2, 3, 4)
-    starts = {piece for piece, start in zip(made.pieces, made.word_starts, strict=True) if start}
-    assert starts == {p for p in made.pieces if p.startswith("▁")} | set(made.pieces[:5])
+    for rule in word_starts.RULES:
+        starts = np.flatnonzero(made.word_starts_by(rule)).tolist()
+        text = made.pieces[5:]
+        assert starts == [
+            *range(5), *(i for i, p in enumerate(text, 5) if word_starts.of_piece(p, rule))
+        ]  # fmt: skip
+    np.testing.assert_array_equal(made.word_starts, made.word_starts_by("xlnet"))
+    assert not made.word_ends.any()
     assert made.tokenize(tf.constant(["a"])).dtype == tf.int32
 
 
