@@ -13,6 +13,7 @@ from official import config as configs
 from official.convert import mapping
 from official.convert.system import System
 from official.errors import UserError
+from official.tokenizers import wordpiece
 from official.training import checkpoints
 
 # Some models have a table with rows to spare, rounded up to a multiple of at most this.
@@ -95,7 +96,8 @@ def tokenizer_of(
     # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
     others = list(folder.glob("*.model"))
     if vocabulary.exists():
-        tokenizer = tokenizers.load(folder)
+        limit = {wordpiece.MAX_CHARACTERS: wordpiece.RELEASE_LIMIT}
+        tokenizer = tokenizers.load(folder, limit if system.release else None)
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         tokenizer = tokenizers.SentencePiece.read(vocabulary, {})

@@ -7,7 +7,9 @@ as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens:
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from official.errors import UserError
 from official.tokenizers import base
@@ -34,12 +36,13 @@ KINDS: dict[str, type[Tokenizer]] = {
 }
 
 
-def load(folder: str | os.PathLike) -> Tokenizer:
+def load(folder: str | os.PathLike, settings: Mapping[str, Any] | None = None) -> Tokenizer:
     """Reads the tokenizer in `folder`; which kind it is, its files tell.
 
     Args:
       folder: holds `vocab.txt`, `spiece.model` or `vocab.json` with `merges.txt`, and
         `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
+      settings: what `tokenizer_config.json` says by default; None = nothing.
 
     Raises:
       UserError: no such files, those of several kinds, or files that cannot be used.
@@ -62,4 +65,5 @@ def load(folder: str | os.PathLike) -> Tokenizer:
         )
     if len(found) > 1:
         raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
-    return KINDS[found[0]].read(folder / found[0], base.read_settings(folder))
+    given = {**(settings or {}), **base.read_settings(folder)}
+    return KINDS[found[0]].read(folder / found[0], given)

@@ -122,6 +122,9 @@ class SentencePiece(Tokenizer):
         joined = tf.strings.regex_replace(joined, _BLANKS, " ")
         return tf.strings.strip(joined)
 
+    def _spelled(self, piece: str) -> bytes:
+        return piece.replace(BLANK, " ").encode()
+
     def _begins_word(self, piece: str) -> bool:
         return piece.startswith(BLANK)
 

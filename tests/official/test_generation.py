@@ -39,6 +39,7 @@ KINDS = {
     "transformer_xl": {"encoder": XL},
     "transformer_xl, backward": {"encoder": XL, "direction": "backward"},
     "stream": {"encoder": dataclasses.replace(XL, untie_biases=False), "segments": STREAM},
+    "blocks": {"segments": configs.Segments(format="blocks", max_length=16)},
 }
 
 
