@@ -271,7 +271,9 @@ def cleaned(slices: Iterable[str]) -> list[str]:
 def clean(line: str) -> str:
     """Returns `line` without its control characters and blank ends."""
     line = line.strip()
-    return line.translate(_CLEAN).strip() if _CONTROL.search(line) else line
+    if line.isprintable() or not _CONTROL.search(line):  # the first is a faster look at most lines
+        return line
+    return line.translate(_CLEAN).strip()
 
 
 def _suffix(path: Path) -> str:

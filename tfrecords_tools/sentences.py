@@ -41,7 +41,7 @@ def split(paragraph: str) -> list[str]:
     """Returns the sentences of `paragraph`, in order.
 
     Together they are the paragraph: the white space between two sentences belongs to the second
-    one. A paragraph of white space alone has none.
+    one.
     """
     sentences = []
     start = 0
@@ -50,7 +50,7 @@ def split(paragraph: str) -> list[str]:
             end = stop.start() + len(stop.group().rstrip())
             sentences.append(paragraph[start:end])
             start = end
-    if paragraph[start:].strip():
+    if start < len(paragraph):
         sentences.append(paragraph[start:])
     return sentences
 

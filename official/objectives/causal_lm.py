@@ -9,8 +9,8 @@ the probability Π p(xₜ | xₜ₊₁ … xₙ) then. One row of two tokens of 
 
 A row of blocks or of a stream (`next_id`) is read to its end, and asked for the token after it too:
 nothing is lost between the row and the one that goes on from it. There [SEP] stands where documents
-end and nowhere else. Rows of the other formats begin with [CLS] and end with [SEP] wherever they
-are cut, and both directions ask for it: a model that learns from them writes texts as long as rows.
+end and nowhere else. Rows of the other formats begin with [CLS] and end with [SEP] whether or not a
+document does, and they are asked for too: a model that learns from these rows ends a text anywhere.
 
 The output is tied to the token table and has no bias (Radford et al. 2019, as released).
 

@@ -74,12 +74,17 @@ def clean(
     # repetitions, or of all signs as well, RE2 makes a program that takes too much memory.)
     repeated = min(max_characters, RELEASE_LIMIT) + 1
     run = rf"(?s).*[^{_BLANK}\x{{4e00}}-\x{{9fff}}]{{{repeated},}}.*"
-    places = tf.where(tf.strings.regex_full_match(cleaned, run))  # [M, 1]
-    words = tf.strings.regex_replace(tf.gather_nd(cleaned, places), f"[{_ALONE}]+", " ")
-    places = tf.boolean_mask(places, tf.strings.regex_full_match(words, run))
-    characters = tf.strings.unicode_split(tf.gather_nd(cleaned, places), "UTF-8")
-    short = characters.with_values(_shortened(characters, max_characters)[0])
-    return tf.tensor_scatter_nd_update(cleaned, places, tf.strings.reduce_join(short, axis=1))
+    long = tf.strings.regex_full_match(cleaned, run)
+
+    def shortened() -> tf.Tensor:
+        places = tf.where(long)  # [M, 1]
+        words = tf.strings.regex_replace(tf.gather_nd(cleaned, places), f"[{_ALONE}]+", " ")
+        places = tf.boolean_mask(places, tf.strings.regex_full_match(words, run))
+        characters = tf.strings.unicode_split(tf.gather_nd(cleaned, places), "UTF-8")
+        short = characters.with_values(_shortened(characters, max_characters)[0])
+        return tf.tensor_scatter_nd_update(cleaned, places, tf.strings.reduce_join(short, axis=1))
+
+    return tf.cond(tf.reduce_any(long), shortened, lambda: cleaned)
 
 
 def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:

@@ -38,7 +38,8 @@ def test_ideographic_stops_need_no_blank():
 
 
 def test_blank_paragraphs():
-    assert sentences.split("") == sentences.split(" \t ") == []
+    assert sentences.split("") == []
+    assert sentences.split(" \t ") == [" \t "]
 
 
 @pytest.mark.parametrize("part", [".", ".)", "。", "Mr. ", "a. ", "a! ", " ", "x", '."\t'])
@@ -47,4 +48,4 @@ def test_linear_on_odd_text(part):
     start = time.process_time()
     found = sentences.split(text)
     assert time.process_time() - start < 10
-    assert "".join(found) == (text if text.strip() else "")
+    assert "".join(found) == text

@@ -20,21 +20,8 @@ from tfrecords_tools import (
     streams,
 )
 
-ODD = [
-    " ",
-    "  ",
-    "\t",
-    "\x00",
-    "\x1c ",
-    "\x85",
-    "\xa0",
-    "\u2003",
-    "\r",
-    "\x0c",
-    "\x07",
-    " \n",
-    "\n\n",
-]
+ODD = [" ", "  ", "\t", "\x00", "\x1c ", "\x85", "\xa0", "\u2003", "\r", "\x0c", "\x07"]
+BLANK_LINES = ["\n\n", "\n\x1c\n", "\n \n"]  # which end a document of a text file
 SIGNS = [". ", ". ", "! ", "? ", "。", "。“", "…) ", ", ", " (", ") ", "'s ", "é", "😀", "ö", " - "]
 
 
@@ -42,13 +29,13 @@ def corpus(seed=0, count=40, json_lines=True):
     """Texts of documents: numbered words with odd white space and signs between them."""
     rng = np.random.default_rng(seed)
     numbers = itertools.count(100)
-    odd = ODD if json_lines else ODD[:-1]
+    odd = [*ODD, "\n", *(BLANK_LINES if json_lines else [])]
     texts = []
     for _ in range(count):
         text = "W"
         for _ in range(rng.integers(3, 60)):
             text += f"ord{next(numbers)}{rng.choice(SIGNS)}"
-            text += "".join(rng.choice([*odd, "\n"], rng.integers(0, 3))) * (rng.random() < 0.5)
+            text += "".join(rng.choice(odd, rng.integers(0, 3))) * (rng.random() < 0.5)
             text += "w" if rng.random() < 0.7 else "W"
         # A blank line would end the document.
         lines = text.split("\n") if json_lines else [s for s in text.split("\n") if s.strip()]
