@@ -71,8 +71,8 @@ _WORD = (
     rf"|[{_SPACE}]+"
 )
 _CUT = b"\xff"  # no UTF-8 text has this byte
-# The class `_SPACE` for Python, whose `\s` has four control characters more.
-_BEGINS_WITH_SPACE = re.compile(r"[^\S\x1c-\x1f]").match
+# What is not in `_SPACE`: for Python's `\s`, four control characters are white space as well.
+_BEGINS_WITH_TEXT = re.compile(r"[\S\x1c-\x1f]").match
 
 
 def _alphabet() -> dict[int, str]:
@@ -320,20 +320,21 @@ class ByteBPE(Tokenizer):
         Returns:
           See `Tokenizer.encode_slices`.
         """
-        if self.add_prefix_space:
-            texts = [
-                [f" {text[0]}", *text[1:]] if text and not _BEGINS_WITH_SPACE(text[0]) else text
-                for text in texts
-            ]
+        wholes = ["".join(text) for text in texts]
+        blanks = [self.add_prefix_space and bool(_BEGINS_WITH_TEXT(whole)) for whole in wholes]
         sizes = np.array([len(spelling) for spelling in self.spellings])
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         with tf.device("/CPU:0"):
-            for chunk in chunks(["".join(text) for text in texts]):
+            for chunk in chunks([" " * b + whole for b, whole in zip(blanks, wholes, strict=True)]):
                 spelled = self._splitter.split_words(words(strings(chunk)))
                 lengths.append(sizes[spelled.values])
                 ids.append(self._splitter.allowed(spelled).values.numpy())
         token_lengths = np.concatenate(lengths)  # in bytes
-        slice_lengths = [len(part.encode()) for text in texts for part in text]
+        slice_lengths = [
+            len(part.encode()) + (blank and not number)
+            for text, blank in zip(texts, blanks, strict=True)
+            for number, part in enumerate(text)
+        ]
         token_begins = np.cumsum(token_lengths) - token_lengths
         slice_bounds = np.cumsum([0, *slice_lengths])
         return np.concatenate(ids), np.searchsorted(token_begins, slice_bounds)

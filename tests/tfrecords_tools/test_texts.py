@@ -49,8 +49,9 @@ def folder(request, tmp_path_factory):
     counts = byte_bpe_trainer.word_counts()
     counts.add(corpus(seed=1))
     made = tokenizers.ByteBPE(*byte_bpe_trainer.learn(counts.words(), 400), request.param)
-    made.save(tmp_path_factory.mktemp("made") / "tokenizer")
-    return str(tmp_path_factory.getbasetemp() / "made0" / "tokenizer")
+    path = tmp_path_factory.mktemp("made") / "tokenizer"
+    made.save(path)
+    return str(path)
 
 
 def written(path, texts):
