@@ -81,7 +81,7 @@ class Passage(NamedTuple):
 
     def sentences(self) -> list[str]:
         """Its paragraphs, cut into sentences."""
-        return [s for text in self.paragraphs for s in sentences.split(text)]
+        return [s.strip() for text in self.paragraphs for s in sentences.split(text)]
 
 
 def passages(library: Path | None = None) -> Iterator[Passage]:

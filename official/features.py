@@ -42,7 +42,7 @@ FEATURES: dict[str, Feature] = {
     "entity_inner": Feature("ints", "positions that go on with the entity before them, ascending"),
     "continues": Feature("int", "stream: 1 if the row goes on from the same row one batch before"),
     "backward": Feature("int", "stream: 1 if the row is of text reversed"),
-    "next_id": Feature("int", "stream of text alone: the token that follows the row"),
+    "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
     "answer": Feature("int", "number of the right one among the choices, each a sequence"),

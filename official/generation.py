@@ -40,10 +40,10 @@ def why_not(model: Model) -> str | None:
 def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
     """The tokens that a text begins and ends with, in the order of reading.
 
-    They are [CLS] and [SEP]. A stream's rows have no [CLS] before a text: there documents follow
+    They are [CLS] and [SEP]. Blocks and streams have no [CLS] before a text: there documents follow
     one another with a [SEP] between them, which so both opens and ends one.
     """
-    if config.segments is not None and config.segments.format == "stream":
+    if config.segments is not None and config.segments.format in ("blocks", "stream"):
         return tokenizer.sep_id, tokenizer.sep_id
     objective = next(o for o in config.objectives if configs.type_of(o) == "causal_lm")
     both = tokenizer.cls_id, tokenizer.sep_id

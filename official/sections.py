@@ -13,7 +13,7 @@ from official.names import one_of
 
 # The input formats (see `Segments`): those of two segments, those of one, and rows that go on.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
-FORMATS = (*PAIR_FORMATS, "halves", "full_sentences", "doc_sentences", "stream")
+FORMATS = (*PAIR_FORMATS, "halves", "full_sentences", "doc_sentences", "blocks", "stream")
 SHORT_DOCUMENTS = ("join", "drop")
 # What may be asked of two segments, and the feature with the answer (see `official.features`).
 RELATIONS = {
@@ -50,15 +50,18 @@ class Segments:
       format: what a sequence is made of (RoBERTa, section 4.2): `pairs` = two segments of some
         sentences each (BERT, section 3.1 and A.1), `sentence_pairs` = two single sentences,
         `full_sentences` = as many sentences as fit, with a separator where a document ends and the
-        next one begins, `doc_sentences` = the same within one document, `stream` = rows that go on
-        from one batch to the next, for encoders with memory (Dai et al., 2019, section 3.2; Yang et
-        al., 2019, section 2.5).
+        next one begins, `doc_sentences` = the same within one document, `blocks` = the documents
+        one after the other, a separator behind each, cut every `max_length` tokens, with no other
+        special token (GPT-2's text: Radford et al., 2019), `stream` = rows that go on from one
+        batch to the next, for encoders with memory (Dai et al., 2019, section 3.2; Yang et al.,
+        2019, section 2.5).
       relation: of two segments: `next_sentence` = the second one follows or is from another
         document (BERT), `sentence_order` = it follows or the two are swapped (ALBERT, section 3.1),
         `none` = it follows. None = `next_sentence` for pairs, `none` for the other formats.
       max_length: tokens of a sequence, special tokens counted.
       short_seq_prob: share of sequences that aim at a random shorter length (not of
-        `sentence_pairs`, which are as long as their sentences).
+        `sentence_pairs`, which are as long as their sentences, nor of `blocks` and `stream`, whose
+        rows are full).
       single_prob: of `halves`: share of texts that are one segment by choice, however long.
       random_next_prob: share of pairs whose second segment comes from another document, where the
         relation is `next_sentence`.
@@ -125,6 +128,10 @@ class Segments:
         _at_least("max_length", self.max_length, 8)
         _at_least("duplicates", self.duplicates, 1)
         _at_least("packing", self.packing, 1)
+        if self.format == "blocks" and self.packing > 1:
+            raise ValueError(
+                f"packing: {self.packing} is not for the format blocks, whose rows are full: take 1"
+            )
         if self.places < self.max_length:
             raise ValueError(
                 f"row_length: {self.row_length} does not hold a sequence of max_length: "
@@ -179,11 +186,13 @@ class Segments:
         """The fields of a batch that such sequences give."""
         fields = {"token_ids", "segment_ids", "padding_mask", self.label}
         fields |= PART_FIELDS if self.packing > 1 else set()
-        return frozenset(fields - {None}) | self.stream_features
+        return frozenset(fields - {None}) | self.row_features
 
     @property
-    def stream_features(self) -> frozenset[str]:
-        """The features of a stream's rows beside the text, which are fields of a batch too."""
+    def row_features(self) -> frozenset[str]:
+        """What rows of blocks or of a stream have beside their text: features and batch fields."""
+        if self.format == "blocks":
+            return frozenset({"next_id"})
         if self.format != "stream":
             return frozenset()
         more = {"backward"} if self.backward else set()

@@ -8,6 +8,7 @@ import numpy as np
 from official import config as config_lib
 from official import manifest, tokenizers
 from tfrecords_tools import shards
+from tfrecords_tools.pieces import TextPiece
 from tfrecords_tools.pretraining_shards import _features, _plain, settings_of
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -72,7 +73,7 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
     settings = settings_of(made_of, tokens, phrases=phrases)
-    records = shards.process_piece(shards.TextPiece(0, documents(count, seed)), settings)
+    records = shards.process_piece(TextPiece(0, documents(count, seed)), settings)
     writer = shards.Writer(folder, 2)
     writer.write(records.examples)
     write_manifest(folder, made_of, settings, writer, records.token_counts)

@@ -11,6 +11,7 @@ from official import config as config_lib
 from official import tokenizers
 from tests import small
 from tfrecords_tools import shards, stream_corpus, streams
+from tfrecords_tools.pieces import TextPiece
 from tfrecords_tools.pretraining_shards import settings_of
 
 FIRST = len(small.SPECIALS)
@@ -69,7 +70,7 @@ def stream_folder(
     settings, tokenizer = settings_of(made_of, tokens), tokenizers.load(tokens)
     writer = shards.Writer(folder, shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
-    piece, counted = shards.tokenize_piece(shards.TextPiece(0, documents), settings)
+    piece, counted = shards.tokenize_piece(TextPiece(0, documents), settings)
     corpus.add(piece)
     plan, arranged = corpus.arrange(streams.Plan.of(corpus.folder, settings, tokenizer))
     writer.contiguous(plan.steps * made_of.segments.rows)

@@ -77,7 +77,7 @@ def build(
     def read() -> Iterator[list[str]]:
         """Yields the words of each line."""
         for document in documents.read(paths, on_bad_utf8, on_long_line):
-            for line in document.sentences:
+            for line in documents.cleaned(document.sentences):
                 yield _WORD.findall(line.lower() if lower_case else line)
 
     occurrences: collections.Counter[str] = collections.Counter()

@@ -4,8 +4,9 @@
     --workers=N
 
 The input is text with one sentence a line (or, with --split_sentences, one paragraph a line) and a
-blank line between documents, or JSON Lines with a `text` field; plain or gzipped. The same command
-gives the same bytes with any number of workers.
+blank line between documents, or JSON Lines with a `text` field; plain or gzipped. A byte-level BPE
+encodes the text of a document as it is, with its line breaks and blanks. The same command gives the
+same bytes with any number of workers.
 """
 
 import os

@@ -61,7 +61,8 @@ def build(
       max_lines: how many lines unigram and BPE learn from.
       on_bad_utf8: what to do with lines that are not UTF-8: "error" or "skip".
       on_long_line: the same for lines too long to hold.
-      add_prefix_space: byte-level BPE puts a blank before each text.
+      add_prefix_space: byte-level BPE puts a blank before each text (of a document, before its
+        first word).
       normalize_text: unigram and BPE read text as the releases of ALBERT and XLNet prepare it: see
         `official.tokenizers.text_rules`.
       report: is given lines for a person to read.
@@ -85,14 +86,20 @@ def build(
         if kind == "wordpiece":
             learner = wordpiece_trainer.word_counts(lower_case)
         elif kind == "byte_bpe":
-            learner = byte_bpe_trainer.word_counts(add_prefix_space)
+            learner = byte_bpe_trainer.word_counts()
         else:
             learner = sentencepiece_trainer.Sample(max_lines)
         examples: list[str] = []
         due = started + _SECONDS_BETWEEN_REPORTS
         for document in documents.read(paths, on_bad_utf8, on_long_line, tally):
-            examples += document.sentences[: max(0, _EXAMPLE_LINES - len(examples))]
-            learner.add(document.sentences)
+            lines = document.sentences
+            if kind == "byte_bpe":
+                blank = add_prefix_space and not document.continues
+                learner.add([" " * blank + "".join(lines)])
+            else:
+                lines = documents.cleaned(lines)
+                learner.add(lines)
+            examples += lines[: max(0, _EXAMPLE_LINES - len(examples))]
             if time.monotonic() >= due:
                 report(_progress(tally, total, time.monotonic() - started))
                 due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
@@ -165,7 +172,7 @@ def _progress(tally: documents.Tally, total: int, seconds: float) -> str:
 
 
 def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:
-    ids, _ = made.encode_ragged(examples)
+    ids, _ = made.encode_slices([examples])
     words = sum(len(line.split()) for line in examples)
     return (
         f"{kind}: {made.vocab_size:,} pieces, {len(ids) / max(1, words):.2f} to a word and "

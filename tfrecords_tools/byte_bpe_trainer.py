@@ -18,11 +18,11 @@ from tfrecords_tools.word_counts import MAX_WORDS, WordCounts
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
-def word_counts(add_prefix_space: bool = False, max_words: int = MAX_WORDS) -> WordCounts:
-    """Returns a counter of the words that the tokenizer sees."""
+def word_counts(max_words: int = MAX_WORDS) -> WordCounts:
+    """Returns a counter of the words that the tokenizer sees, white space among them."""
 
     def words(texts: tf.Tensor) -> list[bytes]:
-        return byte_bpe.words(texts, add_prefix_space).values.numpy().tolist()
+        return byte_bpe.words(texts).values.numpy().tolist()
 
     return WordCounts(lambda texts: filter(None, words(texts)), max_words)
 

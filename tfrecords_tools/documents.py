@@ -2,14 +2,19 @@
 
 A text file (any name) holds one sentence or paragraph a line and a blank line between documents.
 A JSON Lines file (`.jsonl`) holds one document a line, an object whose `text` field has one
-sentence or paragraph a line. Either may be gzipped (`.gz`). Only one document is in memory at a
-time, and its size is bounded whatever the files hold.
+sentence or paragraph a line. Either may be gzipped (`.gz`).
+
+The text of a document is the file's text from the first to the last character of the document that
+is not white space. It is not changed here. It comes in slices, one for each line that is not blank,
+and a slice begins with the white space that stands before it. A long document comes in parts, so
+that only some megabytes are in memory at a time, whatever the files hold.
 """
 
 import collections
 import dataclasses
 import glob
 import gzip
+import itertools
 import json
 import re
 import zlib
@@ -19,9 +24,14 @@ from typing import IO, NamedTuple
 
 from official.errors import UserError
 
-MAX_LINE_BYTES = 16 << 20
-# A longer document is read as several: a file without blank lines must not fill the memory.
-MAX_DOCUMENT_CHARACTERS = 1 << 20
+MAX_LINE_BYTES = 16 << 20  # without the line break
+# A longer document comes in parts: a file without blank lines must not fill the memory.
+MAX_PART_CHARACTERS = 1 << 20
+# Unicode's property White_Space, which GPT-2's pattern has as `\s`. For Python, four control
+# characters (U+001C to U+001F) are white space too.
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
 
 _OTHER_FORMATS = {".bz2", ".json", ".parquet", ".pdf", ".tar", ".tgz", ".xz", ".zip", ".zst"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -32,17 +42,22 @@ _CLEAN = {code: None for code in (*range(0x20), *range(0x7F, 0xA0))} | dict.from
 
 
 class Document(NamedTuple):
-    """One document.
+    """A document, or a part of a long one.
 
     Attributes:
-      sentences: its lines, without control characters and blank ends; none is empty.
+      sentences: its text in slices, one for each line. A slice begins with the white space before
+        it and ends with another character. Only the first slice of a document begins with none.
       path: the file it comes from.
       line: the number of its first line there, counted from 1.
+      characters: how many characters `cleaned` leaves of the slices.
+      continues: whether the text goes on from the document before, of which this is another part.
     """
 
     sentences: list[str]
     path: Path
     line: int
+    characters: int
+    continues: bool = False
 
 
 @dataclasses.dataclass
@@ -50,15 +65,15 @@ class Tally:
     """What has been read so far.
 
     Attributes:
-      documents: documents handed out.
+      documents: documents handed out; all parts of a document count as one.
       bytes_read: bytes of the files behind them (as they lie on disk, so of a `.gz` its own).
       skipped: reason → count of what was left out.
-      cut: documents that were too long and read as several.
+      long: documents that came in parts.
     """
 
     documents: int = 0
     bytes_read: int = 0
-    cut: int = 0
+    long: int = 0
     skipped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
 
@@ -99,7 +114,7 @@ def read(
     on_long_line: str = "error",
     tally: Tally | None = None,
 ) -> Iterator[Document]:
-    """Streams over the documents of `paths`, in order.
+    """Streams over the documents of `paths`, in order; of a long one, over its parts.
 
     Args:
       paths: files, as `expand` gives them.
@@ -115,7 +130,7 @@ def read(
         with _Lines(path, on_bad_utf8, on_long_line, tally) as lines:
             parse = _json_documents if _suffix(path) == ".jsonl" else _text_documents
             for document in parse(lines):
-                tally.documents += 1
+                tally.documents += not document.continues
                 yield document
 
 
@@ -145,7 +160,7 @@ class _Lines:
         while raw := self._next(stream, number + 1):
             number += 1
             self.tally.bytes_read = before + self._file.tell()
-            if len(raw) > MAX_LINE_BYTES:
+            if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 self._too_long(stream, number)
                 continue
             if number == 1:
@@ -184,29 +199,9 @@ class _Lines:
 
 
 def _text_documents(lines: _Lines) -> Iterator[Document]:
-    sentences: list[str] = []
-    first, size, pending = 1, 0, False
-    for number, line in lines:
-        if not line.strip():
-            if sentences:
-                yield Document(sentences, lines.path, first)
-            elif pending:
-                lines.tally.skipped["empty documents"] += 1
-            sentences, size, pending = [], 0, False
-            continue
-        if size > MAX_DOCUMENT_CHARACTERS:
-            yield Document(sentences, lines.path, first)
-            lines.tally.cut += 1
-            sentences, size, pending = [], 0, False
-        if not pending:
-            first, pending = number, True
-        if sentence := clean(line):
-            sentences.append(sentence)
-            size += len(sentence)
-    if sentences:
-        yield Document(sentences, lines.path, first)
-    elif pending:
-        lines.tally.skipped["empty documents"] += 1
+    for blank, group in itertools.groupby(lines, lambda line: not line[1].strip()):
+        if not blank:
+            yield from _parts(group, lines)
 
 
 def _json_documents(lines: _Lines) -> Iterator[Document]:
@@ -227,25 +222,58 @@ def _json_documents(lines: _Lines) -> Iterator[Document]:
         except UnicodeEncodeError as error:
             lines.bad_utf8(number, f"lone surrogate \\u{ord(text[error.start]):04x} in `text`")
             continue
-        sentences: list[str] = []
-        size, parts = 0, 0
-        for sentence in filter(None, map(clean, text.split("\n"))):
-            if size > MAX_DOCUMENT_CHARACTERS:
-                yield Document(sentences, lines.path, number)
-                lines.tally.cut += 1
-                sentences, size, parts = [], 0, parts + 1
-            sentences.append(sentence)
-            size += len(sentence)
-        if sentences:
-            yield Document(sentences, lines.path, number)
-        else:
-            lines.tally.skipped["empty documents"] += 1
+        yield from _parts(((number, f"{line}\n") for line in text.split("\n")), lines)
+
+
+def _parts(numbered: Iterable[tuple[int, str]], lines: _Lines) -> Iterator[Document]:
+    """Yields the document of some lines: in parts where it is long, not at all where it is empty.
+
+    Args:
+      numbered: the lines of the document, with their breaks, and their numbers in the file.
+      lines: of the file.
+    """
+    slices: list[str] = []
+    before = ""  # the white space before the next slice
+    first = size = written = parts = 0
+    for number, line in numbered:
+        text = line.rstrip(WHITE_SPACE)
+        if not text:
+            before += line
+            continue
+        content = len(clean(line))
+        if (content and size > MAX_PART_CHARACTERS) or written > MAX_LINE_BYTES:
+            yield Document(slices, lines.path, first, size, parts > 0)
+            lines.tally.long += not parts
+            slices, size, written, parts = [], 0, 0, parts + 1
+        if not slices:
+            first = number
+        # A document begins with its first character that is not white space.
+        begins = not slices and not parts
+        slices.append(text.lstrip(WHITE_SPACE) if begins else before + text)
+        before = line[len(text) :]
+        size += content
+        written += len(slices[-1])
+    if size or parts:
+        yield Document(slices, lines.path, first, size, parts > 0)
+    else:
+        lines.tally.skipped["empty documents"] += 1
+
+
+def cleaned(slices: Iterable[str]) -> list[str]:
+    """Returns slices of a text as tokenizers read them that do not keep white space.
+
+    Control characters and the white space around each slice are gone, and so are slices of nothing
+    else.
+    """
+    return list(filter(None, map(clean, slices)))
 
 
 def clean(line: str) -> str:
     """Returns `line` without its control characters and blank ends."""
     line = line.strip()
-    return line.translate(_CLEAN).strip() if _CONTROL.search(line) else line
+    if line.isprintable() or not _CONTROL.search(line):  # the first is a faster look at most lines
+        return line
+    return line.translate(_CLEAN).strip()
 
 
 def _suffix(path: Path) -> str:

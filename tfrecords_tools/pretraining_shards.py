@@ -24,7 +24,15 @@ from official import atomic, config, manifest, tokenizers
 from official.corruption.vocabulary import check_mask_token
 from official.errors import UserError
 from official.features import FEATURES, LEXICONS
-from tfrecords_tools import documents, lexicon, parallel, shards, stream_corpus, tf_models
+from tfrecords_tools import (
+    documents,
+    lexicon,
+    parallel,
+    pieces,
+    shards,
+    stream_corpus,
+    tf_models,
+)
 
 _BYTES_PER_SHARD = 8 << 20  # of input
 _MOST_SHARDS = 256
@@ -66,6 +74,7 @@ def build(
     num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
     check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
+    read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
     tally = documents.Tally()
     totals: collections.Counter[str] = collections.Counter()
     lengths = np.zeros(settings.segments.places + 1, np.int64)
@@ -82,18 +91,18 @@ def build(
         if getattr(settings.corruption, "random_tokens", "") == "unigram":
             # The masks are drawn by counts of the whole corpus: it is read twice.
             report("counting the tokens, which static masks are drawn by")
-            pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line))
             count = functools.partial(shards.count_piece, settings=_counting(settings))
-            counted = sum(parallel.ordered(count, pieces, workers, shards.start_worker))
+            parts = pieces.cut(read())
+            counted = sum(parallel.ordered(count, parts, workers, shards.start_worker))
             manifest.write_token_counts(folder, counted)
             settings = dataclasses.replace(settings, token_counts=str(folder))
         writer = shards.Writer(folder, num_shards)
-        pieces = shards.cut(documents.read(paths, on_bad_utf8, on_long_line, tally))
+        parts = pieces.cut(read(tally=tally), again=read)
         if settings.segments.format == "stream":
-            records = stream_corpus.records(pieces, settings, tokenizer, writer, workers)
+            records = stream_corpus.records(parts, settings, tokenizer, writer, workers)
         else:
             function = functools.partial(shards.process_piece, settings=settings)
-            records = parallel.ordered(function, pieces, workers, shards.start_worker)
+            records = parallel.ordered(function, parts, workers, shards.start_worker)
         for made in records:
             writer.write(made.examples)
             lengths += made.lengths
@@ -256,7 +265,7 @@ def _features(settings: shards.Settings) -> tuple[str, ...]:
     if settings.format == "tf_models":
         return tf_models.FEATURES
     names = {"token_ids", "segment_lengths", settings.segments.label}
-    names |= settings.segments.stream_features
+    names |= settings.segments.row_features
     if settings.segments.packing > 1:
         names.add("part_lengths")
     if settings.corruption is not None:
@@ -318,10 +327,10 @@ def _summary(
             f"{counts['never_matched']:,} lines never match"
             + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
         )
-    if tally.cut:
+    if tally.long:
         lines.append(
-            f"  documents of over {documents.MAX_DOCUMENT_CHARACTERS:,} characters were read as "
-            f"several: {tally.cut:,} more than there are (is there a blank line between documents?)"
+            f"  {tally.long:,} documents of over {documents.MAX_PART_CHARACTERS:,} characters were "
+            "read in parts (is there a blank line between documents?)"
         )
     return "\n".join(lines)
 

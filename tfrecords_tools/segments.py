@@ -2,7 +2,7 @@
 
 An example is some runs of a document's (or several documents') consecutive tokens, so all cutting
 is done on offsets: only finished examples touch the ids. How documents are cut is said by
-`segments_pairs`, `segments_halves` and `segments_sentences`.
+`segments_pairs`, `segments_halves`, `segments_sentences` and `segments_blocks`.
 
 Shapes: K tokens of the piece, S sentences, D documents, E examples, R runs of all examples, G
 segments of all examples, L tokens of all examples.
@@ -22,27 +22,59 @@ class Piece:
       ids: int32 [K].
       sentences: where each sentence begins in `ids`, and the end; int64 [S + 1].
       documents: where each document begins among the sentences, and the end; int64 [D + 1].
+      continues: whether the first document began in an earlier piece.
+      unfinished: whether the last document goes on in a later piece.
+      lent: how many of the last documents are of other pieces. Random second segments come from
+        them, and nothing else does.
     """
 
     ids: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
+    continues: bool = False
+    unfinished: bool = False
+    lent: int = 0
 
     @classmethod
-    def of(cls, ids: np.ndarray, row_splits: np.ndarray, counts: Sequence[int]) -> "Piece":
+    def of(
+        cls,
+        ids: np.ndarray,
+        row_splits: np.ndarray,
+        counts: Sequence[int],
+        continues: bool = False,
+        unfinished: bool = False,
+    ) -> "Piece":
         """Makes a piece of tokenized sentences, leaving out what came to no token.
 
         Args:
           ids: int32 [K].
           row_splits: where each tokenized sentence begins in `ids`, and the end.
           counts: how many of these sentences each document has.
+          continues: whether the first of these documents began in an earlier piece.
+          unfinished: whether the last of them goes on in a later piece.
         """
         full = np.diff(row_splits) > 0
         before = np.concatenate([[0], np.cumsum(full)])  # full sentences before each sentence
         documents = before[np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])]
-        kept = np.concatenate([[True], np.diff(documents) > 0])
+        kept = np.diff(documents) > 0
         starts = np.concatenate([row_splits[:-1][full], row_splits[-1:]])
-        return cls(ids, starts.astype(np.int64), documents[kept])
+        return cls(
+            ids,
+            starts.astype(np.int64),
+            documents[np.concatenate([[True], kept])],
+            continues and bool(kept[:1].any()),
+            unfinished and bool(kept[-1:].any()),
+        )
+
+    def with_others(self, others: "Piece") -> "Piece":
+        """Returns the piece with the documents of another one, lent to it, behind its own."""
+        return dataclasses.replace(
+            self,
+            ids=np.concatenate([self.ids, others.ids]),
+            sentences=np.append(self.sentences[:-1], others.sentences + len(self.ids)),
+            documents=np.append(self.documents[:-1], others.documents + len(self.sentences) - 1),
+            lent=len(others.documents) - 1,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +89,7 @@ class Examples:
       cut: tokens that did not fit, int64 [E].
       closed: whether a [SEP] stands after a run (after the last one of a segment it does); bool
         [R]. None = after each.
+      bare: whether examples are their runs alone, without special tokens around them.
     """
 
     runs: np.ndarray
@@ -65,6 +98,7 @@ class Examples:
     labels: np.ndarray
     cut: np.ndarray
     closed: np.ndarray | None = None
+    bare: bool = False
 
     def __post_init__(self):
         if self.closed is None:
@@ -84,6 +118,7 @@ class Examples:
             self.labels[rows],
             self.cut[rows],
             self.closed[index],
+            self.bare,
         )
 
     def lengths(self, between: int = 1) -> np.ndarray:
@@ -93,7 +128,10 @@ class Examples:
 
     def _with_specials(self, between: int) -> np.ndarray:
         """Returns the tokens of each run and of the specials that belong to it, int64 [R]."""
-        sizes = self.runs[:, 1] - self.runs[:, 0] + self.closed
+        sizes = self.runs[:, 1] - self.runs[:, 0]
+        if self.bare:
+            return sizes
+        sizes += self.closed
         sizes[self.splits[:-1]] += 1  # [CLS]
         more = self.opens.copy()
         more[self.splits[:-1]] = False
@@ -126,6 +164,7 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.cut for part in parts]),
         np.concatenate([part.closed for part in parts]),
+        parts[0].bare,
     )
 
 
@@ -134,7 +173,8 @@ def assemble(
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Puts the tokens of examples one after the other, with their specials.
 
-    An example is a [CLS] and its runs, a [SEP] after each that is closed.
+    An example is a [CLS] and its runs, a [SEP] after each that is closed; or, of `bare` examples,
+    the runs alone.
 
     Args:
       piece: that the examples are of.
@@ -152,11 +192,12 @@ def assemble(
     sizes = examples._with_specials(between)
     ends = np.concatenate([[0], np.cumsum(sizes)])  # of each run in the result
     firsts = ends[:-1].copy()  # of each run's own tokens
-    firsts[examples.splits[:-1]] += 1
+    firsts[examples.splits[:-1]] += not examples.bare
     text = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
     ids = np.full(ends[-1], sep_id, np.int32)
     ids[text] = piece.ids[np.repeat(examples.runs[:, 0] - firsts, lengths) + text]
-    ids[ends[examples.splits[:-1]]] = cls_id
+    if not examples.bare:
+        ids[ends[examples.splits[:-1]]] = cls_id
     opening = np.flatnonzero(examples.opens)
     segments = np.diff(ends[np.append(opening, len(sizes))])
     return (

@@ -32,8 +32,8 @@ from tfrecords_tools.segments import Examples, Piece
 def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int = 1) -> Examples:
     """Cuts every document of a piece into examples, once.
 
-    A random B comes from another document of the piece; only where the piece has no other, from the
-    same.
+    A random B comes from another document of the piece, or from those that are lent to it; only
+    where there is no other, from the same.
 
     Args:
       piece: the documents.
@@ -68,7 +68,8 @@ def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int
         stop = bisect.bisect_left(offsets, offsets[first] + wanted, first + 1, stop)
         return offsets[first], offsets[stop]
 
-    for number, (start, last) in enumerate(itertools.pairwise(bounds)):
+    own = bounds[: len(bounds) - piece.lent]
+    for number, (start, last) in enumerate(itertools.pairwise(own)):
         if last - start < fewest:
             continue
         target = room
@@ -101,6 +102,11 @@ def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int
     splits = np.concatenate([[0], np.cumsum(full)[1::2]])
     opens = np.ones(splits[-1], bool)
     return Examples(runs[full], opens, splits, np.array(labels, np.int64), lost)
+
+
+def borrows(settings: Segments) -> bool:
+    """Whether `cut` takes second segments from other documents."""
+    return settings.relation == "next_sentence" or settings.random_negatives
 
 
 def left_out(piece: Piece, settings: Segments) -> dict[str, int]:

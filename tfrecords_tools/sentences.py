@@ -38,16 +38,20 @@ _OPENERS = frozenset(
 
 
 def split(paragraph: str) -> list[str]:
-    """Returns the sentences of `paragraph`, in order, with all that it holds but blank space."""
+    """Returns the sentences of `paragraph`, in order.
+
+    Together they are the paragraph: the white space between two sentences belongs to the second
+    one.
+    """
     sentences = []
     start = 0
     for stop in _STOP.finditer(paragraph):
-        end = stop.end()
-        if end < len(paragraph) and _ends(paragraph, start, stop):
-            sentences.append(paragraph[start:end].strip())
+        if stop.end() < len(paragraph) and _ends(paragraph, start, stop):
+            end = stop.start() + len(stop.group().rstrip())
+            sentences.append(paragraph[start:end])
             start = end
-    if rest := paragraph[start:].strip():
-        sentences.append(rest)
+    if start < len(paragraph):
+        sentences.append(paragraph[start:])
     return sentences
 
 

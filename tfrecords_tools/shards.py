@@ -12,7 +12,7 @@ import errno
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,9 @@ import tensorflow as tf
 from official import config, manifest, seeding, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from tfrecords_tools import (
+    documents,
     segments,
+    segments_blocks,
     segments_halves,
     segments_packing,
     segments_pairs,
@@ -31,8 +33,8 @@ from tfrecords_tools import (
     tf_models,
     wire,
 )
-from tfrecords_tools.documents import Document
 from tfrecords_tools.lexicon import Lexicon
+from tfrecords_tools.pieces import TextPiece
 
 FORMATS = ("examples", "tf_models")
 _CUTTERS = {
@@ -41,8 +43,8 @@ _CUTTERS = {
     "halves": segments_halves.cut,
     "full_sentences": segments_sentences.cut,
     "doc_sentences": segments_sentences.cut,
+    "blocks": segments_blocks.cut,
 }
-PIECE_CHARACTERS = 1 << 20
 _BATCH = 2048  # examples made at once
 
 
@@ -72,25 +74,13 @@ class Settings:
     token_counts: str = ""
 
 
-class TextPiece(NamedTuple):
-    """Consecutive documents of the input.
-
-    Attributes:
-      number: its place among the pieces, from 0.
-      documents: the lines of each document.
-    """
-
-    number: int
-    documents: list[list[str]]
-
-
 class Records(NamedTuple):
     """What a piece, or some rows of a stream, came to.
 
     Attributes:
       examples: serialized.
       lengths: at place n the number of rows with n tokens.
-      documents: those with a token, and likewise
+      documents: those that begin here and have a token, and likewise
       sentences: those with a token.
       tokens: of these, counted once and without specials.
       cut: tokens of all examples that did not fit.
@@ -112,41 +102,21 @@ class Records(NamedTuple):
     more: Mapping[str, int] = {}
 
 
-def cut(documents: Iterable[Document], size: int = PIECE_CHARACTERS) -> Iterator[TextPiece]:
-    """Cuts the input into pieces of about `size` characters and at least two documents.
-
-    (So a random next sentence can come from another document; only an input of a single document
-    makes a piece of one.)
-    """
-    ready: list[list[str]] = []
-    current: list[list[str]] = []
-    number = length = 0
-    for document in documents:
-        current.append(document.sentences)
-        length += sum(map(len, document.sentences))
-        if length >= size and len(current) > 1:
-            if ready:
-                yield TextPiece(number, ready)
-                number += 1
-            ready, current, length = current, [], 0
-    if ready and (length < size // 2 or len(current) < 2):
-        ready, current = ready + current, []
-    for documents in filter(None, (ready, current)):
-        yield TextPiece(number, documents)
-        number += 1
-
-
 def process_piece(piece: TextPiece, settings: Settings) -> Records:
     """Makes the examples of a piece, in random order: all that the workers do."""
     tokenizer, lexicons, mask = _tools(settings)
-    tokens = _tokenized(piece, settings, tokenizer)
+    own = tokens = _tokenized(piece, settings, tokenizer)
+    if piece.others and segments_pairs.borrows(settings.segments):
+        others = TextPiece(piece.number, piece.others)
+        tokens = own.with_others(_tokenized(others, settings, tokenizer))
     found = [lexicon.find(tokens) for lexicon in lexicons]
+    text = _separated(tokens, settings, tokenizer.sep_id)
     counters = (settings.seed, piece.number)
     rounds = range(settings.segments.duplicates)
     cutter = _CUTTERS[settings.segments.format]
     between = tokenizer.pair_separators
     parts = [
-        cutter(tokens, settings.segments, seeding.numpy_rng(*counters, i), between) for i in rounds
+        cutter(text, settings.segments, seeding.numpy_rng(*counters, i), between) for i in rounds
     ]
     examples = segments.concatenate(parts)
     duplicates = np.repeat(rounds, [len(part) for part in parts])
@@ -162,25 +132,26 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
         index, parts = segments.taken(row_splits, some)
         rows = members[index]  # examples, one row after the other
         seeds = seeding.row_seeds(settings.seed, duplicates[rows], (piece.number << 32) + rows)
-        batch = segments.assemble(
-            tokens, examples[rows], tokenizer.cls_id, tokenizer.sep_id, between
-        )
+        batch = segments.assemble(text, examples[rows], tokenizer.cls_id, tokenizer.sep_id, between)
         inner = {}
         for (feature, _), (flags, _) in zip(settings.lexicons, found, strict=True):
             flagged = dataclasses.replace(tokens, ids=flags.astype(np.int32))
+            flagged = _separated(flagged, settings, 0)
             inner[feature] = segments.assemble(flagged, examples[rows], 0, 0, between)[0] > 0
         columns = _columns(settings, parts, *batch, examples.labels[rows], inner, mask, seeds)
+        if settings.segments.format == "blocks":
+            columns["next_id"] = (segments_blocks.next_ids(text, examples[rows]), parts)
         made += wire.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     return Records(
         made,
         np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.places + 1),
-        len(tokens.documents) - 1,
-        len(tokens.sentences) - 1,
-        len(tokens.ids),
+        len(own.documents) - 1 - own.continues,
+        len(own.sentences) - 1,
+        len(own.ids),
         int(examples.cut.sum()),
-        segments_pairs.left_out(tokens, settings.segments),
-        _counts(tokens, tokenizer),
+        segments_pairs.left_out(own, settings.segments),
+        _counts(own, tokenizer),
         [matches for _, matches in found],
     )
 
@@ -190,7 +161,7 @@ def tokenize_piece(piece: TextPiece, settings: Settings) -> tuple[segments.Piece
     tokenizer, _, _ = _tools(settings)
     tokens = _tokenized(piece, settings, tokenizer)
     return tokens, Records(
-        documents=len(tokens.documents) - 1,
+        documents=len(tokens.documents) - 1 - tokens.continues,
         sentences=len(tokens.sentences) - 1,
         tokens=len(tokens.ids),
         token_counts=_counts(tokens, tokenizer),
@@ -210,11 +181,21 @@ def _counts(tokens: segments.Piece, tokenizer: tokenizers.Tokenizer) -> np.ndarr
 def _tokenized(
     piece: TextPiece, settings: Settings, tokenizer: tokenizers.Tokenizer
 ) -> segments.Piece:
-    documents = piece.documents
+    texts = piece.documents
+    if not tokenizer.keeps_space:
+        texts = [documents.cleaned(lines) for lines in texts]
     if settings.split_sentences:
-        documents = [[s for line in d for s in sentences.split(line)] for d in documents]
-    ids, row_splits = tokenizer.encode_ragged(list(itertools.chain.from_iterable(documents)))
-    return segments.Piece.of(ids, row_splits, [len(document) for document in documents])
+        texts = [[s for line in lines for s in sentences.split(line)] for lines in texts]
+    ids, row_splits = tokenizer.encode_slices(texts)
+    counts = [len(slices) for slices in texts]
+    return segments.Piece.of(ids, row_splits, counts, piece.continues, piece.unfinished)
+
+
+def _separated(piece: segments.Piece, settings: Settings, separator: int) -> segments.Piece:
+    """Returns what examples are runs of: in blocks, separators are among the tokens."""
+    if settings.segments.format != "blocks":
+        return piece
+    return segments_blocks.separated(piece, separator)
 
 
 def _columns(

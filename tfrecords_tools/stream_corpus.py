@@ -18,6 +18,7 @@ import numpy as np
 from official import seeding, tokenizers
 from official.errors import UserError
 from tfrecords_tools import parallel, segments, shards
+from tfrecords_tools.pieces import TextPiece
 from tfrecords_tools.streams import DOCUMENTS, TEXT, Plan, Windows, make, mapped
 
 _AS_READ = "as_read"  # the name of the files with the documents in the order of the input
@@ -25,7 +26,7 @@ _CHUNK = 1 << 22  # tokens that are put in order at once
 
 
 def records(
-    pieces: Iterable[shards.TextPiece],
+    pieces: Iterable[TextPiece],
     settings: shards.Settings,
     tokenizer: tokenizers.Tokenizer,
     writer: shards.Writer,
@@ -71,6 +72,7 @@ class Corpus:
         folder.mkdir()
         self.folder = folder
         self._lengths: list[np.ndarray] = []  # of documents
+        self._unfinished = False  # whether the last document goes on in the next piece
         self._ids = open(folder / f"{_AS_READ}.ids", "wb")
         self._begins = open(folder / f"{_AS_READ}.begins", "wb")
 
@@ -86,7 +88,13 @@ class Corpus:
         begins[piece.sentences[:-1]] = True
         piece.ids.astype(np.int32).tofile(self._ids)
         begins.tofile(self._begins)
-        self._lengths.append(np.diff(piece.sentences[piece.documents]))
+        lengths = np.diff(piece.sentences[piece.documents])
+        if self._unfinished and piece.continues:
+            self._lengths[-1][-1] += lengths[0]
+            lengths = lengths[1:]
+        if len(lengths):
+            self._lengths.append(lengths)
+        self._unfinished = piece.unfinished
 
     def arrange(self, plan: Plan) -> tuple[Plan, shards.Records]:
         """Puts the documents in order.

@@ -13,7 +13,6 @@ import tensorflow as tf
 from official.errors import UserError
 from official.tokenizers.wordpiece import (
     CONTINUES,
-    MAX_WORD_BYTES,
     UNKNOWN_WORD,
     clean,
     space_words,
@@ -32,8 +31,8 @@ def word_counts(lower_case: bool, max_words: int = MAX_WORDS) -> WordCounts:
         return b" ".join(space_words(cleaned).numpy().tolist()).split()
 
     def text(word: bytes) -> str | None:
-        usable = len(word) <= MAX_WORD_BYTES and UNKNOWN_WORD.encode() not in word
-        return word.decode("utf-8", "replace") if usable else None
+        long = UNKNOWN_WORD.encode() in word
+        return None if long else word.decode("utf-8", "replace")
 
     return WordCounts(words, max_words, text)
 

@@ -96,6 +96,6 @@ SYSTEM = System(
     bare=("wte.", "wpe.", "h.", "ln_f."),
     buffers=("transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"),
     vocabulary="vocab.json",
-    segments={"format": "full_sentences"},
+    segments={"format": "blocks"},
     max_length=1024,
 )

@@ -13,6 +13,7 @@ from official import config as configs
 from official.convert import mapping
 from official.convert.system import System
 from official.errors import UserError
+from official.tokenizers import wordpiece
 from official.training import checkpoints
 
 # Some models have a table with rows to spare, rounded up to a multiple of at most this.
@@ -106,7 +107,11 @@ def tokenizer_of(
     vocabulary = folder / system.vocabulary
     # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
     others = list(folder.glob("*.model"))
-    defaults = {"tokenizer_class": system.tokenizer_class} if system.tokenizer_class else {}
+    defaults: dict[str, Any] = {}
+    if system.tokenizer_class:
+        defaults["tokenizer_class"] = system.tokenizer_class
+    if system.release:
+        defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     if vocabulary.exists():
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.suffix == ".model" and len(others) == 1:

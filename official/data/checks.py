@@ -52,3 +52,18 @@ def packing(folder: str, features: frozenset[str], config: config_lib.Config) ->
             f"{folder} has {kind}, and the config says segments.packing: "
             f"{segments.packing}: change the config, or make the shards again with it"
         )
+
+
+def blocks(folder: str, found: manifest.Manifest, config: config_lib.Config) -> None:
+    """Refuses blocks where the config wants other rows, and the opposite.
+
+    They differ in where separators stand, and a model that learned from the one writes otherwise.
+    """
+    segments, theirs = config.segments, (found.config.get("segments") or {}).get("format")
+    if segments is None or theirs == segments.format:
+        return
+    if "blocks" in (theirs, segments.format):
+        raise UserError(
+            f"{folder} has shards of segments.format: {theirs}, and the config says "
+            f"{segments.format}: change the config, or make the shards again with it"
+        )

@@ -87,6 +87,7 @@ class Source:
         if split in task.get("unlabelled", ()):
             features -= _TARGETS
         checks.packing(self.folder, features, config)
+        checks.blocks(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
         made = [m.config.get("segments", {}) for m in manifests]
         parts = max(how.get("packing", 1) for how in made)

@@ -7,8 +7,10 @@ the probability Π p(xₜ | xₜ₊₁ … xₙ) then. One row of two tokens of 
   forward     [CLS] a b        a b [SEP]
   backward    [SEP] b a        b a [CLS]  (b after [SEP], a after b, [CLS] after a)
 
-A row of a stream (`next_id`) is read to its end, and asked for the token after it too: nothing is
-lost between the row and the one that goes on from it.
+A row of blocks or of a stream (`next_id`) is read to its end, and asked for the token after it too:
+nothing is lost between the row and the one that goes on from it. There [SEP] stands where documents
+end and nowhere else. Rows of the other formats begin with [CLS] and end with [SEP] whether or not a
+document does, and they are asked for too: a model that learns from these rows ends a text anywhere.
 
 The output is tied to the token table and has no bias (Radford et al. 2019, as released).
 
@@ -136,7 +138,10 @@ class Objective(base.Objective):
 
 
 def continued(batch):
-    """The batch with what follows its rows (`next_id` [B], where there is one) as a last token."""
+    """The batch with what follows its rows (`next_id` [B], where there is one) as a last token.
+
+    It stands behind the last token of its row, before the padding of a short one.
+    """
     if (after := batch.get("next_id")) is None:
         return batch
     longer = {
@@ -144,7 +149,11 @@ def continued(batch):
         for name in _PER_TOKEN
         if name in batch
     }
-    longer["token_ids"] = ops.concatenate([batch["token_ids"], after[:, None]], axis=1)
+    mask = batch["padding_mask"]  # [B, T]
+    longer["padding_mask"] = ops.concatenate([ops.ones_like(mask[:, :1]), mask], axis=1)
+    before = ops.concatenate([mask, ops.zeros_like(mask[:, :1])], axis=1)
+    behind = ops.not_equal(longer["padding_mask"], before)
+    longer["token_ids"] = ops.where(behind, after[:, None], longer["token_ids"])
     return {**batch, **longer}
 
 

@@ -4,6 +4,7 @@ Shapes: N texts, V pieces of the vocabulary; a ragged dimension is written None.
 """
 
 import abc
+import functools
 import hashlib
 import json
 import os
@@ -65,14 +66,15 @@ class Splitter(tf.Module):
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None], without special tokens around them."""
-        return self._allow(self.split(texts))
+        return self.allowed(self.split(texts))
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """Returns what `tokenize` does, and which characters of string [N] each id is for."""
         found = self.split_with_offsets(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
-        return found._replace(ids=self._allow(found.ids))
+        return found._replace(ids=self.allowed(found.ids))
 
-    def _allow(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    def allowed(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns ids of `split` without those that `forbid` names."""
         if self._allowed is not None:
             ids = ids.with_values(tf.gather(self._allowed, ids.values))
         return ids
@@ -97,6 +99,7 @@ class Tokenizer(abc.ABC):
         of `word_starts.RULES`.
       word_ends: bool [V], true where a piece ends with white space, so that the next one begins a
         word.
+      keeps_space: whether ids tell a text whole, with its white space and control characters.
       files: name → SHA-256 of each file, as `save` writes it.
       fingerprint: SHA-256 over all that decides the ids; two tokenizers with the same one give the
         same ids for every text.
@@ -104,6 +107,7 @@ class Tokenizer(abc.ABC):
 
     FILE: str
     pair_separators = 1
+    keeps_space = False
 
     def __init__(
         self,
@@ -156,6 +160,14 @@ class Tokenizer(abc.ABC):
         Returns:
           Texts, string [N].
         """
+
+    @functools.cached_property
+    def spellings(self) -> list[bytes]:
+        """What each piece stands for in a text, in UTF-8, with a blank for its blank mark."""
+        return [self._spelled(piece) for piece in self.pieces]
+
+    @abc.abstractmethod
+    def _spelled(self, piece: str) -> bytes: ...
 
     @abc.abstractmethod
     def _begins_word(self, piece: str, rule: str) -> bool: ...
@@ -218,7 +230,7 @@ class Tokenizer(abc.ABC):
             raise TypeError("a list of texts is wanted, not one text")
         rows = []
         with tf.device("/CPU:0"):
-            for chunk in _chunks(texts):
+            for chunk in chunks(texts):
                 found = self.tokenize_with_offsets(_characters(chunk))
                 splits = found.ids.row_splits.numpy()
                 parts = [part.values.numpy() for part in found]
@@ -247,11 +259,24 @@ class Tokenizer(abc.ABC):
             raise TypeError("a list of texts is wanted, not one text")
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         with tf.device("/CPU:0"):
-            for chunk in _chunks(texts):
-                ids = self.tokenize(_strings(chunk))
+            for chunk in chunks(texts):
+                ids = self.tokenize(strings(chunk))
                 values.append(ids.values.numpy())
                 lengths.append(ids.row_lengths().numpy())
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
+
+    def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of documents that are given in slices, such as sentences.
+
+        Args:
+          texts: the slices of each document. Together they are its text, white space included.
+
+        Returns:
+          values, int32 [sum of lengths], and row_splits, int64 [S + 1]: the tokens of slice i, of
+          the slices of all documents, are `values[row_splits[i]:row_splits[i + 1]]`. Here each
+          slice is a text of its own, as these tokenizers do not keep white space.
+        """
+        return self.encode_ragged([part.strip() for text in texts for part in text])
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the vocabulary and `tokenizer_config.json` into `folder`.
@@ -364,7 +389,8 @@ def json_bytes(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yields texts in groups of about a megabyte."""
     start = size = 0
     for i, text in enumerate(texts):
         size += len(text)
@@ -375,7 +401,8 @@ def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield texts[start:]
 
 
-def _strings(texts: Sequence[str]) -> tf.Tensor:
+def strings(texts: Sequence[str]) -> tf.Tensor:
+    """Returns texts as a tensor of their UTF-8 bytes."""
     try:
         return tf.constant(texts, tf.string)
     except ValueError:  # a lone surrogate: its bytes are not UTF-8, and split as such

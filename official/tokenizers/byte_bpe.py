@@ -14,10 +14,16 @@ split off first, by a pattern of its own.
 Text that spells a special token, such as a literal "<mask>", is split as text and never gives the
 special id.
 
-Shapes: N texts, W words.
+Ids tell a text whole: `decode` gives it back with its white space and control characters. A word of
+the pattern has white space at its beginning or is white space, so a text may be parted where white
+space begins: its parts have the ids of the whole. `encode_slices` gives documents the ids of their
+whole text, wherever the slices are cut.
+
+Shapes: N texts, W words, S slices.
 """
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +36,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from official.errors import UserError
 from official.tokenizers import offsets, word_starts
-from official.tokenizers.base import Splitter, Tokenizer, find_specials, switch
+from official.tokenizers.base import Splitter, Tokenizer, chunks, find_specials, strings, switch
 
 MERGES_FILE = "merges.txt"
 # GPT-2 has one token, between documents, for all that it needs.
@@ -64,6 +70,8 @@ _WORD = (
     rf"|[{_SPACE}]+"
 )
 _CUT = b"\xff"  # no UTF-8 text has this byte
+# What is not in `_SPACE`: for Python's `\s`, four control characters are white space as well.
+_BEGINS_WITH_TEXT = re.compile(r"[\S\x1c-\x1f]").match
 
 
 def _alphabet() -> dict[int, str]:
@@ -116,7 +124,10 @@ class ByteBPESplitter(Splitter):
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
-        found = words(texts, self._add_prefix_space)
+        return self.split_words(words(texts, self._add_prefix_space))
+
+    def split_words(self, found: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns ids of words, string [N, None], as `words` gives them: int32 [N, None]."""
         unique, numbers = tf.unique(found.values)
         pieces = tf.gather(self._spell(unique), numbers)  # [all words, None]
         ends = tf.gather(pieces.row_splits, found.row_splits)
@@ -143,10 +154,7 @@ class ByteBPESplitter(Splitter):
         split = tf.strings.bytes_split(words)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
         characters = tf.gather(self._characters, tf.cast(values, tf.int32))
-        # `reduce_join` of a RaggedTensor goes by way of a tensor [W, length of the longest word].
-        rows = offsets.rows_of(split)
-        spelled = tf.strings.unsorted_segment_join(characters, rows, tf.size(words))
-        pieces = self._model.tokenize(spelled)
+        pieces = self._model.tokenize(offsets.joined(split.with_values(characters)))
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
@@ -235,11 +243,13 @@ class ByteBPE(Tokenizer):
     Attributes:
       merges: pairs of pieces, in the order in which they are joined.
       add_prefix_space: whether a blank is put before each text that does not begin with one, so
-        that its first word is spelled like any other.
+        that its first word is spelled like any other. Of a document in slices this is the first
+        slice alone.
     """
 
     FILE = "vocab.json"
     pair_separators = 2  # <s> A </s></s> B </s> (Liu et al. 2019, as released)
+    keeps_space = True
 
     def __init__(
         self,
@@ -295,16 +305,49 @@ class ByteBPE(Tokenizer):
             str(path),
         )
 
+    def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of documents that are given in slices, such as sentences.
+
+        A document has the ids of its whole text, and a slice begins with the first token that
+        begins in it: it has no token if the one before it reaches to its end.
+
+        Args:
+          texts: the slices of each document. Together they are its text. One that begins with white
+            space is the rest of a document, before which `add_prefix_space` puts nothing.
+
+        Returns:
+          See `Tokenizer.encode_slices`.
+        """
+        wholes = ["".join(text) for text in texts]
+        blanks = [self.add_prefix_space and bool(_BEGINS_WITH_TEXT(whole)) for whole in wholes]
+        sizes = np.array([len(spelling) for spelling in self.spellings])
+        ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        with tf.device("/CPU:0"):
+            for chunk in chunks([" " * b + whole for b, whole in zip(blanks, wholes, strict=True)]):
+                spelled = self._splitter.split_words(words(strings(chunk)))
+                lengths.append(sizes[spelled.values])
+                ids.append(self._splitter.allowed(spelled).values.numpy())
+        token_lengths = np.concatenate(lengths)  # in bytes
+        slice_lengths = [
+            len(part.encode()) + (blank and not number)
+            for text, blank in zip(texts, blanks, strict=True)
+            for number, part in enumerate(text)
+        ]
+        token_begins = np.cumsum(token_lengths) - token_lengths
+        slice_bounds = np.cumsum([0, *slice_lengths])
+        return np.concatenate(ids), np.searchsorted(token_begins, slice_bounds)
+
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of ids; special tokens show as they are written."""
-        spelled = b"".join(_spelled(self.pieces[i]) for i in ids)
-        return spelled.decode("utf-8", "replace")
+        return b"".join(self.spellings[i] for i in ids).decode("utf-8", "replace")
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
-        spelled = tf.constant([_spelled(piece) for piece in self.pieces])
-        joined = tf.strings.reduce_join(tf.gather(spelled, ids), axis=1)
+        joined = tf.strings.reduce_join(tf.gather(tf.constant(self.spellings), ids), axis=1)
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
+
+    def _spelled(self, piece: str) -> bytes:
+        return _spelled(piece)
 
     def _begins_word(self, piece: str, rule: str) -> bool:
         return word_starts.of_bytes(_spelled(piece))

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from official.tokenizers import offsets
+
 BLANK = "▁"
 
 
@@ -110,7 +112,7 @@ class DigitCommas:
         row = tf.gather(self._row_of, ids.values)  # [K]
         counts, firsts = tf.gather(self._counts, row), tf.gather(self._firsts, row)
         places = tf.ragged.range(firsts, firsts + counts)  # [K, None]
-        token, place = places.value_rowids(), places.values  # [P]
+        token, place = offsets.rows_of(places), places.values  # [P]
         whole = tf.equal(tf.gather(row, token), 0)
         new = tf.where(whole, tf.gather(ids.values, token), tf.gather(self._ids, place))
         splits = tf.gather(places.row_splits, ids.row_splits)
@@ -124,7 +126,7 @@ class DigitCommas:
         row = tf.gather(row, token)
         sizes, begins = tf.gather(self._sizes, row), tf.gather(self._begins, row)
         lengths = tf.strings.length(texts)
-        before = tf.gather(tf.cumsum(lengths, exclusive=True), ids.value_rowids())  # [K]
+        before = tf.gather(tf.cumsum(lengths, exclusive=True), offsets.rows_of(ids))  # [K]
         end = tf.gather(before + ends.values, token)
         ours = tf.ragged.range(begins, begins + sizes)
         theirs = tf.ragged.range(end - sizes, end)

@@ -186,6 +186,9 @@ class SentencePiece(Tokenizer):
         joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
         return tf.strings.strip(joined)
 
+    def _spelled(self, piece: str) -> bytes:
+        return piece.replace(BLANK, " ").encode()
+
     def _begins_word(self, piece: str, rule: str) -> bool:
         return word_starts.of_piece(piece, rule)
 

@@ -12,7 +12,7 @@ import dataclasses
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import combining
+from official.tokenizers import combining, offsets
 
 # What Python's `split` takes for a blank.
 WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
@@ -100,7 +100,7 @@ class _Runs:
 
     def __init__(self, characters: tf.RaggedTensor):
         values = tf.strings.regex_replace(characters.values, WHITE_SPACE, " ")
-        rows = characters.value_rowids()
+        rows = offsets.rows_of(characters)
         changes = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
         begins = tf.concat([tf.ones_like(values[:1], tf.bool), changes], 0)  # [C]
         run = tf.cumsum(tf.cast(begins, tf.int32)) - 1

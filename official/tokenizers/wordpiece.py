@@ -4,12 +4,15 @@ The ids are those of the release's Python tokenizer, at tens of megabytes a seco
 graph: the text is cleaned by string operations, and only the split into pieces is left to
 tensorflow-text's FastBertTokenizer. (Its own lower-casing is not BERT's: it also turns "…" into
 three full stops, "½" into three pieces and "ß" into "ss", and parts words at soft hyphens and
-zero-width spaces.) What still differs from the release:
+zero-width spaces.) What still differs from the release: characters are told apart by a newer
+Unicode version, so that what was not assigned then is a character of its kind instead of being
+dropped.
 
-  - characters are told apart by a newer Unicode version, so that what was not assigned then is a
-    character of its kind instead of being dropped;
-  - a word of other than ASCII letters and digits is unknown from 400 bytes on, not from 100
-    characters on.
+A word of more than `max_input_chars_per_word` characters is unknown, counted in what cleaning
+leaves of it. The release has 200, and so do new tokenizers. transformers has 100 and does not say
+so in its files, so a folder that does not say has 100: one of transformers, and one that was
+written before this was a setting. With 100 nothing is written, as there, and the fingerprint is
+that of before.
 
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
 and never gives the special id. transformers' tokenizers differ in this (they give the id) and in
@@ -39,26 +42,49 @@ from official.tokenizers.base import (
 )
 
 CONTINUES = "##"
-MAX_WORD_BYTES = 400
+MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
+RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and where a folder does not say
+_MOST_CHARACTERS = 1_000_000
+_BYTES = 4  # of a character, at most
 # Dropped: control, format, private-use and unassigned characters, but for three that are blanks,
 # and U+FFFD.
 _DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
-_LONG_WORD = r"[0-9A-Za-z]{101,}"
 # A private-use character, so no text has it after cleaning, and no vocabulary.
 UNKNOWN_WORD = "\ue000"
-_BLANK = r"[\p{Z}\t\n\r]+"
+_BLANK = r"\p{Z}\t\n\r"
 # ASCII signs, all other punctuation, and the blocks of Chinese characters that BERT names.
 _ALONE = (
-    r"([!-/:-@\[-`{-~\p{P}\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
-    r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}])"
+    r"!-/:-@\[-`{-~\p{P}\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
+    r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
 
 
-def clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """Cleans strings [N] as BERT does before it looks for words."""
+def clean(
+    texts: tf.Tensor, lower_case: bool, strip_accents: bool, max_characters: int = RELEASE_LIMIT
+) -> tf.Tensor:
+    """Cleans strings [N] as BERT does before it looks for words.
+
+    Words of more than `max_characters` become `UNKNOWN_WORD`.
+    """
     cleaned = _clean(texts, lower_case, strip_accents)
-    return tf.strings.regex_replace(cleaned, _LONG_WORD, UNKNOWN_WORD)
+    # Few texts have such a word, and to look at each character takes long. A long word is a long
+    # run without white space and without the commonest Chinese characters: the texts that have one
+    # are looked at again, without signs, and what then has one is looked at closely. (Of more
+    # repetitions, or of all signs as well, RE2 makes a program that takes too much memory.)
+    repeated = min(max_characters, RELEASE_LIMIT) + 1
+    run = rf"(?s).*[^{_BLANK}\x{{4e00}}-\x{{9fff}}]{{{repeated},}}.*"
+    long = tf.strings.regex_full_match(cleaned, run)
+
+    def shortened() -> tf.Tensor:
+        places = tf.where(long)  # [M, 1]
+        words = tf.strings.regex_replace(tf.gather_nd(cleaned, places), f"[{_ALONE}]+", " ")
+        places = tf.boolean_mask(places, tf.strings.regex_full_match(words, run))
+        characters = tf.strings.unicode_split(tf.gather_nd(cleaned, places), "UTF-8")
+        short = characters.with_values(_shortened(characters, max_characters)[0])
+        return tf.tensor_scatter_nd_update(cleaned, places, offsets.joined(short))
+
+    return tf.cond(tf.reduce_any(long), shortened, lambda: cleaned)
 
 
 def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
@@ -77,27 +103,62 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
 
 def space_words(cleaned: tf.Tensor) -> tf.Tensor:
     """Puts a blank between any two words of strings [N]; each sign and Chinese character is one."""
-    return tf.strings.regex_replace(tf.strings.regex_replace(cleaned, _ALONE, r" \1 "), _BLANK, " ")
+    parted = tf.strings.regex_replace(cleaned, f"([{_ALONE}])", r" \1 ")
+    return tf.strings.regex_replace(parted, f"[{_BLANK}]+", " ")
+
+
+def _shortened(
+    characters: tf.RaggedTensor, max_characters: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Puts `UNKNOWN_WORD` in the place of words that are too long.
+
+    Args:
+      characters: of cleaned texts, string [N, None]; C of them.
+      max_characters: of a word.
+
+    Returns:
+      What becomes of each character, string [C]: of the first one of such a word `UNKNOWN_WORD`, of
+      its others nothing. Whether it is in such a word, bool [C]. The number of the run of
+      characters that it is in, int32 [C]: each word is a run, and so is all between two words.
+    """
+    rows = offsets.rows_of(characters)
+    values = characters.values
+    inside = ~tf.strings.regex_full_match(values, f"[{_BLANK}{_ALONE}]")
+    new = (inside[1:] != inside[:-1]) | (rows[1:] != rows[:-1])
+    new = tf.concat([[True], new], 0)[: tf.size(values)]
+    runs = tf.cumsum(tf.cast(new, tf.int32)) - 1
+    sizes = tf.math.bincount(runs, minlength=tf.reduce_sum(tf.cast(new, tf.int32)))
+    long = inside & (tf.gather(sizes, runs) > max_characters)
+    return tf.where(long, tf.where(new, UNKNOWN_WORD, ""), values), long, runs
 
 
 class WordPieceSplitter(Splitter):
     """Cleaning, then the longest pieces from the left."""
 
-    def __init__(self, pieces: Sequence[str], unk: str, lower_case: bool, strip_accents: bool):
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        unk: str,
+        lower_case: bool,
+        strip_accents: bool,
+        max_characters: int,
+    ):
         super().__init__()
         self._lower_case = lower_case
         self._strip_accents = strip_accents
+        self._max_characters = max_characters
         self._words_to_ids = tf_text.FastBertTokenizer(
             pieces,
             suffix_indicator=CONTINUES,
-            max_bytes_per_word=MAX_WORD_BYTES,
+            max_bytes_per_word=_BYTES * max_characters,
             token_out_type=tf.int32,
             unknown_token=unk,
         )
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
-        return self._words_to_ids.tokenize(clean(texts, self._lower_case, self._strip_accents))
+        cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
+        return self._words_to_ids.tokenize(cleaned)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; an accent that is removed belongs to its letter."""
@@ -106,30 +167,29 @@ class WordPieceSplitter(Splitter):
         accents = tf.equal(cleaned, "") & tf.strings.regex_full_match(characters.values, r"\pM")
         found = offsets.origins(characters.with_values(cleaned), accents)
         whole = _clean(texts, self._lower_case, self._strip_accents)
-        found = _of_long_words(whole, found)
-        short = tf.strings.regex_replace(whole, _LONG_WORD, UNKNOWN_WORD)
-        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(short)
+        parts = tf.strings.unicode_split(whole, "UTF-8")
+        short, long, runs = _shortened(parts, self._max_characters)
+        sizes = tf.strings.length(parts.values)
+        found = _of_long_words(found, tf.repeat(long, sizes), tf.repeat(runs, sizes))
+        texts = offsets.joined(parts.with_values(short))
+        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
         return offsets.Tokens(ids, *offsets.characters_of(found, starts, ends))
 
 
-def _of_long_words(cleaned: tf.Tensor, found: offsets.Origins) -> offsets.Origins:
-    """The origins after each long word of cleaned texts [N] has become `UNKNOWN_WORD`."""
-    values = tf.io.decode_raw(tf.strings.reduce_join(cleaned), tf.uint8)  # [Y]
-    values = tf.cast(values, tf.int32)
-    letter = (values | 32 >= ord("a")) & (values | 32 <= ord("z"))
-    plain = letter | ((values >= ord("0")) & (values <= ord("9")))
-    rows = offsets.rows_of(found.firsts)
-    # Runs of plain bytes within a text, and of all others, are numbered.
-    new = (plain[1:] != plain[:-1]) | (rows[1:] != rows[:-1])
-    runs = tf.concat([[0], tf.cumsum(tf.cast(new, tf.int32))], 0)[: tf.size(values)]
+def _of_long_words(found: offsets.Origins, long: tf.Tensor, runs: tf.Tensor) -> offsets.Origins:
+    """The origins after each long word of cleaned texts has become `UNKNOWN_WORD`.
+
+    Args:
+      found: of the Y bytes of the cleaned texts.
+      long: whether a byte is of such a word, bool [Y].
+      runs: the number of the run that it is in, int32 [Y]; see `_shortened`.
+    """
     count = tf.reduce_max(tf.concat([runs, [-1]], 0)) + 1
-    sizes = tf.math.bincount(runs, minlength=count)
-    long = plain & (tf.gather(sizes, runs) > 100)
-    first = tf.concat([[True], new], 0)[: tf.size(values)]
+    first = tf.concat([[True], runs[1:] != runs[:-1]], 0)[: tf.size(runs)]
     last_of_run = tf.math.unsorted_segment_max(found.lasts.values, runs, count)
     lasts = tf.where(long, tf.gather(last_of_run, runs), found.lasts.values)
     times = tf.where(long, tf.where(first, len(UNKNOWN_WORD.encode()), 0), 1)
-    rows = tf.repeat(rows, times)
+    rows = tf.repeat(offsets.rows_of(found.firsts), times)
 
     def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
         return tf.RaggedTensor.from_value_rowids(
@@ -145,6 +205,7 @@ class WordPiece(Tokenizer):
     Attributes:
       lower_case: whether text is lower-cased.
       strip_accents: whether accents are removed; when lower-casing they are unless told otherwise.
+      max_input_chars_per_word: longer words are unknown.
     """
 
     FILE = "vocab.txt"
@@ -156,6 +217,7 @@ class WordPiece(Tokenizer):
         strip_accents: bool | None = None,
         settings: dict[str, Any] | None = None,
         source: str = "the vocabulary",
+        max_input_chars_per_word: int = RELEASE_LIMIT,
     ):
         """Makes a tokenizer from a list of pieces.
 
@@ -165,6 +227,7 @@ class WordPiece(Tokenizer):
           strip_accents: None for the same as `lower_case`.
           settings: names of special tokens where they are not `[PAD] [UNK] [CLS] [SEP] [MASK]`.
           source: the name of the vocabulary in messages.
+          max_input_chars_per_word: longer words are unknown.
 
         Raises:
           UserError: an empty vocabulary, an empty or duplicate piece, missing special tokens.
@@ -176,8 +239,13 @@ class WordPiece(Tokenizer):
             lower_case = not has_capitals(pieces, specials)
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
+        self.max_input_chars_per_word = max_input_chars_per_word
         splitter = WordPieceSplitter(
-            pieces, specials["unk_token"], self.lower_case, self.strip_accents
+            pieces,
+            specials["unk_token"],
+            self.lower_case,
+            self.strip_accents,
+            max_input_chars_per_word,
         )
         super().__init__(pieces, specials, splitter, settings)
 
@@ -193,12 +261,21 @@ class WordPiece(Tokenizer):
         for key, wanted in {"do_basic_tokenize": True, "tokenize_chinese_chars": True}.items():
             if switch(settings, key, wanted) != wanted:
                 raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
+        limit = settings.get(MAX_CHARACTERS)
+        limit = DEFAULT_LIMIT if limit is None else limit
+        if type(limit) is not int or not 1 <= limit <= _MOST_CHARACTERS:
+            raise UserError(
+                f"{config}: {MAX_CHARACTERS} is {limit!r}, but a whole number from 1 to "
+                f"{_MOST_CHARACTERS:,} is wanted: {RELEASE_LIMIT} as in BERT's release, "
+                f"{DEFAULT_LIMIT} as in transformers"
+            )
         return cls(
             _read_pieces(path),
             switch(settings, "do_lower_case", None),
             switch(settings, "strip_accents", None),
             settings,
             str(path),
+            limit,
         )
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -211,6 +288,10 @@ class WordPiece(Tokenizer):
         joined = tf.strings.reduce_join(pieces, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {CONTINUES}", "")
 
+    def _spelled(self, piece: str) -> bytes:
+        continues = piece.startswith(CONTINUES)
+        return (piece.removeprefix(CONTINUES) if continues else f" {piece}").encode()
+
     def _begins_word(self, piece: str, rule: str) -> bool:
         return not piece.startswith(CONTINUES)
 
@@ -218,7 +299,10 @@ class WordPiece(Tokenizer):
         return {self.FILE: "".join(f"{piece}\n" for piece in self.pieces).encode()}
 
     def _decides(self) -> dict[str, Any]:
-        return {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}
+        decides = {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}
+        if self.max_input_chars_per_word != DEFAULT_LIMIT:
+            decides[MAX_CHARACTERS] = self.max_input_chars_per_word
+        return decides
 
     def _for_others(self) -> dict[str, Any]:
         return {"tokenizer_class": "BertTokenizer", "tokenize_chinese_chars": True}

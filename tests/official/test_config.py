@@ -59,7 +59,7 @@ def test_relation_that_a_format_has_if_none_is_given():
     found = {f: config.Segments(format=f, **rows.get(f, {})) for f in sections.FORMATS}
     assert {format: s.relation for format, s in found.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence", "halves": "none",
-        "full_sentences": "none", "doc_sentences": "none", "stream": "none",
+        "full_sentences": "none", "doc_sentences": "none", "blocks": "none", "stream": "none",
     }  # fmt: skip
     tokens = {"token_ids", "segment_ids", "padding_mask"}
     assert found["pairs"].fields == tokens | {"next_sentence_label"}

@@ -388,6 +388,33 @@ def test_static_masks_come_from_the_shard(tmp_path):
         assert batch["token_ids"][i, : len(ids)].tolist() == ids
 
 
+def test_blocks_know_the_token_behind_them(tmp_path):
+    """Rows of one text, short or not, and the fields that a causal LM goes by."""
+    examples = [
+        {**example, "next_id": 5 + i, "segment_lengths": [len(example["token_ids"])]}
+        for i, example in enumerate(make_examples(6))
+    ]
+    blocks, pairs = ({"segments": {"format": format}} for format in ("blocks", "pairs"))
+    folder = write(tmp_path / "blocks", examples, config=blocks)
+    config = make_config(segments=Segments(format="blocks"))
+    source = data.Source(folder, config)
+    assert source.fields >= {"next_id", "token_ids", "padding_mask"}
+    (batch,) = arrays(source.dataset(6))
+    assert batch["next_id"].tolist() == list(range(5, 11)) and batch["next_id"].dtype == np.int32
+    assert not batch["segment_ids"].any()
+    lengths = [len(example["token_ids"]) for example in examples]
+    assert batch["padding_mask"].sum(axis=1).tolist() == lengths
+    with pytest.raises(
+        UserError, match="blocks has shards of segments.format: blocks, and the config says pairs:"
+    ):
+        data.Source(folder, make_config(segments=Segments()))
+    folder = write(tmp_path / "pairs", make_examples(6), config=pairs)
+    with pytest.raises(
+        UserError, match="has shards of segments.format: pairs, and the config says blocks: change"
+    ):
+        data.Source(folder, config)
+
+
 def test_several_folders_are_counted_through(tmp_path):
     a = write(tmp_path / "a", make_examples(7, seed=1), shards=2)
     b = write(tmp_path / "b", make_examples(5, seed=2), shards=1)

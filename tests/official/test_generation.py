@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from official import export, inference, seeding, tokenizers
 from official.convert import huggingface, model_folder
 from official.encoders import transformer, transformer_xl
 from official.errors import UserError
-from official.generation import Generator, left_padded
+from official.generation import Generator, ends, left_padded
 from official.objectives import causal_lm, masked_lm
 from official.sampling import Settings
 from official.training import checkpoints
@@ -137,6 +138,25 @@ def test_what_opens_a_text_and_ends_it(folder, generator):
         expected = [tokenizer.sep_id] * 2
     assert [generator.start_id, generator.end_id] == expected
     assert tokenizer.cls_id != tokenizer.sep_id
+
+
+def test_rows_say_what_opens_a_text_and_ends_it():
+    """Blocks have nothing but a separator behind each document, and full sentences have both."""
+    tokenizer = SimpleNamespace(cls_id=1, sep_id=2)
+
+    def found(direction="forward", **segments):
+        config = configs.Config(
+            "writer",
+            segments=configs.Segments(**segments),
+            objectives=(causal_lm.Config(direction=direction),),
+        )
+        return ends(config, tokenizer)
+
+    for direction in causal_lm.DIRECTIONS:
+        assert found(direction, format="blocks") == (2, 2)
+    assert found(format="stream", rows=2) == (2, 2)
+    assert found(format="full_sentences") == (1, 2)
+    assert found("backward", format="full_sentences") == (2, 1)
 
 
 def test_the_whole_is_one_graph_of_static_shapes(generator):

@@ -22,9 +22,6 @@ def test_words_are_those_of_the_tokenizer():
     counts.add(["Don't  stop", "stop\n", "stop"])
     assert counts.words() == {b"stop": 2} | dict.fromkeys([b" ", b" stop", b"'t", b"Don", b"\n"], 1)
     assert counts.total == 7
-    prefixed = word_counts(add_prefix_space=True)
-    prefixed.add(["stop", " stop"])
-    assert prefixed.words() == {b" stop": 2}
 
 
 def test_pairs_are_joined_most_frequent_first():

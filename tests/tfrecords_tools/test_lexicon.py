@@ -1,12 +1,13 @@
 """Lexicons over a vocabulary of small words."""
 
-import numpy as np
+import re
+
 import pytest
 
 from official import tokenizers
 from official.errors import UserError
 from tests import small
-from tfrecords_tools import lexicon, segments
+from tfrecords_tools import byte_bpe_trainer, lexicon, segments, sentencepiece_trainer
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +57,102 @@ def test_lines_that_match_nothing(tmp_path, tokenizer):
     assert set(matches.values()) == {0}
 
 
-def test_in_a_vocabulary_that_marks_the_beginning_of_words(tmp_path):
-    class Marked:
-        """Pieces with a mark where a space is before them, as byte-level vocabularies have."""
+LETTERS = "NewYorkisnotfacpul-g()“”\"',.é東京大学hिक "
 
-        pieces = ["<s>", "New", "ĠNew", "ĠYork", ",", "Ġis", "er"]
-        vocab_size, special_ids = 7, (0,)
-        word_starts = np.array([True, False, True, True, False, True, False])
 
-        def encode(self, texts):
-            known = {"New York": [1, 3], " New York": [2, 3]}
-            return [np.array(known[text], np.int32) for text in texts]
+def wordpiece():
+    letters = dict.fromkeys(LETTERS.replace(" ", ""))
+    return tokenizers.WordPiece(
+        [*small.SPECIALS, *letters, *(f"##{c}" for c in letters), "New", "York", "##er"], False
+    )
 
+
+def sentencepiece():
+    text = "New York (New York) is not “New York” New York's, and Yorker New-York. 東京大学 कि é a"
+    model = sentencepiece_trainer.learn([text] * 50, "bpe", 60, 1.0, False)
+    return tokenizers.SentencePiece(model, lower_case=False)
+
+
+def byte_bpe(**options):
+    """The pieces of released vocabularies: "New" and "York" with and without the blank mark."""
+    merges = [tuple(pair.split()) for pair in (
+        "e w", "N ew", "Y o", "r k", "Yo rk", "Ġ N", "ĠN ew", "Ġ Yo", "ĠYo rk", "e r", ". )",
+    )]  # fmt: skip
+    pieces = [*byte_bpe_trainer.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values()]
+    return tokenizers.ByteBPE(pieces + ["".join(pair) for pair in merges], merges, **options)
+
+
+KINDS = {
+    "wordpiece": wordpiece,
+    "sentencepiece": sentencepiece,
+    "byte_bpe": byte_bpe,
+    "byte_bpe, blank before a text": lambda: byte_bpe(add_prefix_space=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("New York is", 1),
+        ("is New York", 1),
+        ("is\nNew York", 1),
+        ("is not. New York's is", 1),
+        ("(New York) is", 1),
+        ("“New York” and 'New York', \"New York\"", 3),
+        ("is-New York-is (New  York", 2),
+        ("New\tYork", 1),
+        ("NewYork, New-York, New. York, New Yorker, aNew York, NewéYork", 0),
+        ("is New\nYork", 0),  # two lines
+    ],
+)
+def test_a_line_matches_wherever_its_words_stand(tmp_path, kind, text, wanted):
+    """At the start of a text, a line and a sentence, after brackets, quotes and hyphens."""
+    tokenizer = KINDS[kind]()
     (tmp_path / "lexicon").write_text("New York\n")
-    found = lexicon.Lexicon(tmp_path / "lexicon", Marked())
-    ids = np.array([5, 2, 3, 4, 2, 3, 6, 2, 3], np.int32)
-    inner, matches = found.find(segments.Piece(ids, np.array([0, 9]), np.array([0, 1])))
-    assert np.flatnonzero(inner).tolist() == [2, 8]  # before a comma and at the end, not "Yorker"
-    assert matches.tolist() == [2]
+    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    lines = [line if not i else f"\n{line}" for i, line in enumerate(text.split("\n"))]
+    ids, splits = tokenizer.encode_slices([lines])
+    piece = segments.Piece.of(ids, splits, [len(lines)])
+    inner, matches = found.find(piece)
+    assert matches.tolist() == [wanted]
+    # What is joined are the tokens of the two words, and no other.
+    spelled = b"".join(
+        b"|" * (not goes_on and bool(i)) + tokenizer.spellings[token]
+        for i, (token, goes_on) in enumerate(zip(ids, inner, strict=True))
+    ).decode(errors="replace")
+    assert len(re.findall(r"\| ?New *\t?York\|", f"|{spelled}|")) == wanted
+    assert inner.sum() >= wanted if wanted else not inner.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_letters_of_scripts_without_blanks_are_words(tmp_path, kind):
+    """And a mark belongs to its letter."""
+    tokenizer = KINDS[kind]()
+    (tmp_path / "lexicon").write_text("京大\nक\n")
+    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    ids, splits = tokenizer.encode_slices([["東京大学 कि", " क"]])
+    spelled = [tokenizer.spellings[token] for token in ids]
+    inner, matches = found.find(segments.Piece.of(ids, splits, [2]))
+    alone = kind != "sentencepiece" or "京".encode() in spelled and "大".encode() in spelled
+    assert matches.tolist() == [int(alone), 1]
+
+
+def test_a_match_ends_where_a_token_does(tmp_path):
+    """The last sign of the line is in one piece with the next one."""
+    (tmp_path / "lexicon").write_text("York.\n")
+    found = lexicon.Lexicon(tmp_path / "lexicon", byte_bpe())
+    ids, splits = byte_bpe().encode_slices([["York.", " (York.) York. York.é"]])
+    assert found.find(segments.Piece.of(ids, splits, [2]))[1].tolist() == [3]
+
+
+def test_lent_documents_have_flags_and_no_matches(tmp_path):
+    tokenizer = wordpiece()
+    (tmp_path / "lexicon").write_text("New York\n")
+    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    piece = segments.Piece.of(*tokenizer.encode_slices([["New York"]]), [1])
+    inner, matches = found.find(piece.with_others(piece))
+    assert inner.tolist() == [False, True] * 2 and matches.tolist() == [1]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ import yaml
 from official import config, data, manifest, tokenizers
 from official.errors import UserError
 from tests import small
-from tfrecords_tools import byte_bpe_trainer, pretraining_shards, shards
+from tfrecords_tools import byte_bpe_trainer, pieces, pretraining_shards, shards
+from tfrecords_tools.documents import Document
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,8 +88,9 @@ def test_a_shard_folder(tmp_path, tokenizer):
     assert made.config["segments"]["duplicates"] == 1 and made.config["corruption"] is None
     # The examples are those of the pure function.
     settings = pretraining_shards.settings_of(small.config(), tokenizer)
-    pieces = shards.cut(_Sentences(d) for d in documents)
-    expected = [e for piece in pieces for e in shards.process_piece(piece, settings).examples]
+    read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
+    parts = pieces.cut(read)
+    expected = [e for part in parts for e in shards.process_piece(part, settings).examples]
     assert sorted(found) == sorted(expected)
     summary = "\n".join(lines)
     for part in (
@@ -100,14 +102,9 @@ def test_a_shard_folder(tmp_path, tokenizer):
         assert part in summary
 
 
-class _Sentences:
-    def __init__(self, sentences):
-        self.sentences = sentences
-
-
 @pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
-    monkeypatch.setattr(shards.cut, "__defaults__", (2000,))  # dozens of pieces
+    monkeypatch.setattr(pieces.cut, "__defaults__", (2000, tuple))  # dozens of pieces
     write_text(tmp_path / "a.txt", 300)
     made_of = small.config(segments__duplicates=2)
     for workers in (1, 2, 3):
@@ -245,7 +242,7 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
     }
     assert "3 lines never match, such as 'bade  bido', 'never there', 'bade bi'" in lines[-1]
     assert lines[-1].endswith("1 lines; 0 lines never match")
-    pieces = tokenizers.load(tokenizer).pieces
+    spelled = tokenizers.load(tokenizer).pieces
     wholes = 0
     for record in records(tmp_path / "out"):
         feature = tf.train.Example.FromString(record).features.feature
@@ -254,7 +251,7 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
             zip(values.get("masked_positions", []), values.get("masked_ids", []), strict=True)
         )
         ids = [hidden.get(i, token) for i, token in enumerate(values["token_ids"])]
-        found = [pieces[i] for i in ids]
+        found = [spelled[i] for i in ids]
         expected = []
         for i in range(len(found) - 3):
             if found[i : i + 4] == ["ba", "##de", "bi", "##do"]:
@@ -292,10 +289,99 @@ def test_progress(tmp_path, tokenizer, monkeypatch):
 
 
 def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("tfrecords_tools.documents.MAX_DOCUMENT_CHARACTERS", 50)
+    monkeypatch.setattr("tfrecords_tools.documents.MAX_PART_CHARACTERS", 50)
     lines = []
-    build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
-    assert "documents of over 50 characters were read as several" in lines[-1]
+    made = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
+    long = sum(sum(map(len, d[:-1])) > 50 for d in small.documents(10))
+    assert f"  {long} documents of over 50 characters were read in parts (is there" in lines[-1]
+    assert made.totals["documents"] == 10 and "skipped" not in lines[-1]
+
+
+def in_this_process(function, items, workers, setup):
+    return map(function, items)
+
+
+LONG = {
+    "first": (4000, 60, 60),
+    "in the middle": (60, 4000, 60),
+    "last": (60, 60, 4000),
+    "two": (4000, 4000),
+}
+
+
+@pytest.mark.parametrize("lengths", LONG.values(), ids=LONG)
+def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypatch, lengths):
+    """Each document has a word of its own; the long ones come in parts and fill several pieces."""
+    monkeypatch.setattr("tfrecords_tools.documents.MAX_PART_CHARACTERS", 2000)
+    monkeypatch.setattr(pieces.cut, "__defaults__", (2000, tuple))
+    several = len(lengths) == 2  # the others need no processes
+    if not several:
+        monkeypatch.setattr("tfrecords_tools.parallel.ordered", in_this_process)
+    words = ["ba", "be", "bi"]
+    tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
+    documents = [[" ".join([word] * 6)] * (n // 6) for word, n in zip(words, lengths, strict=False)]
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
+    for workers in (2, 1) if several else (1,):
+        lines = []
+        made = build(
+            tokenizer, tmp_path / "a.txt", tmp_path / f"out{workers}", workers=workers,
+            report=lines.append,
+        )  # fmt: skip
+    if several:
+        assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
+    assert made.totals["documents"] == len(lengths) and made.totals["skipped"] == {}
+    assert made.totals["tokens"] == sum(len(d) * 6 for d in documents)
+    long = sum(n == 4000 for n in lengths)
+    assert f"{long} documents of over 2,000 characters were read in parts" in lines[-1]
+    drawn = 0
+    for record in records(tmp_path / "out1"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = list(feature["token_ids"].int64_list.value)
+        first, _ = feature["segment_lengths"].int64_list.value
+        (a,), (b,) = set(ids[1 : first - 1]), set(ids[first:-1])
+        random = feature["next_sentence_label"].int64_list.value[0]
+        assert (a != b) == random
+        drawn += random
+    assert drawn > 100
+
+
+@pytest.mark.parametrize("format", ["full_sentences", "blocks", "stream"])
+def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkeypatch, format):
+    monkeypatch.setattr("tfrecords_tools.parallel.ordered", in_this_process)
+    monkeypatch.setattr("tfrecords_tools.documents.MAX_PART_CHARACTERS", 2000)
+    monkeypatch.setattr(pieces.cut, "__defaults__", (5000, tuple))
+    words = [f"w{i}" for i in range(5000)]
+    tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
+    ends = [0, 30, 4000, 4100, 5000]
+    documents = [[" ".join(words[i : min(i + 7, stop)]) for i in range(start, stop, 7)]
+                 for start, stop in pairwise(ends)]  # fmt: skip
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
+    segments = {"format": format, "max_length": 16, "short_seq_prob": 0.0}
+    segments |= {"rows": 2} if format == "stream" else {}
+    made_of = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    assert made.totals["documents"] == 4 and made.totals["tokens"] == 5000
+    firsts = {5 + start for start in ends[:-1]}
+    seen, separators = [], 0
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = list(feature["token_ids"].int64_list.value)
+        if "next_id" in feature:
+            ids += feature["next_id"].int64_list.value
+        elif format == "full_sentences":
+            ids = ids[1:-1]
+        for a, b in pairwise(ids):
+            if a == 3:
+                assert b in firsts
+            elif b == 3:
+                assert a + 1 in firsts | {5005}
+                separators += 1
+            else:
+                assert b == a + 1 and b not in firsts
+        seen += [token for token in ids if token != 3]
+    if format != "stream":
+        assert set(seen) == set(range(5, 5005))
+    assert separators >= 2 if format == "full_sentences" else separators == 4 - (format == "stream")
 
 
 def assert_nothing_left(folder, *names):

@@ -216,6 +216,24 @@ def test_random_next_is_from_another_document():
     assert (counts > 0).mean() > 0.9  # all documents serve, not a few
 
 
+@pytest.mark.parametrize("format", ["pairs", "sentence_pairs"])
+def test_lent_documents_give_random_segments_and_nothing_else(format):
+    own = make_piece([5] * 400)
+    piece = own.with_others(make_piece([3] * 9, [4] * 5))
+    assert piece.documents.tolist() == [0, 400, 409, 414] and piece.lent == 2
+    assert piece.sentences[-6:].tolist() == [2027 + 4 * i for i in range(6)]
+    made, spans = cut(piece, settings(30, format=format), np.random.default_rng(1))
+    random = made.labels == 1
+    assert random.sum() > 20 and (~random).sum() > 20
+    assert (spans[random, 2] >= 2000).all() and (spans[~random] <= 2000).all()
+    used = np.zeros(len(piece.ids), int)
+    for a0, a1, b0, b1 in spans.tolist():
+        used[a0:a1] += 1
+        used[b0:b1] += b0 < 2000
+    assert (used[:2000] > 0).mean() > 0.9 and not used[2000:].any()
+    assert len(np.unique(spans[random, 2])) > 10
+
+
 def test_histogram_of_lengths():
     rng = np.random.default_rng(2)
     piece = make_piece(*(rng.integers(1, 40, 50).tolist() for _ in range(200)))

@@ -23,7 +23,11 @@ from tfrecords_tools import sentences
     ],
 )
 def test_split(expected):
-    assert sentences.split("  " + " ".join(expected) + " ") == expected
+    paragraph = "  " + " \t".join(expected) + " "
+    found = sentences.split(paragraph)
+    assert [sentence.strip() for sentence in found] == expected
+    assert "".join(found) == paragraph
+    assert all(sentence.startswith(" \t") for sentence in found[1:])
 
 
 def test_ideographic_stops_need_no_blank():
@@ -34,7 +38,8 @@ def test_ideographic_stops_need_no_blank():
 
 
 def test_blank_paragraphs():
-    assert sentences.split("") == sentences.split(" \t ") == []
+    assert sentences.split("") == []
+    assert sentences.split(" \t ") == [" \t "]
 
 
 @pytest.mark.parametrize("part", [".", ".)", "。", "Mr. ", "a. ", "a! ", " ", "x", '."\t'])
@@ -43,4 +48,4 @@ def test_linear_on_odd_text(part):
     start = time.process_time()
     found = sentences.split(text)
     assert time.process_time() - start < 10
-    assert "".join("".join(found).split()) == "".join(text.split())
+    assert "".join(found) == text

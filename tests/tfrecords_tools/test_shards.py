@@ -14,8 +14,8 @@ from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from tests import small
 from tfrecords_tools import segments, segments_pairs, segments_sentences, shards
-from tfrecords_tools.documents import Document
-from tfrecords_tools.shards import Settings, TextPiece
+from tfrecords_tools.pieces import TextPiece
+from tfrecords_tools.shards import Settings
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +66,6 @@ def rebuilt(piece, how, cutter=segments_pairs.cut):
     order = seeding.numpy_rng(7, piece.number).permutation(len(made))
     seeds = [(7, duplicates[i], (piece.number << 32) + i) for i in order]
     return [made[i] for i in order], [labels[i] for i in order], seeds
-
-
-def test_cut():
-    def cut(*sizes):
-        documents = [Document(["x" * size], None, 1) for size in sizes]
-        pieces = list(shards.cut(documents, size=10))
-        assert [piece.number for piece in pieces] == list(range(len(pieces)))
-        return [[len(d[0]) for d in piece.documents] for piece in pieces]
-
-    assert cut() == []
-    assert cut(3) == [[3]]
-    assert cut(30) == [[30]]
-    assert cut(4, 4, 4, 4, 4, 4) == [[4, 4, 4], [4, 4, 4]]
-    assert cut(30, 1, 30, 1) == [[30, 1], [30, 1]]  # two documents at least
-    assert cut(5, 5, 30) == [[5, 5, 30]]  # the last one cannot stand alone
-    assert cut(5, 5, 2, 2) == [[5, 5, 2, 2]]  # too little for a piece
-    assert cut(5, 5, 4, 4) == [[5, 5], [4, 4]]
 
 
 def test_examples(folder):
@@ -174,6 +157,34 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     assert len(got["part_lengths"]) < len(expected)
     assert max(map(len, got["token_ids"])) > 32
     assert made.lengths.sum() == len(made.examples)
+
+
+def test_a_piece_of_one_document_borrows_random_segments(folder):
+    rng = np.random.default_rng(1)
+    long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
+    others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
+    piece, how = TextPiece(4, [long], True, True, others), settings(folder)
+    made, alone = shards.process_piece(piece, how), shards.process_piece(TextPiece(4, [long]), how)
+    tokens = tokenizers.load(folder)
+    lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
+    assert not lent & set(tokens.encode_ragged(long)[0].tolist())
+    names = ["token_ids", "segment_lengths", "next_sentence_label"]
+    got = parsed(made.examples, *names)
+    for ids, (first, _), label in zip(*map(got.get, names), strict=True):
+        assert not lent & set(ids[: first - 1].tolist())
+        second = set(ids[first:-1].tolist())
+        assert second <= lent if label else not lent & second
+    assert 5 < got["next_sentence_label"].sum() < len(made.examples) - 5
+    # They count for nothing, and the rest of a document is no document.
+    assert made.token_counts.tolist() == alone.token_counts.tolist()
+    assert (made.sentences, made.tokens) == (alone.sentences, alone.tokens)
+    assert (made.documents, alone.documents) == (0, 1)
+    ordered = dataclasses.replace(how.segments, relation="sentence_order")
+    ordered = dataclasses.replace(how, segments=ordered)
+    with_others, without = (
+        shards.process_piece(TextPiece(4, [long], others=lend), ordered) for lend in (others, ())
+    )
+    assert with_others.examples == without.examples
 
 
 def test_pure(folder):

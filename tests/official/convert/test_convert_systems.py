@@ -263,7 +263,7 @@ def test_a_gpt2_comes_as_it_was_released(tmp_path):
     made = huggingface.read(systems.write(tmp_path / "hf", config, old))
     assert made.leftover == []
     assert made.config.objectives == (causal_lm.Config(),)
-    assert (made.config.segments.format, made.config.segments.max_length) == ("full_sentences", 13)
+    assert (made.config.segments.format, made.config.segments.max_length) == ("blocks", 13)
     encoder = made.config.encoder
     assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")
     assert (encoder.segment_types, encoder.intermediate_size, encoder.pooler) == (0, 22, False)

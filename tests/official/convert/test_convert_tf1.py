@@ -163,6 +163,8 @@ def test_outputs_are_those_of_the_release(release, tmp_path):
 
 def test_case_is_told_from_the_vocabulary(release):
     assert tf1.read(release).tokenizer.encode(["The CAT"])[0].tolist() == [5, 6]
+    # The release's limit for a word. Files of transformers, which do not say one, have 100.
+    assert tf1.read(release).tokenizer.max_input_chars_per_word == 200
     pieces = [{"the": "The", "cat": "CAT"}.get(piece, piece) for piece in PIECES]
     (release / "vocab.txt").write_text("\n".join(pieces) + "\n")
     assert tf1.read(release).tokenizer.encode(["The CAT"])[0].tolist() == [5, 6]

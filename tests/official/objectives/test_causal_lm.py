@@ -140,6 +140,47 @@ def test_losses_and_hits_are_those_of_a_loop(direction):
     assert float(objective.weight_sums(batch)["causal_lm"]) == 8
 
 
+def test_a_short_row_that_goes_on_is_asked_for_the_token_behind_it():
+    """Of blocks: the last one of a piece is short. The losses are those of the whole text."""
+    objective, encoder = make()
+    text = [5, 6, 7, 8, 2, 9, 10, 3, 4]
+    blocks = {
+        "token_ids": np.array([text[:5], [*text[5:8], 0, 0]], np.int32),
+        "segment_ids": np.zeros((2, 5), np.int32),
+        "padding_mask": np.arange(5) < np.array([5, 3])[:, None],
+        "example_weights": np.ones(2, np.float32),
+        "next_id": np.array([text[5], text[8]], np.int32),
+    }
+    batch = {n: tf.constant(v) for n, v in blocks.items()}
+    assert float(objective.weight_sums(batch)["causal_lm"]) == len(text) - 1
+    batch = objective.prepare(batch)
+    weights = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    np.testing.assert_array_equal(batch["causal_weights"], weights)
+    asked = batch["causal_ids"].numpy()[weights > 0].tolist()
+    assert asked == text[1:]
+    found = objective.terms(batch, encode(encoder, batch), encoder).losses["causal_lm"]
+    rows = (text[:6], text[5:])
+    expected = sum(loss for row in rows for loss, _ in losses_by_hand(encoder, row))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_blocks_are_read_backward_too():
+    """The token behind the row comes first, and the row's own first one is asked for."""
+    objective, _ = make(direction="backward")
+    blocks = {
+        "token_ids": np.array([[5, 6, 7], [8, 0, 0]], np.int32),
+        "segment_ids": np.zeros((2, 3), np.int32),
+        "padding_mask": np.array([[1, 1, 1], [1, 0, 0]], bool),
+        "example_weights": np.ones(2, np.float32),
+        "next_id": np.array([2, 9], np.int32),
+    }
+    batch = objective.prepare({n: tf.constant(v) for n, v in blocks.items()})
+    assert batch["token_ids"].numpy().tolist()[0] == [2, 7, 6]
+    assert batch["causal_ids"].numpy().tolist()[0] == [7, 6, 5]
+    assert batch["token_ids"].numpy()[1, 0] == 9 and batch["causal_ids"].numpy()[1, 0] == 8
+    np.testing.assert_array_equal(batch["causal_weights"], [[1, 1, 1], [1, 0, 0]])
+
+
 def test_packed_rows_lose_what_their_parts_would_alone():
     objective, encoder = make()
     batch = objective.prepare({n: tf.constant(v) for n, v in PACKED.items()})

@@ -24,7 +24,8 @@ ODD = [
     *map(chr, range(0x300, 0x310)), "\u200b", "\u200d", "\ufeff", "\ufffd",
     *"éÉßİΣςσＡﬃ½㍿㎿한글字。¡…“”",
     "\u3000", "\x85", "\u2028", "\0", "\t", "\n", "\ue000", "\U0001d15e", "\U0001d165", "\u302e",
-    "\U0001f600", "\U0010ffff", "\u0378", "x" * 101, "y" * 100, "[MASK]", "<mask>", "  ",
+    "\U0001f600", "\U0010ffff", "\u0378", "x" * 101, "y" * 100, "é" * 60, "αβ" * 51,
+    "[MASK]", "<mask>", "  ",
 ]  # fmt: skip
 
 
@@ -35,8 +36,8 @@ def made(spiece_model):
     merges = [tuple(line.split(" ")) for line in byte_bpe["merges.txt"].splitlines()[1:]]
     bpe = lambda prefix: tokenizers.ByteBPE(byte_bpe["vocab.json"], merges, prefix)  # noqa: E731
     return {
-        "uncased": tokenizers.WordPiece(vocabulary, lower_case=True),
-        "cased": tokenizers.WordPiece(vocabulary, lower_case=False),
+        "uncased": tokenizers.WordPiece(vocabulary, True, max_input_chars_per_word=100),
+        "cased": tokenizers.WordPiece(vocabulary, False, max_input_chars_per_word=12),
         "unigram": tokenizers.SentencePiece(spiece_model("unigram"), lower_case=True),
         "bpe": tokenizers.SentencePiece(spiece_model("bpe"), lower_case=False),
         "released": tokenizers.SentencePiece(
@@ -146,13 +147,16 @@ def test_word_pieces_have_their_letters_accents_and_what_was_dropped_between():
 
 
 def test_long_words_are_unknown_as_a_whole():
-    tokenizer = tokenizers.WordPiece(PIECES, lower_case=True)
-    long = "Ab\u0301" + "c" * 99
-    for text in (f"x {long} x", f"x {long}\u0301! x", f"é{long}ø x"):
+    tokenizer = tokenizers.WordPiece(PIECES, lower_case=True, max_input_chars_per_word=100)
+    longs = "Ab\u0301" + "c" * 99, "α\u0301" * 101, "한" * 34, "😀" * 101
+    for text in (text for long in longs for text in
+                 (f"x {long} x", f"x {long}\u0301! x", f"é{long}ø x")):  # fmt: skip
         (piece, found), *_ = [pair for pair in slices(tokenizer, text) if pair[0] == "[UNK]"]
         assert found == re.search(r"\S+?(?=[ !])", text.removeprefix("x "))[0], text
         assert slices(tokenizer, text)[-1] == ("x", "x")
     assert slices(tokenizer, "x" + "a" * 100) == [("[UNK]", "x" + "a" * 100)]
+    # A hundred characters are not too many.
+    assert slices(tokenizer, "x" + "s" * 99)[1:] == [("##s", "s")] * 99
 
 
 def test_signs_that_are_spelled_with_several_others(spiece_model):

@@ -234,13 +234,13 @@ def test_folders_keep_what_they_say_and_old_fingerprints(model, tmp_path):
     assert json.loads((tmp_path / "alone" / "tokenizer_config.json").read_text()) == {
         "tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False,
         "do_lower_case": False, "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
-        "sep_token": "<sep>", "mask_token": "<mask>",
+        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": made["alone"].fingerprint,
     }  # fmt: skip
     assert json.loads((tmp_path / "released" / "tokenizer_config.json").read_text()) == {
         "tokenizer_class": "AlbertTokenizer", "keep_accents": False, "remove_space": True,
         "replace_quotes": True, "split_digit_comma": True,
         "do_lower_case": False, "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
-        "sep_token": "<sep>", "mask_token": "<mask>",
+        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": made["released"].fingerprint,
     }  # fmt: skip
 
 

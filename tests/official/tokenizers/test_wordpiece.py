@@ -32,23 +32,76 @@ def write(folder, pieces=PIECES, settings=None):
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_ids_are_those_of_the_reference(case):
-    made = tokenizers.WordPiece(GOLDEN["vocabulary"], lower_case=case == "uncased")
+    made = tokenizers.WordPiece(
+        GOLDEN["vocabulary"], lower_case=case == "uncased", max_input_chars_per_word=100
+    )
     texts = [row["text"] for row in GOLDEN[case]]
     for text, ids in zip(texts, made.encode(texts), strict=True):
         expected = next(row["ids"] for row in GOLDEN[case] if row["text"] == text)
         assert ids.tolist() == expected, text
 
 
-def test_long_words():
+# What words are made of, and what cleaning leaves of it, uncased and cased.
+UNITS = {
+    "a": ("a", "a"), "7": ("7", "7"), "α": ("α", "α"), "ก": ("ก", "ก"), "😀": ("😀", "😀"),
+    "É": ("e", "É"), "e\u0301": ("e", "e\u0301"), "कि": ("कि", "कि"), "\u00ad\0a": ("a", "a"),
+    "한": ("\u1112\u1161\u11ab", "한"), "Aα7😀": ("aα7😀", "Aα7😀"), "ﬁ": ("ﬁ", "ﬁ"),
+}  # fmt: skip
+BETWEEN = [" ", "!", "(", "中", "\u3000", "\t", "—", "_", "、", " \u2028"]
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 100, 200, 450])
+def test_longer_words_are_unknown(limit, lower_case):
+    """Counted in characters of whatever script, and the same with offsets and in a graph."""
+    letters = dict.fromkeys("".join(a + b for a, b in UNITS.values()))
+    pieces = [*SPECIAL, *letters, *(f"##{c}" for c in letters), *"!(中—_、"]
+    made = tokenizers.WordPiece(pieces, lower_case, max_input_chars_per_word=limit)
+    # Few texts of a batch are looked at closely, and they are not the first ones.
+    texts, expected = ["a a"] * 5, [["a", "a"]] * 5
+    for unit, cleaned in UNITS.items():
+        cleaned = cleaned[0 if lower_case else 1]
+        least = limit // len(cleaned)
+        for count in {1, least, least + 1, 3 * limit} - {0}:
+            first, *others = cleaned * count
+            word = [first, *(f"##{c}" for c in others)] if len(others) < limit else ["[UNK]"]
+            for between in BETWEEN:
+                texts.append(f"a{between}{unit * count}{between}{unit * count}{between}a")
+                parted = [*between.strip()]
+                expected.append(["a", *parted, *word, *parted, *word, *parted, "a"])
+    ids = made.encode(texts)
+    for text, found, wanted in zip(texts, ids, expected, strict=True):
+        assert [made.pieces[i] for i in found] == wanted, (text[:40], len(text))
+    for text, found, (same, starts, ends) in zip(
+        texts, ids, made.encode_with_offsets(texts), strict=True
+    ):
+        assert same.tolist() == found.tolist()
+        unknown = {text[a:b] for i, a, b in zip(same, starts, ends, strict=True) if i == 1}
+        words = re.split(f"[{''.join(BETWEEN)}]+", text)
+        assert unknown <= {words[1].strip("\u00ad\0")} or unknown <= {words[1]}
+    graph = tf.function(made.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert graph(tf.constant(texts)).to_list() == [found.tolist() for found in ids]
+
+
+def test_folders_say_how_long_a_word_may_be(tmp_path):
+    """A folder that does not is one of transformers, or one of before: its fingerprint stays."""
+    old = tokenizers.load(write(tmp_path / "old", settings={"do_lower_case": True}))
+    assert old.max_input_chars_per_word == 100
+    assert old.fingerprint == "5aaa815bfe2d2ad85a4a9a65f38a157858b89b62249fe8a7ea2665e594953370"
+    old.save(tmp_path / "saved")
+    told = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert "max_input_chars_per_word" not in told and told["fingerprint"] == old.fingerprint
+    said = {"max_input_chars_per_word": 100}
+    assert tokenizers.load(write(tmp_path / "same", settings=said)).fingerprint == old.fingerprint
     made = tokenizer()
-    rows = ["a" + "b" * 99, "a" + "b" * 100, "a!" * 300]
-    pieces = [[made.pieces[i] for i in ids] for ids in made.encode(rows)]
-    assert pieces[0] == ["a"] + ["##b"] * 99
-    assert pieces[1] == ["[UNK]"]
-    assert pieces[2] == ["a", "!"] * 300
-    greek = tokenizers.WordPiece([*SPECIAL, "α", "##α"])
-    counts = [len(ids) for ids in greek.encode(["α" * 100, "α" * 200, "α" * 201])]
-    assert counts == [100, 200, 1]
+    assert made.max_input_chars_per_word == 200 and made.fingerprint != old.fingerprint
+    made.save(tmp_path / "new")
+    settings = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
+    assert settings["max_input_chars_per_word"] == 200
+    again = tokenizers.load(tmp_path / "new")
+    assert (again.max_input_chars_per_word, again.files) == (200, made.files)
+    word = "a" + "b" * 150
+    assert [len(t.encode([word])[0]) for t in (old, made, again)] == [1, 151, 151]
 
 
 def test_attributes():
@@ -171,19 +224,18 @@ def test_save_and_load(tmp_path):
 
 def test_fingerprint_is_of_what_decides_ids(tmp_path):
     made = tokenizer()
-    same = [
-        tokenizer(lower_case=True),
-        tokenizer(settings={"model_max_length": 5}),
-        tokenizers.load(write(tmp_path / "bare")),
-    ]
+    bare = tokenizers.load(write(tmp_path / "bare"))
+    assert bare.fingerprint == tokenizer(max_input_chars_per_word=100).fingerprint
+    same = [tokenizer(lower_case=True), tokenizer(settings={"model_max_length": 5})]
     others = [
         tokenizer(lower_case=False),
         tokenizer(strip_accents=False),
+        bare,
         tokenizer(settings={"mask_token": "mask"}),
         tokenizers.WordPiece(PIECES[:-2] + PIECES[:-3:-1]),
     ]
     assert {other.fingerprint for other in same} == {made.fingerprint}
-    assert len({other.fingerprint for other in [made, *others]}) == 5
+    assert len({other.fingerprint for other in [made, *others]}) == 6
 
 
 def test_case_is_what_the_settings_say_or_the_vocabulary_tells(tmp_path):
@@ -198,7 +250,8 @@ def test_case_is_what_the_settings_say_or_the_vocabulary_tells(tmp_path):
 
 def test_windows_line_ends_and_no_last_line_end(tmp_path):
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(PIECES).encode())
-    assert tokenizers.load(tmp_path).fingerprint == tokenizer().fingerprint
+    expected = tokenizer(max_input_chars_per_word=100)
+    assert tokenizers.load(tmp_path).fingerprint == expected.fingerprint
 
 
 def test_special_tokens_as_objects(tmp_path):
@@ -232,6 +285,15 @@ def test_special_tokens_as_objects(tmp_path):
             r"tokenizer_config.json: tokenize_chinese_chars=False is not supported: only True",
         ),
         (PIECES, {"mask_token": 4}, r"tokenizer_config.json: mask_token is 4, but the text of"),
+        *(
+            (
+                PIECES,
+                {"max_input_chars_per_word": value},
+                rf"tokenizer_config.json: max_input_chars_per_word is {value!r}, but a whole "
+                r"number from 1 to 1,000,000 is wanted: 200 as in BERT's release, 100 as in trans",
+            )
+            for value in (0, -1, 10**7, True, 100.0, "100")
+        ),
     ],
 )
 def test_bad_folders(tmp_path, pieces, settings, message):
