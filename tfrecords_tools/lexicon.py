@@ -14,7 +14,6 @@ Shapes: K tokens of the piece, C characters that they stand for, W words, L line
 """
 
 import os
-import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 
 from official import tokenizers
 from official.errors import UserError
+from official.tokenizers import word_starts
 from tfrecords_tools.documents import clean
 from tfrecords_tools.segments import Piece
 
@@ -31,11 +31,6 @@ _NO_TEXT = b"\0"  # stands for a special token: no line has it
 # Kinds of characters: white space, signs, letters of scripts without blanks, other letters and
 # digits, and the marks that belong to a letter.
 _SPACE, _SIGN, _ALONE, _LETTER, _MARK = range(1, 6)
-_WITHOUT_BLANKS = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u2e80-\ua4cf"
-    "\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f\U00016fe0-\U00018dff"
-    "\U0001b000-\U0001b2ff\U00020000-\U0003ffff]"
-)
 
 
 class Lexicon:
@@ -83,9 +78,8 @@ class Lexicon:
         words = _strings(codes, begins, ends)
         firsts, lasts, at_begin, at_end = self._tokens(piece.ids, codes, begins, ends)
         sentences = np.searchsorted(piece.sentences, firsts, side="right")
-        stops = np.searchsorted(
-            sentences, sentences, side="right"
-        )  # words up to the sentence's end
+        # Of each word: the words up to the end of its sentence.
+        stops = np.searchsorted(sentences, sentences, side="right")
         own = piece.sentences[piece.documents[len(piece.documents) - 1 - piece.lent]]
         done = 0
         for begin in [place for place, word in enumerate(words) if word in self._trie]:
@@ -154,7 +148,7 @@ def _kind(character: str) -> int:
         return _MARK
     if not character.isalnum():
         return _SIGN
-    return _ALONE if _WITHOUT_BLANKS.match(character) else _LETTER
+    return _ALONE if word_starts.unspaced(character) else _LETTER
 
 
 def _strings(codes: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[str]:

@@ -50,7 +50,7 @@ def of_piece(piece: str, rule: str) -> bool:
         return True
     if rule == "albert":
         return not all(character.lower() in _PLAIN for character in piece)
-    return any(_block(character) is not None for character in piece)
+    return any(map(unspaced, piece))
 
 
 def of_bytes(piece: bytes) -> bool:
@@ -69,6 +69,11 @@ def of_bytes(piece: bytes) -> bool:
             continue
         return _block(low) == _block(high) is not None or low == high and low.isspace()
     return False
+
+
+def unspaced(character: str) -> bool:
+    """Whether a character is of a script that is written without blanks."""
+    return _block(character) is not None
 
 
 def ends_in_space(piece: bytes) -> bool:
