@@ -142,7 +142,9 @@ class Materials:
                 made = lines.lines(seeding.numpy_rng(1), 20_000)
                 text.write_bytes(b"\n".join(filter(lines.is_utf8, made)))
                 lower = kind == "wordpiece"
-                build_vocab.build(str(text), path, kind, 5000, lower, coverage=0.98)
+                # SentencePiece has all characters but the rarest 2% in its vocabulary.
+                size = 20_000 if kind in ("unigram", "bpe") else 5000
+                build_vocab.build(str(text), path, kind, size, lower, coverage=0.98)
         return self.folder / name
 
     def served(self, kind: str, objective: str) -> Path:
