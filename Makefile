@@ -36,9 +36,9 @@ demo: .venv/.ready
 
 # In parts, for a process that tests keeps what TensorFlow prepared for each shape it met.
 test: .venv/.ready
-	$(PY) -m pytest -n $(TEST_PROCESSES) tests --ignore=tests/official --ignore=tests/parity
-	$(PY) -m pytest -n $(TEST_PROCESSES) tests/official/*/
-	$(PY) -m pytest -n $(TEST_PROCESSES) tests/official/test_*.py
+	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests --ignore=tests/official --ignore=tests/parity
+	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/official/*/
+	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/official/test_*.py
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .
@@ -57,7 +57,7 @@ imports: .venv/.ready
 parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
 
 parity: .venv/.ready parity-environments
-	GARDEN_PARITY=required $(PY) -m pytest -n $(TEST_PROCESSES) tests/parity
+	GARDEN_PARITY=required $(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/parity
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.preprocess
