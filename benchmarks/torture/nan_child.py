@@ -22,6 +22,8 @@ from official.training.evaluation import distribute
 
 STEPS = 6
 POISONED = {2: 0, 4: 1}  # step, counted from 0 → replica
+# What the optimizer says of each step: how many there were, and whether it was left out.
+_REPORTED = ("optimizer/iteration", "optimizer/gradient_norm", "optimizer/bad_variable")
 
 
 def main(system: str, shards: str, name: str) -> None:
@@ -65,10 +67,10 @@ def _poison(model, optimizer) -> None:
 
 
 def _digests(variables, strategy) -> list[str]:
-    """A digest of all variables but the count of steps, on each replica of this process."""
+    """A digest of the weights and their moments, on each replica of this process."""
     digests = [hashlib.sha256() for _ in range(strategy.num_replicas_in_sync)]
     for path, variable in sorted(variables.items()):
-        if path.startswith("optimizer/iteration"):
+        if path.startswith(_REPORTED):
             continue
         copies = strategy.experimental_local_results(variable.value)
         for digest, copy in zip(digests, copies, strict=False):

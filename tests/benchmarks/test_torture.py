@@ -139,7 +139,7 @@ def test_config_typos():
 @pytest.fixture
 def wordpiece(tmp_path, monkeypatch):
     """One tokenizer in place of the four, of which none has to be learned."""
-    folder = small.tokenizer_folder(tmp_path / "tokenizer", [*"abcdehnort", "the", "##e", "city"])
+    folder = small.tokenizer_folder(tmp_path / "tokenizer", [*"abcdehnort", "the", "city"])
     monkeypatch.setattr(fuzz, "SIZES", {"wordpiece": 0})
     monkeypatch.setattr(fuzz, "_LINES", 150)
     monkeypatch.setattr(Materials, "fuzzed_tokenizer", lambda self, kind: folder)
@@ -179,7 +179,8 @@ def test_oracles_tell_wrong_places():
     made = tokenizers.WordPiece([*small.SPECIALS, "ab", "##c", "d"])
     ids, starts, ends = made.encode_with_offsets(["Abc, d"])[0]
     assert oracles.problem(made, "Abc, d", ids, starts, ends) is None
-    assert "the piece" in oracles.problem(made, "Abc, d", ids, starts, np.maximum(ends - 1, 1))
+    short = np.where(ends - starts > 1, ends - 1, ends)
+    assert "the piece" in oracles.problem(made, "Abc, d", ids, starts, short)
     assert "is in no token" in oracles.problem(made, "Abc, d", ids[:-1], starts[:-1], ends[:-1])
     assert "special ids" in oracles.problem(made, "Abc, d", [2, *ids[1:]], starts, ends)
     assert "out of order" in oracles.problem(made, "Abc, d", ids, starts[::-1], ends[::-1])
