@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint imports parity parity-environments bench clean
+.PHONY: help demo test lint imports torture parity parity-environments bench clean
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -21,6 +21,7 @@ help:
 	@echo "make demo    raw text to a SavedModel that answers, with a table at the end (minutes)"
 	@echo "make test    the tests"
 	@echo "make lint    ruff, and the import rules of pyproject.toml"
+	@echo "make torture kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity  live comparison with the reference implementations (installs them)"
 	@echo "make bench   speed, side by side with the references (installs them)"
 
@@ -46,6 +47,9 @@ lint: .venv/.ready imports
 
 imports: .venv/.ready
 	.venv/bin/lint-imports
+
+torture: .venv/.ready
+	$(PY) -m benchmarks.torture --quick
 
 .parity/%/.ready: tests/parity/requirements-%.txt
 	@test -n "$(PARITY_PYTHON)" || { echo "error: the references need Python 3.11: install it, or" \

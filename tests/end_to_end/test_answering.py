@@ -128,9 +128,10 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
             else next(span["text"] for span in best[question.id] if span["text"])
             for question in asked
         }
-        if any(value <= threshold for value in odds[0].values()):
-            figures = answer_metrics.evaluate(decided, right, True)
-            assert trained["figures"]["best_f1"] == pytest.approx(figures["f1"], abs=1e-9)
+        if threshold == 0:  # the search begins with no answer at all, and calls that 0
+            decided = dict.fromkeys(right, "")
+        figures = answer_metrics.evaluate(decided, right, True)
+        assert trained["figures"]["best_f1"] == pytest.approx(figures["f1"], abs=1e-9)
         assert trained["figures"]["best_f1"] >= trained["figures"]["f1"]
 
 
