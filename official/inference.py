@@ -9,11 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import keras
 import numpy as np
 
 from official import config as configs
-from official import json_files, manifest, tokenizers
+from official import json_files, manifest, tokenizers, valueless
 from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
@@ -168,7 +167,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
 
 def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
     """The shape of each variable of the model of a config, by path; no variable is made."""
-    with keras.StatelessScope(initialize_variables=False):
+    with valueless.scope():
         variables = build(config).variables_by_path()
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 

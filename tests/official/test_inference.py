@@ -1,9 +1,11 @@
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -106,6 +108,16 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(UserError, match="no checkpoint in it"):
         official.load(folder)
+
+
+def test_shapes_take_no_memory_later_either(original):
+    made = config.load(original)
+    large = dataclasses.replace(made.encoder, vocab_size=10**12)
+    assert (10**12, made.encoder.hidden_size) in inference.shapes(
+        dataclasses.replace(made, encoder=large)
+    ).values()
+    with keras.StatelessScope():  # gives values to all variables that wait for one
+        pass
 
 
 def test_another_tokenizer_is_refused(folder):

@@ -227,7 +227,10 @@ def test_word_spans_take_words_whole_but_for_the_last():
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"unit": "span"}, "unit: 'span' is not one of token, token_span, word_span"),
+        (
+            {"unit": "span"},
+            "unit: 'span' is not one of token, token_span, word_span; did you mean 'word_span'?",
+        ),
         ({"word_starts": "a"}, "word_starts: 'a' is not one of xlnet, albert, blank"),
         ({"k": 0}, "k: 0 is less than 1"),
         ({"num_predict": 0}, "num_predict: 0 is less than 1"),
