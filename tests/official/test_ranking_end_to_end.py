@@ -161,7 +161,10 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     expected = [new[q][d] for q, d in pairs]
     np.testing.assert_allclose(answers[0]["scores"], expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
-        np.concatenate([answer["scores"] for answer in answers[1:-2]]), expected, atol=1e-5
+        np.concatenate([answer["scores"] for answer in answers[1:-2]]),
+        expected,
+        rtol=1e-5,
+        atol=1e-5,
     )
     assert np.isfinite(answers[-2]["scores"]).all() and answers[-2]["scores"].shape == (3,)
     assert answers[-1]["scores"].shape == (0,)
