@@ -1,6 +1,7 @@
 """SIGKILLs at random moments and inside saves: the same command goes on to the same bits."""
 
 import contextlib
+import os
 import subprocess
 import tempfile
 import time
@@ -174,7 +175,12 @@ class Run:
 
     def in_a_save(self) -> bool:
         """Whether something half-written lies among the checkpoints."""
-        return any(self._checkpoints.rglob(f"{atomic.PREFIX}*"))
+        # (`rglob` fails where a folder is removed while it looks.)
+        return any(
+            name.startswith(atomic.PREFIX)
+            for _, folders, files in os.walk(self._checkpoints)
+            for name in (*folders, *files)
+        )
 
     def end(self) -> str | None:
         """Starts the command again and lets it end; says what went wrong."""
