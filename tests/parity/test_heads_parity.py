@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from official import inference
+from official import inference, json_files
 from official.convert import huggingface, model_folder
 from tests.official.convert import systems
 
@@ -22,7 +22,7 @@ def made(hf, tmp_path_factory):
     (parent / "ours").mkdir()
     for name in names:
         folder = parent / "theirs" / name
-        kind = huggingface.read_json(folder / "config.json", "")["model_type"]
+        kind = json_files.read(folder / "config.json")["model_type"]
         systems.write_vocabulary(folder, kind)
         converted = huggingface.read(folder)
         assert converted.leftover == [], name
