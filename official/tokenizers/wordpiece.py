@@ -240,13 +240,16 @@ class WordPiece(Tokenizer):
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
         self.max_input_chars_per_word = max_input_chars_per_word
-        splitter = WordPieceSplitter(
-            pieces,
-            specials["unk_token"],
-            self.lower_case,
-            self.strip_accents,
-            max_input_chars_per_word,
-        )
+        try:
+            splitter = WordPieceSplitter(
+                pieces,
+                specials["unk_token"],
+                self.lower_case,
+                self.strip_accents,
+                max_input_chars_per_word,
+            )
+        except RuntimeError:  # there is nothing to look for
+            raise UserError(f"{source} has special tokens alone: is it whole?") from None
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod

@@ -14,6 +14,7 @@ import tensorflow as tf
 from official import atomic, candidates, submission, trec
 from official.errors import UserError
 from official.training import answers, evaluation, strategies
+from official.training.step import keep_order_of_sums
 
 SUFFIXES = (".tsv", ".jsonl")
 RUN_SUFFIX = ".run"
@@ -150,6 +151,7 @@ def _gather(
 
     The predictions are those of `names`, or else the one of a classification or a regression.
     """
+    keep_order_of_sums()  # so that predictions are the same before and after an evaluation
 
     def on_replica(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         batch = model.prepare(batch, None)

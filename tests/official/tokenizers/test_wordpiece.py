@@ -277,6 +277,7 @@ def test_special_tokens_as_objects(tmp_path):
         ),
         ([], None, r"vocab.txt is empty: a vocabulary has one piece a line"),
         (["", ""], None, r"vocab.txt is empty"),
+        (PIECES[:4], None, r"vocab.txt has special tokens alone: is it whole\?"),
         ([*PIECES, "", "x"], None, r"vocab.txt, line 17: empty, where a piece is wanted"),
         (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but true or false is wanted"),
         (
