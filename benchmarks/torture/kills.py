@@ -16,8 +16,8 @@ from benchmarks.torture.materials import SYSTEMS, Materials, command, environmen
 from official import atomic
 from official.training import checkpoints
 
-KILLS = 3  # of a run
-STEPS = 100
+KILLS = 5  # of a run
+STEPS = 150
 _START = 10.0  # seconds; a kill of a process that starts comes within them
 _AFTER = 1.0  # seconds after a new checkpoint; other kills come within them
 _WAIT = 600.0  # the most seconds to a new checkpoint, or to the end
