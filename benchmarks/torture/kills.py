@@ -32,7 +32,7 @@ class Part(parts.Part):
     name = "kills"
     things = "SIGKILLs of trainings"
     promise = "the run ends with the bits of one that nobody killed"
-    whole, quick = 300 // KILLS, 2
+    whole, quick = 300 // KILLS, 1
     in_children = True
 
     def __init__(
