@@ -115,24 +115,31 @@ def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, m
     assert_close(trained(trainer(shards, tmp_path / "moved", made_of, mirrored(2))), whole)
 
 
-def by_hand(made, source, steps):
-    """The memory after some batches, kept in a list of rows outside of the loop."""
+def by_hand(made, source):
+    """Yields the memory after each batch, kept in a list of rows outside of the loop."""
     encoder, kept = made.model.encoder, [None] * ROWS
-    for batch in source.dataset(ROWS).take(steps):
+
+    @tf.function
+    def encode(row, states, mask):
+        return encoder(
+            row["token_ids"],
+            row["segment_ids"],
+            masks.blocks(row["block_ids"]),
+            memory=states,
+            memory_mask=mask,
+            backward=row["backward"],
+        )
+
+    read = ("token_ids", "segment_ids", "block_ids", "backward")
+    for batch in source.dataset(ROWS):
         for b in range(ROWS):
             states = np.zeros((1, 2, KEPT, 8)), np.zeros((1, KEPT), bool)
             if batch["continues"][b] and kept[b] is not None:
                 states = kept[b]
-            encoded = encoder(
-                batch["token_ids"][b : b + 1],
-                batch["segment_ids"][b : b + 1],
-                masks.blocks(batch["block_ids"][b : b + 1]),
-                memory=tf.constant(states[0]),
-                memory_mask=tf.constant(states[1]),
-                backward=batch["backward"][b : b + 1],
-            )
+            row = {name: batch[name][b : b + 1] for name in read}
+            encoded = encode(row, *map(tf.constant, states))
             kept[b] = encoded["memory"].numpy(), encoded["memory_mask"].numpy()
-    return tuple(np.concatenate(part) for part in zip(*kept, strict=True))
+        yield tuple(np.concatenate(part) for part in zip(*kept, strict=True))
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -146,16 +153,20 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
     step = made._train_step
     iterator = iter(evaluation.distribute(made.strategy, source, ROWS))
     done = 0
-    for until in (1, 3, steps, steps + 1):
+    for until, (states, mask) in enumerate(by_hand(made, source), start=1):
+        if until not in (1, 3, steps, steps + 1):
+            continue
         step.run(iterator, until - done)
         done = until
-        states, mask = by_hand(made, source, until)
         found = made.memory.arrays()
         np.testing.assert_array_equal(found["memory/mask"], mask)
         remembered = min(KEPT, (until if until <= steps else until - steps) * REUSE)
         assert mask.sum(axis=1).tolist() == [remembered] * ROWS
         real = mask[:, None, :, None]
         np.testing.assert_allclose(found["memory/states"] * real, states * real, atol=1e-12)
+        if until > steps:
+            break
+    assert done == steps + 1
 
 
 def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
