@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
-from official import json_files, manifest, tokenizers, valueless
+from official import json_files, manifest, tokenizers, uninitialized
 from official.embedding import Embedder, TokenVectors
 from official.errors import UserError
 from official.generation import Generator
@@ -167,7 +167,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
 
 def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
     """The shape of each variable of the model of a config, by path; no variable is made."""
-    with valueless.scope():
+    with uninitialized.scope():
         variables = build(config).variables_by_path()
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 

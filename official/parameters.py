@@ -19,7 +19,7 @@ import keras
 from absl import app, flags
 
 from official import config as config_lib
-from official import errors, parts, valueless
+from official import errors, parts, uninitialized
 from official.errors import UserError
 from official.model import Model
 
@@ -47,7 +47,7 @@ def count(config: config_lib.Config) -> Counts:
     """
     if lacking := _left_open(config):
         raise UserError(lacking)
-    with valueless.scope():
+    with uninitialized.scope():
         model = Model(config)
     kinds = tuple(importlib.import_module(path).Encoder for path in parts.ENCODERS.values())
     encoders = {"encoder": model.encoder}
