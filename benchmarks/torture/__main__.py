@@ -7,6 +7,7 @@ Each failure is listed with the command that repeats it, and the exit status is 
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -98,6 +99,39 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def supervise(options: argparse.Namespace) -> int:
+    """Runs the bench in a session of its own, which a signal ends at once; returns its status."""
+    with tempfile.TemporaryDirectory(prefix="torture-") as scratch:
+        folder = options.work / _commit() if options.work else Path(scratch) / "work"
+        child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.torture", *sys.argv[1:], f"--folder={folder}"],
+            env={**os.environ, "TMPDIR": scratch},  # goes with what a stop leaves there
+            start_new_session=True,
+        )
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            parts.Journal.stopped(folder / "journal")
+            again = "the same command goes on" if options.work else "nothing is kept without --work"
+            print(f"stopped; {again}", file=sys.stderr)
+            return 130
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Runs the chosen parts and prints the table; returns 1 if something failed."""
+    started = time.monotonic()
+    materials = Materials(options.folder / "materials", lambda line: print(f"           {line}"))
+    chosen = [PARTS[name](options.seed, materials) for name in options.parts]
+    found = run(chosen, options, options.folder, started)
+    print(f"\ncommit {_commit()}, seed {options.seed}\n\n{table(chosen, found)}")
+    failures = [f"{name}: {sentence}" for name, o in found.items() for sentence in o.failures]
+    for failure in failures:
+        print(f"\nFAILED: {failure}")
+    return bool(failures)
+
+
 def main() -> None:
     """Runs what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -112,22 +146,15 @@ def main() -> None:
         type=Path,
         help="where a run of the same commit goes on (default: a folder that is then removed)",
     )
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of `supervise`
     options = parser.parse_args()
-    names = options.parts.split(",") if options.parts else list(PARTS)
-    if unknown := set(names) - set(PARTS):
+    options.parts = options.parts.split(",") if options.parts else list(PARTS)
+    if unknown := set(options.parts) - set(PARTS):
         parser.error(f"--parts: no {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="torture-") as scratch:
-        folder = options.work / _commit() if options.work else Path(scratch)
-        materials = Materials(folder / "materials", lambda line: print(f"           {line}"))
-        chosen = [PARTS[name](options.seed, materials) for name in names]
-        found = run(chosen, options, folder, started)
-    print(f"\ncommit {_commit()}, seed {options.seed}\n\n{table(chosen, found)}")
-    failures = [f"{name}: {sentence}" for name, o in found.items() for sentence in o.failures]
-    for failure in failures:
-        print(f"\nFAILED: {failure}")
-    sys.exit(bool(failures))
+    # (A shell that starts a command in the background has it ignore SIGINT.)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    sys.exit(bench(options) if options.folder else supervise(options))
 
 
 if __name__ == "__main__":

@@ -102,8 +102,14 @@ class Journal:
             case = int(self._begun.read_text())
             if case not in self.outcomes:
                 outcome = Outcome()
-                outcome.fail("the process died, or was stopped, in this case")
+                outcome.fail("the process died in this case")
                 self.end(case, outcome)
+
+    @staticmethod
+    def stopped(folder: Path) -> None:
+        """Takes note that the cases that were begun were stopped on purpose."""
+        for path in folder.glob("*.begun"):
+            path.unlink()
 
     def begin(self, case: int) -> None:
         """Notes that a case is being run."""
@@ -142,9 +148,6 @@ def run(
         began = time.monotonic()
         try:
             outcome = part.run(case)
-        except KeyboardInterrupt:
-            journal._begun.unlink()
-            raise
         except Exception as error:  # noqa: BLE001  (a case that breaks is a failure like any other)
             outcome = Outcome()
             place = traceback.extract_tb(error.__traceback__)[-1]

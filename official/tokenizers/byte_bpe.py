@@ -343,7 +343,7 @@ class ByteBPE(Tokenizer):
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
-        joined = tf.strings.reduce_join(tf.gather(tf.constant(self.spellings), ids), axis=1)
+        joined = offsets.joined(tf.gather(tf.constant(self.spellings), ids))
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8")
 
     def _spelled(self, piece: str) -> bytes:

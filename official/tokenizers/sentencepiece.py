@@ -182,7 +182,7 @@ class SentencePiece(Tokenizer):
         special = set(self.special_ids)
         words = [f" {p} " if i in special else p for i, p in enumerate(self.pieces)]
         words = [word.replace(BLANK, " ") for word in words]
-        joined = tf.strings.reduce_join(tf.gather(tf.constant(words), ids), axis=1)
+        joined = offsets.joined(tf.gather(tf.constant(words), ids))
         joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
         return tf.strings.strip(joined)
 

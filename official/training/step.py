@@ -144,9 +144,8 @@ class TrainStep:
         self.memory = memory
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
-        self._gradients = (
-            tf.function(self._gradients, jit_compile=True) if jit_compile else (self._gradients)
-        )
+        if jit_compile:
+            self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, iterator, steps: int) -> np.ndarray:

@@ -1,9 +1,11 @@
 """Each part of the torture bench, in a tiny slice: it passes here, and it can fail."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -61,9 +63,7 @@ def test_a_run_goes_on_where_it_was_stopped_and_tells_of_a_case_that_killed_it(t
     (tmp_path / "counting-0.begun").write_text("3")
     found = parts.run(Counting(0), range(6), tmp_path, said.append)
     assert "counting: 3 of 6 cases are done already" in said
-    assert found[0] == first[0] and found[3].failures == [
-        "the process died, or was stopped, in this case"
-    ]
+    assert found[0] == first[0] and found[3].failures == ["the process died in this case"]
     assert found[5].failures[0].startswith("RuntimeError: five (")
     summed = parts.total(found.values())
     assert summed.done == 9 and summed.kinds["failed"] == 3 and len(summed.failures) == 3
@@ -83,6 +83,33 @@ def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| typing errors and wrong types in published configs | 10 |" in done.stdout
     assert "| 10 refused | 0 |" in done.stdout
+
+
+def test_sigterm_ends_the_bench_and_its_processes_at_once_and_the_case_is_run_again(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.torture", "--parts=flips,nan"]
+    process = subprocess.Popen(
+        [*command, f"--work={tmp_path / 'work'}"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        limit = time.monotonic() + 300
+        while not list(tmp_path.glob("work/*/journal/nan-0.begun")):
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.1)
+        process.terminate()
+        stopped = time.monotonic()
+        errors = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert time.monotonic() - stopped < 10
+    assert process.returncode == 130 and "stopped; the same command goes on" in errors
+    assert not list(tmp_path.glob("work/*/journal/*.begun"))
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]  # no scratch is left
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert str(tmp_path) not in running
 
 
 def reader(folder, read):
