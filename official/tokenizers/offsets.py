@@ -87,13 +87,13 @@ def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
     return tf.cast(tf.cumsum(ended), tf.int64)
 
 
-def joined(ragged: tf.RaggedTensor) -> tf.Tensor:
+def joined(ragged: tf.RaggedTensor, separator: str = "") -> tf.Tensor:
     """Joins the strings [N, None] of each row: [N].
 
     `reduce_join` gives the same, by way of a tensor [N, length of the longest row].
     """
     rows = tf.cast(ragged.nrows(), tf.int32)
-    return tf.strings.unsorted_segment_join(ragged.values, rows_of(ragged), rows)
+    return tf.strings.unsorted_segment_join(ragged.values, rows_of(ragged), rows, separator)
 
 
 def characters_of(

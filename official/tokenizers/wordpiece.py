@@ -147,7 +147,8 @@ class WordPieceSplitter(Splitter):
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._max_characters = max_characters
-        self._words_to_ids = tf_text.FastBertTokenizer(
+        self._normalizer = tf_text.FastBertNormalizer()  # blanks, and Chinese characters alone
+        self._words_to_ids = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=CONTINUES,
             max_bytes_per_word=_BYTES * max_characters,
@@ -158,7 +159,7 @@ class WordPieceSplitter(Splitter):
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids of string [N], int32 [N, None]."""
         cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
-        return self._words_to_ids.tokenize(cleaned)
+        return self._words_to_ids.tokenize(self._normalizer.normalize(cleaned))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; an accent that is removed belongs to its letter."""
@@ -172,7 +173,13 @@ class WordPieceSplitter(Splitter):
         sizes = tf.strings.length(parts.values)
         found = _of_long_words(found, tf.repeat(long, sizes), tf.repeat(runs, sizes))
         texts = offsets.joined(parts.with_values(short))
-        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
+        normalized, before = self._normalizer.normalize_with_offsets(texts)
+        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(normalized)
+        # (`FastBertTokenizer` does the same, by way of a tensor [N, length of the longest row].)
+        first = tf.gather(before.row_starts(), offsets.rows_of(ids))
+        starts, ends = (
+            at.with_values(tf.gather(before.values, first + at.values)) for at in (starts, ends)
+        )
         return offsets.Tokens(ids, *offsets.characters_of(found, starts, ends))
 
 
@@ -288,7 +295,7 @@ class WordPiece(Tokenizer):
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
         pieces = tf.gather(tf.constant(self.pieces), ids)
-        joined = tf.strings.reduce_join(pieces, axis=1, separator=" ")
+        joined = offsets.joined(pieces, " ")
         return tf.strings.regex_replace(joined, f" {CONTINUES}", "")
 
     def _spelled(self, piece: str) -> bytes:
