@@ -8,9 +8,11 @@ import numpy as np
 
 from benchmarks import downstream_files, plain_baselines
 from benchmarks.downstream_run import Run
-from official import manifest, tasks, trec
-from official import questions as questions_lib
-from official.training import task_metrics
+from official import tasks
+from official.evaluation import task_metrics
+from official.shards import manifest
+from official.shards import questions as questions_lib
+from official.tasks import trec
 
 Figures = dict[str, float]
 

@@ -100,9 +100,9 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
         f"seed={options.seed}",
         *options.override,
     ]
-    from official import config as config_lib
+    from official import config as configs
 
-    recipe = config_lib.load(CONFIG, overrides).recipe
+    recipe = configs.load(CONFIG, overrides).recipe
     return {
         "folder": str(folder),
         "config": str(CONFIG),
@@ -121,10 +121,11 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     Returns:
       The encoder's config, and the precision by our name.
     """
-    from official import config as config_lib
-    from official import inference, tokenizers
-    from official.objectives import classification
-    from official.training import checkpoints
+    from official import config as configs
+    from official import tokenizers
+    from official.modeling.objectives import classification
+    from official.saving import checkpoints
+    from official.serving import loaded_model
 
     init = folder / "init"
     init.mkdir()
@@ -134,14 +135,14 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
         (init / "config.yaml").write_text(yaml.safe_dump(raw))
     else:
         shutil.copy(options.init / "config.yaml", init)
-    config = config_lib.load(init)
+    config = configs.load(init)
     head = classification.Config(labels=("0", "1"))
     encoder = dataclasses.replace(config.encoder, pooler=True)
     config = dataclasses.replace(
         config, segments=None, corruption=None, encoder=encoder, objectives=(head,),
         seed=options.seed,
     )  # fmt: skip
-    variables = inference.build(config).variables_by_path()
+    variables = loaded_model.build(config).variables_by_path()
     if options.init is not None:
         arrays = checkpoints.load_variables(options.init, "best")
         read = {path: v for path, v in variables.items() if path.startswith("encoder/")}

@@ -13,9 +13,9 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from official import seeding
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
+from official.utils import seeding
 
 VOCABULARY, SPECIALS = 30_522, (0, 1, 2, 3, 4)
 CLS, SEP, MASK = 2, 3, 4

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official import config as config_lib
-from official import seeding
+from official import config as configs
 from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary
-from official.encoders.inputs import encode
-from official.layers import gather
-from official.training import optimizers, setup
-from official.training.step import TrainStep
+from official.modeling.encoders.inputs import encode
+from official.modeling.layers import gather
+from official.training import optimizers, resolve
+from official.training.train_step import TrainStep
+from official.utils import seeding
 
 CITIES = (
     "New York, Los Angeles, San Diego, Las Vegas, Fort Worth, El Paso, Long Beach, Baton Rouge, "
@@ -54,14 +54,14 @@ class Row(NamedTuple):
         return self.first + self.second
 
 
-def make_config(kind: str, steps: int) -> config_lib.Config:
+def make_config(kind: str, steps: int) -> configs.Config:
     """The config of a run: `kind` is masked_lm or permutation_lm."""
     # Two of seven tokens in either case; masks are nothing but [MASK].
     corruption = {"type": "permutation", "unit": "token", "k": 3, "num_predict": 2}
     if kind == "masked_lm":
         corruption = {"type": "token_masks", "mask_rate": 0.3, "max_predictions": 2}
         corruption |= {"mask_prob": 1.0, "random_prob": 0.0}
-    return config_lib.from_dict(
+    return configs.from_dict(
         {
             "name": f"new_york_{kind}",
             "segments": {"format": "full_sentences", "max_length": 8},
@@ -89,10 +89,10 @@ def make_config(kind: str, steps: int) -> config_lib.Config:
     )
 
 
-def train(config: config_lib.Config):
+def train(config: configs.Config):
     """Trains a model on random sentences, with new targets each time."""
     vocabulary = Vocabulary(len(PIECES), MASK, tuple(range(4)), np.ones(len(PIECES), bool))
-    module = config_lib.module_of(config.corruption)
+    module = configs.module_of(config.corruption)
 
     def batch(step):
         seeds = seeding.row_seeds(config.seed, step, tf.range(BATCH, dtype=tf.int64))
@@ -100,7 +100,7 @@ def train(config: config_lib.Config):
         return module.corrupt(config.corruption, vocabulary, sentences(cities), seeds)
 
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     optimizer = optimizers.make(config.recipe, config.recipe.steps, model)
     step = TrainStep(model, optimizer, strategy, seed=config.seed)
     step.run(iter(tf.data.Dataset.range(config.recipe.steps).map(batch)), config.recipe.steps)

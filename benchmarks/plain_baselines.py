@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 
-from official.training import answer_metrics
+from official.evaluation import squad_metrics
 
 FOLDS = 3
 # Above so many rows the penalty is not searched for.
@@ -232,7 +232,7 @@ def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, 
     """Answers questions with the longest name or number of the sentence that is most like them.
 
     Args:
-      train: `official.questions.Question`s, of which the weights of words are learnt.
+      train: `official.shards.questions.Question`s, of which the weights of words are learnt.
       asked: those to be answered.
 
     Returns:
@@ -247,11 +247,11 @@ def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, 
         parts, vectors = known[q.context]
         cosines = (vectors @ overlap.vectors([q.text]).T).toarray()[:, 0]
         best = parts[int(cosines.argmax())]
-        said = set(answer_metrics.normalize(q.text).split())
+        said = set(squad_metrics.normalize(q.text).split())
         names = [
             name
             for name in _NAMES.findall(best)
-            if not set(answer_metrics.normalize(name).split()) <= said
+            if not set(squad_metrics.normalize(name).split()) <= said
         ]
         answers[q.id] = max(names, key=len) if names else best
         odds[q.id] = 1 - float(cosines.max())

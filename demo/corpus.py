@@ -23,8 +23,8 @@ from pathlib import Path
 from pydoc_data import topics
 from typing import NamedTuple
 
-from official import atomic
-from tfrecords_tools import sentences
+from official.utils import atomic
+from tfrecords_tools.text import sentences
 
 # Which part of the standard library a top-level module belongs to. Not every Python has all.
 AREAS = {

@@ -3,12 +3,12 @@
 import os
 import typing
 
-from official import quiet
+from official.utils import quiet_import
 
-quiet.install()
+quiet_import.install()
 
 if typing.TYPE_CHECKING:
-    from official.inference import Loaded
+    from official.serving.loaded_model import Loaded
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "Loaded":
@@ -22,6 +22,6 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "Loaded":
       UserError: it is not a model folder, or its parts do not fit together.
     """
     # Imported here: `import official` stays light.
-    from official import inference
+    from official.serving import loaded_model
 
-    return inference.load(model_dir, checkpoint)
+    return loaded_model.load(model_dir, checkpoint)

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import flags
 
-from official import errors
-from official.errors import UserError
+from official.utils import errors
+from official.utils.errors import UserError
 
 if TYPE_CHECKING:
     from official.corruption import permutation
-    from official.model import Model
+    from official.modeling.model import Model
     from official.tokenizers import Tokenizer
 
 FLAGS = flags.FLAGS
@@ -91,10 +91,10 @@ def permute(
     """
     import tensorflow as tf
 
-    from official import seeding
     from official.corruption import permutation
     from official.corruption.vocabulary import Vocabulary
     from official.tokenizers.packing import pack_arrays
+    from official.utils import seeding
 
     if tokenizer is None:
         tokens = text.split()
@@ -179,26 +179,26 @@ def _permutation() -> None:
     found = permute(FLAGS.text, _corruption(), FLAGS.seed, tokenizer)
     print(as_text(found))
     if FLAGS.output:
-        from official import figures
+        from official.utils import heatmaps
 
         rows = sorted(found.targets)
         names = [f"{token} {i}" for i, token in enumerate(found.tokens)]
         order = " > ".join(found.tokens[i] for i in found.order)  # (the font has no arrow)
         panels = [
-            figures.Panel(f"content stream; order {order}", found.content, names, names),
-            figures.Panel("query stream", found.query[rows], [names[i] for i in rows], names),
+            heatmaps.Panel(f"content stream; order {order}", found.content, names, names),
+            heatmaps.Panel("query stream", found.query[rows], [names[i] for i in rows], names),
         ]
-        figures.save(figures.draw([panels]), FLAGS.output)
+        heatmaps.save(heatmaps.draw([panels]), FLAGS.output)
         print(f"\n{FLAGS.output}: both masks")
 
 
 def _corruption() -> "permutation.Config":
-    from official import config as config_lib
+    from official import config as configs
     from official.corruption import permutation
 
     corruption = permutation.Config()
     if FLAGS.config:
-        corruption = config_lib.load(FLAGS.config).corruption
+        corruption = configs.load(FLAGS.config).corruption
         if not isinstance(corruption, permutation.Config):
             raise UserError(f"{FLAGS.config}: corruption: its type is not permutation")
     changes = {name: FLAGS[name].value for name in _CHANGES if FLAGS[name].value is not None}
@@ -209,24 +209,25 @@ def _corruption() -> "permutation.Config":
 
 
 def _attention() -> None:
-    from official import figures, inference
+    from official.serving import loaded_model
+    from official.utils import heatmaps
 
     for name in ("model_dir", "output"):
         if not FLAGS[name].value:
             raise UserError(f"--{name} is missing (--what=attention); see --help")
-    config, tokenizer, model = inference.restore(FLAGS.model_dir, FLAGS.checkpoint)
-    longest = inference.max_length(FLAGS.model_dir, config)
+    config, tokenizer, model = loaded_model.restore(FLAGS.model_dir, FLAGS.checkpoint)
+    longest = loaded_model.max_length(FLAGS.model_dir, config)
     tokens, weights = attention(FLAGS.text, tokenizer, model, longest)
     cell = max(2, min(16, 240 // len(tokens)))
     named = tokens if cell >= 14 else ()
     panels = [
         [
-            figures.Panel(f"layer {i} head {j}", head, named if j == 0 else (), named, cell)
+            heatmaps.Panel(f"layer {i} head {j}", head, named if j == 0 else (), named, cell)
             for j, head in enumerate(layer)
         ]
         for i, layer in enumerate(weights)
     ]
-    figures.save(figures.draw(panels), FLAGS.output)
+    heatmaps.save(heatmaps.draw(panels), FLAGS.output)
     print(f"{FLAGS.output}: {len(weights)} layers × {len(weights[0])} heads, {len(tokens)} tokens")
 
 

@@ -3,7 +3,7 @@
 A server needs tensorflow and the ops of tensorflow_text, nothing of this project. What it takes is
 text, any string; bytes that are not UTF-8 become U+FFFD. Text of any length is taken: longer than
 the model's, it is cut as in training, and in questions a context is read in windows. Which
-signatures there are depends on the model's head: `official.serving.signatures` has the table,
+signatures there are depends on the model's head: `official.serving.signatures.table` has the table,
 `docs/serving.md` says what they take and give, with requests to TensorFlow Serving.
 """
 
@@ -12,13 +12,15 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from official import atomic, errors, generation, inference
-from official.errors import UserError
-from official.layers import gradient
-from official.serving import comparison, doors
-from official.serving import signatures as serving
-from official.serving.heads import with_one_head
+from official.modeling.layers import gradient
+from official.serving import loaded_model, precision_report
+from official.serving.generator import why_not
 from official.serving.precision import PRECISIONS, Weights
+from official.serving.signatures import table as serving
+from official.serving.signatures.inputs import Parts
+from official.serving.task_head import with_one_head
+from official.utils import atomic, errors
+from official.utils.errors import UserError
 
 INPUTS = ("single", "pair")
 
@@ -80,10 +82,10 @@ def export(
         names no head, or none is named where there are several; this TensorFlow has no products of
         int8; or `output` is there already.
     """
-    config, tokenizer, model = inference.restore(model_dir, checkpoint, precision)
+    config, tokenizer, model = loaded_model.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
     kind, head = serving.kind_of(config, model)
-    about = inference.task(model_dir)
+    about = loaded_model.task(model_dir)
     about = about.get("tasks", {}).get(task, about)
     if inputs is not None and inputs not in kind.default:
         ((name, takes),) = kind.default.items()
@@ -93,13 +95,13 @@ def export(
             "pair" if about.get("pair") and "pair" in kind.default else next(iter(kind.default))
         )
     if max_length is None:
-        max_length = inference.max_length(model_dir, config)
+        max_length = loaded_model.max_length(model_dir, config)
     most = config.encoder.max_positions
     if not 4 <= max_length <= most:
         raise UserError(
             f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
         )
-    reason = generation.why_not(model)
+    reason = why_not(model)
     if max_new_tokens is not None and reason:
         raise UserError(f"--max_new_tokens: {reason}")
     count = min(64, max_length // 2) if max_new_tokens is None else max_new_tokens
@@ -109,7 +111,7 @@ def export(
         )
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
-    parts = doors.Parts(config, tokenizer, model, weights, max_length, about, head)
+    parts = Parts(config, tokenizer, model, weights, max_length, about, head)
     with atomic.folder(output) as temporary, gradient.left_out():
         server, signatures = serving.make(parts, kind, inputs, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
@@ -134,10 +136,10 @@ def main(argv: list[str]) -> None:
     takes = kind.default[inputs]
     print(f"wrote {FLAGS.output}: serving_default takes {takes}, {kind.long} {length} tokens")
     if FLAGS.data:
-        found = comparison.compare(
+        found = precision_report.compare(
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task
         )
-        print(comparison.table(found))
+        print(precision_report.table(found))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ A model with the objective causal_lm writes:
       --temperature=0.8 --top_k=40
 
 With --sweep=key=value,value,... (once or more) train_and_eval runs every combination of the values
-in a folder below --model_dir, and compares them: see official.sweep.
+in a folder below --model_dir, and compares them: see official.training.sweep.
 
 Any model gives texts, or each of their tokens, a vector:
 
@@ -46,7 +46,7 @@ from pathlib import Path
 
 from absl import flags
 
-from official import errors
+from official.utils import errors
 
 _MODES = ("train", "eval", "train_and_eval", "predict", "generate", "embed")
 FLAGS = flags.FLAGS
@@ -179,30 +179,33 @@ def _require(*names: str) -> None:
 
 
 def _train() -> None:
-    from official import config as config_lib
-    from official.training import loop, setup, strategies
+    from official import config as configs
+    from official.distribution import strategies
+    from official.training import resolve, trainer
 
-    config = config_lib.load(FLAGS.config, FLAGS.override)
+    config = configs.load(FLAGS.config, FLAGS.override)
     if not config.objectives:
         raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
-    config = setup.inherit(config, config_lib.load(FLAGS.init) if FLAGS.init else None)
-    setup.set_precision(config.recipe.precision)
+    config = resolve.inherit(config, configs.load(FLAGS.init) if FLAGS.init else None)
+    resolve.set_precision(config.recipe.precision)
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     try:
         with strategies.lost_workers(strategy):
             _train_under(strategy, config)
-    except loop.Stopped as stopped:
+    except trainer.Stopped as stopped:
         sys.exit(128 + stopped.number)
 
 
 def _train_under(strategy, config) -> None:
     """Trains a config that has taken over what it leaves to the model of --init."""
-    from official import atomic
-    from official import config as config_lib
-    from official.training import checkpoints, loop, setup, strategies
+    from official import config as configs
+    from official.distribution import strategies
+    from official.saving import checkpoints
+    from official.training import resolve, trainer
+    from official.utils import atomic
 
     train = _source(FLAGS.data, config, "train", training=True)
-    config = setup.resolve(config, train.tokenizer.vocab_size, setup.labels_of(train.manifest))
+    config = resolve.resolve(config, train.tokenizer.vocab_size, resolve.labels_of(train.manifest))
     train.check(config, strategy.num_replicas_in_sync)
     if FLAGS.init:
         train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
@@ -224,25 +227,25 @@ def _train_under(strategy, config) -> None:
                 "both with the same --tokenizer"
             )
     model_dir = Path(FLAGS.model_dir)
-    setup.check_same_run(config, model_dir)
+    resolve.check_same_run(config, model_dir)
 
     def say(text):
         if strategies.is_chief(strategy):
             print(text, flush=True)
 
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     begins = checkpoints.last_step(model_dir) is None
     if FLAGS.init and begins:
         weights = config.recipe.init_weights
-        count, fresh = setup.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
+        count, fresh = resolve.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
         rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
         say(f"{count} variables set from {FLAGS.init} ({weights}){rest}")
     if strategies.is_chief(strategy):
         atomic.make_folder(model_dir)
-        config_lib.save(config, model_dir / setup.CONFIG)
+        configs.save(config, model_dir / resolve.CONFIG)
         train.tokenizer.save(model_dir / "tokenizer")
-        setup.save_task(train.manifest, model_dir)
-    trainer = loop.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
+        resolve.save_task(train.manifest, model_dir)
+    trainer = trainer.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
     if config.recipe.init_weights == "run" and begins:
         trainer.go_on_from(FLAGS.init, FLAGS.checkpoint)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
@@ -262,7 +265,7 @@ def _folders(text: str) -> list[str]:
 def _source(folders: str, config, split: str, training: bool = False):
     """The examples of a split; of several folders, parted by commas, a mixture of their tasks."""
     from official.data import Source
-    from official.mixture import Mixture
+    from official.data.mixture import Mixture
 
     sources = [Source(folder, config, split, training) for folder in _folders(folders)]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
@@ -270,17 +273,17 @@ def _source(folders: str, config, split: str, training: bool = False):
 
 def _sweep() -> None:
     """Trains every combination of some values, and compares them."""
-    from official import config as config_lib
-    from official import sweep as sweep_lib
+    from official import config as configs
+    from official.training import sweep as sweep_lib
 
     if FLAGS.distribution_strategy == "multi_worker":
         raise errors.UserError("--sweep: give the runs of several workers one by one")
     sweep = sweep_lib.Sweep.parse(FLAGS.sweep)
     for settings in sweep.runs():
-        config_lib.load(FLAGS.config, [*FLAGS.override, *sweep_lib.overrides(settings)])
+        configs.load(FLAGS.config, [*FLAGS.override, *sweep_lib.overrides(settings)])
     shared = ("data", "validation_data", "init", "checkpoint")
     about = {name: FLAGS[name].value for name in shared}
-    about["config"] = config_lib.to_dict(config_lib.load(FLAGS.config, FLAGS.override))
+    about["config"] = configs.to_dict(configs.load(FLAGS.config, FLAGS.override))
 
     def command(folder, overrides):
         names = (
@@ -301,13 +304,13 @@ def _sweep() -> None:
 
 def _figures(model_dir: Path) -> dict:
     """The figures of a finished run's best checkpoint, and which of them decides."""
-    from official import config as config_lib
-    from official import inference
-    from official.training import checkpoints
+    from official import config as configs
+    from official.saving import checkpoints
+    from official.serving import loaded_model
     from official.training.best_metric import best_metric
 
-    task = inference.task(model_dir)
-    metric, higher = best_metric(config_lib.load(model_dir), task or None)
+    task = loaded_model.task(model_dir)
+    metric, higher = best_metric(configs.load(model_dir), task or None)
     path = checkpoints.find(model_dir, "best")
     found = checkpoints.load_state(path)
     return {
@@ -321,14 +324,17 @@ def _figures(model_dir: Path) -> dict:
 
 def _apply() -> None:
     """Evaluates or predicts with a trained model."""
-    from official import config as config_lib
-    from official import streams
-    from official.training import evaluation, predict, setup, strategies
+    from official import config as configs
+    from official.data import streams
+    from official.distribution import strategies
+    from official.evaluation import prediction
+    from official.evaluation.evaluator import Evaluator, target_entropy
+    from official.training import resolve
 
     model_dir = Path(FLAGS.model_dir)
-    config = config_lib.load(model_dir, FLAGS.override)
+    config = configs.load(model_dir, FLAGS.override)
     # As the SavedModel computes: mixed precision is for training.
-    setup.set_precision("float64" if config.recipe.precision == "float64" else "float32")
+    resolve.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
     if predicting and len(_folders(FLAGS.data)) > 1:
@@ -342,24 +348,24 @@ def _apply() -> None:
     for split in splits:
         source = _source(FLAGS.data, config, split)
         source.check(config, strategy.num_replicas_in_sync, predicting)
-        setup.check_labels(config, source.manifest, FLAGS.data)
-        trained = config_lib.load(model_dir).encoder
+        resolve.check_labels(config, source.manifest, FLAGS.data)
+        trained = configs.load(model_dir).encoder
         if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
             # Held-out text may be shorter than the memory of training, but asking for more is in
             # vain.
             streams.check_memory(source.folder, config, source.manifest)
         source.check_tokenizer(model_dir / "tokenizer")
         if model is None:
-            model = setup.build_model(config, strategy)
-            setup.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
+            model = resolve.build_model(config, strategy)
+            resolve.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
         if FLAGS.submission:
-            predict.submit(model, config, source, strategy, FLAGS.submission)
+            prediction.submit(model, config, source, strategy, FLAGS.submission)
         elif predicting:
-            predict.predict(model, config, source, strategy, FLAGS.output, FLAGS.top_k)
+            prediction.predict(model, config, source, strategy, FLAGS.output, FLAGS.top_k)
         else:
-            evaluator = evaluation.Evaluator(config, model, strategy)
+            evaluator = Evaluator(config, model, strategy)
             figures = evaluator.run(source)
-            if entropy := evaluation.target_entropy(source, evaluator.batch_size):
+            if entropy := target_entropy(source, evaluator.batch_size):
                 figures["target_entropy"] = entropy
             if len(splits) > 1:
                 print(f"{split}:")
@@ -369,7 +375,8 @@ def _apply() -> None:
 
 def _splits(config) -> list[str]:
     """What to evaluate or predict: the split named, or those that the shards have."""
-    from official import manifest, tasks
+    from official import tasks
+    from official.shards import manifest
 
     if FLAGS.split:
         return [FLAGS.split]
@@ -385,7 +392,9 @@ def _splits(config) -> list[str]:
 
 def _generate() -> None:
     """Goes on with texts; prints them, or writes a file."""
-    from official import generation, inference, lines, sampling
+    from official.serving import loaded_model, sampling
+    from official.serving.generator import Generator, check_output, save
+    from official.utils import text_lines
 
     settings = sampling.Settings(
         FLAGS.max_new_tokens, FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.seed
@@ -393,25 +402,27 @@ def _generate() -> None:
     if bool(FLAGS.prompt) == bool(FLAGS.prompts):
         raise errors.UserError("give either --prompt=TEXT (perhaps an empty one) or --prompts=FILE")
     if FLAGS.output:
-        generation.check_output(FLAGS.output)
-    prompts = FLAGS.prompt or lines.read(FLAGS.prompts, "prompts")
-    generator = generation.Generator(*inference.restore(FLAGS.model_dir, FLAGS.checkpoint))
+        check_output(FLAGS.output)
+    prompts = FLAGS.prompt or text_lines.read(FLAGS.prompts, "prompts")
+    generator = Generator(*loaded_model.restore(FLAGS.model_dir, FLAGS.checkpoint))
     texts = generator.texts(prompts, settings)
     if FLAGS.output:
-        generation.save(FLAGS.output, prompts, texts)
+        save(FLAGS.output, prompts, texts)
     else:
         print("\n".join(texts))
 
 
 def _embed() -> None:
     """Writes the vectors of texts, or of their tokens."""
-    from official import embedding, inference, lines
+    from official.serving import loaded_model
+    from official.serving.embedder import check_output, write
+    from official.utils import text_lines
 
-    embedding.check_output(FLAGS.output, FLAGS.tokens)
-    texts = lines.read(FLAGS.texts, "texts")
-    embedder = inference.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
+    check_output(FLAGS.output, FLAGS.tokens)
+    texts = text_lines.read(FLAGS.texts, "texts")
+    embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
     how = {"layer": FLAGS.layer, "tokens": FLAGS.tokens}
-    embedding.write(embedder, texts, FLAGS.output, pooling=FLAGS.pooling, **how)
+    write(embedder, texts, FLAGS.output, pooling=FLAGS.pooling, **how)
 
 
 def run() -> None:

@@ -18,10 +18,12 @@ from collections.abc import Iterable, Iterator
 import keras
 from absl import app, flags
 
-from official import config as config_lib
-from official import errors, parts, uninitialized
-from official.errors import UserError
-from official.model import Model
+from official import config as configs
+from official.config import registry
+from official.modeling import uninitialized
+from official.modeling.model import Model
+from official.utils import errors
+from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Counts:
     total: int
 
 
-def count(config: config_lib.Config) -> Counts:
+def count(config: configs.Config) -> Counts:
     """Counts the weights of a config whose encoder has a vocabulary size.
 
     Raises:
@@ -49,7 +51,7 @@ def count(config: config_lib.Config) -> Counts:
         raise UserError(lacking)
     with uninitialized.scope():
         model = Model(config)
-    kinds = tuple(importlib.import_module(path).Encoder for path in parts.ENCODERS.values())
+    kinds = tuple(importlib.import_module(path).Encoder for path in registry.ENCODERS.values())
     encoders = {"encoder": model.encoder}
     heads = {}
     for objective in model.objectives:
@@ -88,7 +90,7 @@ def main(argv: list[str]) -> None:
     if len(argv) < 2:
         raise UserError("name configs: python -m official.parameters CONFIG...")
     for path in argv[1:]:
-        config = config_lib.load(path, flags.FLAGS.override)
+        config = configs.load(path, flags.FLAGS.override)
         if config.encoder is not None and flags.FLAGS.vocab_size:
             size = config.encoder.vocab_size or flags.FLAGS.vocab_size
             encoder = dataclasses.replace(config.encoder, vocab_size=size)
@@ -103,7 +105,7 @@ def main(argv: list[str]) -> None:
         print("\n".join(table(path, counts)))
 
 
-def _left_open(config: config_lib.Config) -> str:
+def _left_open(config: configs.Config) -> str:
     """Says what a config leaves to others, without which nothing can be counted."""
     if config.encoder is None:
         return (

@@ -4,7 +4,7 @@
     --null_odds=ANSWERS/null_odds.json
 
 The files are those of SQuAD's released evaluation, a JSON object with each question's id, and so
-are the figures (`official.training.answer_metrics`).
+are the figures (`official.evaluation.squad_metrics`).
 """
 
 import json
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from absl import flags
 
-from official import errors
-from official.errors import UserError
+from official.utils import errors
+from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
 
@@ -49,8 +49,8 @@ def score(
     Raises:
       UserError: a file that is not what it should be, or a question that it lacks.
     """
-    from official import manifest, questions  # slow to load
-    from official.training import answer_metrics
+    from official.evaluation import squad_metrics
+    from official.shards import manifest, questions
 
     found = manifest.read(data)
     asked = questions.read(data, split, found)
@@ -59,7 +59,7 @@ def score(
     no_answers = bool(found.task.get("no_answers"))
     if null_odds is not None and not no_answers:
         raise UserError(f"--null_odds={null_odds}: every question of {found.task['name']} has one")
-    figures = answer_metrics.evaluate(
+    figures = squad_metrics.evaluate(
         _read(answers, str, "a text"),
         {question.id: question.answers for question in asked},
         no_answers,

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from absl import flags
 
-from official import errors, tasks, trec
-from official.errors import UserError
+from official import tasks
+from official.tasks import trec
+from official.utils import errors
+from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
 
@@ -31,7 +33,7 @@ def score(qrels: Path, run: Path, metrics: tuple[str, ...] = ()) -> tuple[dict[s
     Raises:
       UserError: a file that cannot be read, an unknown metric, no judged query.
     """
-    from official.training import ranking_metrics  # slow to load
+    from official.evaluation import ranking_metrics
 
     found, known = trec.read_run(run), trec.read_qrels(qrels)
     judged = {query: known[query] for query in found if query in known}

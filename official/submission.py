@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from official import atomic, errors
-from official.errors import UserError
 from official.tasks import TASKS, Task
+from official.utils import atomic, errors
+from official.utils.errors import UserError
 
 _HEADER = "index\tprediction"
 _SCORES = (0.0, 5.0)  # of STS-B

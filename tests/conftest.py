@@ -4,11 +4,11 @@ import functools
 
 import pytest
 
-from official import errors  # noqa: F401  sets TensorFlow's log level before its import
+from official.utils import errors  # noqa: F401  sets TensorFlow's log level before its import
 
 import tensorflow as tf  # isort: skip
 
-from official.training import strategies
+from official.distribution import strategies
 
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4

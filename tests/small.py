@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from official import config as config_lib
-from official import manifest, tokenizers
-from tfrecords_tools import shards
-from tfrecords_tools.pieces import TextPiece
-from tfrecords_tools.pretraining_shards import _features, _plain, settings_of
+from official import config as configs
+from official import tokenizers
+from official.shards import manifest
+from tfrecords_tools.pretraining import examples
+from tfrecords_tools.pretraining.builder import _features, _plain, settings_of
+from tfrecords_tools.pretraining.chunks import TextPiece
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -31,7 +32,7 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
     return [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
 
 
-def config(**changes) -> config_lib.Config:
+def config(**changes) -> configs.Config:
     """A tiny BERT; `changes` are dotted keys with __ for the dots."""
     raw = {
         "name": "tiny",
@@ -61,10 +62,10 @@ def config(**changes) -> config_lib.Config:
         for parent in parents:
             place = place.setdefault(parent, {})
         place[last] = value
-    return config_lib.from_dict(raw)
+    return configs.from_dict(raw)
 
 
-def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed: int = 0) -> Path:
+def shard_folder(folder: Path, made_of: configs.Config, count: int = 60, seed: int = 0) -> Path:
     """Pretraining shards of `documents`, made in this process; phrases are pairs of words."""
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
     folder.mkdir(parents=True)
@@ -73,8 +74,8 @@ def shard_folder(folder: Path, made_of: config_lib.Config, count: int = 60, seed
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
     settings = settings_of(made_of, tokens, phrases=phrases)
-    records = shards.process_piece(TextPiece(0, documents(count, seed)), settings)
-    writer = shards.Writer(folder, 2)
+    records = examples.process_piece(TextPiece(0, documents(count, seed)), settings)
+    writer = examples.Writer(folder, 2)
     writer.write(records.examples)
     write_manifest(folder, made_of, settings, writer, records.token_counts)
     return folder
@@ -101,6 +102,6 @@ def write_manifest(folder, made_of, settings, writer, token_counts, totals=None)
     )
 
 
-def replace(config: config_lib.Config, **recipe) -> config_lib.Config:
+def replace(config: configs.Config, **recipe) -> configs.Config:
     """The config with another recipe."""
     return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, **recipe))

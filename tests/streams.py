@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from official import config as config_lib
+from official import config as configs
 from official import tokenizers
 from tests import small
-from tfrecords_tools import shards, stream_corpus, streams
-from tfrecords_tools.pieces import TextPiece
-from tfrecords_tools.pretraining_shards import settings_of
+from tfrecords_tools.pretraining import examples, stream_corpus, streams
+from tfrecords_tools.pretraining.builder import settings_of
+from tfrecords_tools.pretraining.chunks import TextPiece
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -59,7 +59,7 @@ class Walk:
 
 def stream_folder(
     folder: Path,
-    made_of: config_lib.Config,
+    made_of: configs.Config,
     documents: list[list[str]],
     words=small.WORDS,
     shard_count: int = 3,
@@ -68,9 +68,9 @@ def stream_folder(
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
     folder.mkdir(parents=True)
     settings, tokenizer = settings_of(made_of, tokens), tokenizers.load(tokens)
-    writer = shards.Writer(folder, shard_count)
+    writer = examples.Writer(folder, shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
-    piece, counted = shards.tokenize_piece(TextPiece(0, documents), settings)
+    piece, counted = examples.tokenize_piece(TextPiece(0, documents), settings)
     corpus.add(piece)
     plan, arranged = corpus.arrange(streams.Plan.of(corpus.folder, settings, tokenizer))
     writer.contiguous(plan.steps * made_of.segments.rows)

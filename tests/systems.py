@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from official import config as config_lib
+from official import config as configs
 from tests import small, streams
 
 ROBERTA = {
@@ -111,7 +111,7 @@ SYSTEMS = {
 }
 
 
-def shard_folder(folder: Path, made_of: config_lib.Config) -> Path:
+def shard_folder(folder: Path, made_of: configs.Config) -> Path:
     """Shards of what `made_of.segments` says."""
     if made_of.segments.format == "stream":
         return streams.stream_folder(folder, made_of, small.documents(24))

@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from official import atomic, errors, trec
-from official.errors import UserError
-from official.tasks import SPLITS
+from official.tasks import SPLITS, trec
+from official.utils import atomic, errors
+from official.utils.errors import UserError
 
 FORMATS = ("cranfield", "cisi", "wikiqa")
 K1, B = 1.2, 0.75  # of BM25, as is usual

@@ -13,12 +13,14 @@ import os
 
 from absl import flags
 
-from official import config, errors
-from tfrecords_tools import parallel, text_options
+from official import config
+from official.utils import errors
+from tfrecords_tools.text import options
+from tfrecords_tools.writing import parallel
 
 
 def _flags() -> None:
-    text_options.define("shard folder")
+    options.define("shard folder")
     flags.DEFINE_string("config", None, "YAML file that says how")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
@@ -38,10 +40,10 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     errors.require(options, "config", "input", "tokenizer", "output")
     # TensorFlow is slow to load: the process that workers are forked from does it meanwhile.
-    parallel.start("tfrecords_tools.shards")
-    from tfrecords_tools import pretraining_shards
+    parallel.start("tfrecords_tools.pretraining.examples")
+    from tfrecords_tools.pretraining import builder
 
-    settings = pretraining_shards.settings_of(
+    settings = builder.settings_of(
         config.load(options.config, options.override),
         options.tokenizer,
         options.seed,
@@ -50,7 +52,7 @@ def main(argv: list[str]) -> None:
         options.phrases,
         options.entities,
     )
-    pretraining_shards.build(
+    builder.build(
         settings,
         options.input,
         options.output,

@@ -26,9 +26,9 @@ from pathlib import Path
 
 from absl import flags
 
-from official import errors
-from official.errors import UserError
 from official.tasks import GENERIC, SPLITS, Task, choice, find, generic, ranking
+from official.utils import errors
+from official.utils.errors import UserError
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
@@ -204,7 +204,15 @@ def main(argv: list[str]) -> None:
 
     # TensorFlow is slow to load: the flags are checked before.
     from official import tokenizers
-    from tfrecords_tools import choice_shards, ranking_shards, span_shards, tables, task_shards
+    from tfrecords_tools.tasks import (
+        labelled_text,
+        multiple_choice,
+        span,
+    )
+    from tfrecords_tools.tasks import (
+        ranking as ranking_shards,
+    )
+    from tfrecords_tools.tasks.readers import tables
 
     def report(line: str) -> None:
         print(line, flush=True)
@@ -213,12 +221,12 @@ def main(argv: list[str]) -> None:
     tokenizer, output = tokenizers.load(options.tokenizer), Path(options.output)
     length = options.max_length or MAX_LENGTH.get(task.kind, 128)
     if task.kind == "span":
-        sizes = span_shards.Sizes(length, options.doc_stride, options.max_query_length)
-        made = span_shards.build(
+        sizes = span.Sizes(length, options.doc_stride, options.max_query_length)
+        made = span.build(
             task, files, tokenizer, output, sizes, options.skip_bad_rows, report=report
         )
     elif task.kind == "choice":
-        made = choice_shards.build(
+        made = multiple_choice.build(
             task, files, tokenizer, output, length, options.skip_bad_rows, report=report
         )
     elif task.kind == "ranking":
@@ -246,7 +254,7 @@ def main(argv: list[str]) -> None:
             report=report,
         )
     else:
-        made = task_shards.build(
+        made = labelled_text.build(
             task,
             files,
             tokenizer,

@@ -16,17 +16,13 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 from absl import flags
 
-from official import atomic, errors, tokenizers
-from official.errors import UserError
+from official import tokenizers
 from official.tokenizers.text_rules import TextRules
-from tfrecords_tools import (
-    byte_bpe_trainer,
-    documents,
-    sentencepiece_trainer,
-    text_options,
-    wordpiece_trainer,
-)
-from tfrecords_tools.word_counts import WordCounts
+from official.utils import atomic, errors
+from official.utils.errors import UserError
+from tfrecords_tools.text import documents, options
+from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece
+from tfrecords_tools.vocabulary.word_counts import WordCounts
 
 TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe")
 _SECONDS_BETWEEN_REPORTS = 5.0
@@ -82,13 +78,13 @@ def build(
     with atomic.folder(output) as temporary:
         tally = documents.Tally()
         total = sum(path.stat().st_size for path in paths)
-        learner: WordCounts | sentencepiece_trainer.Sample
+        learner: WordCounts | sentencepiece.Sample
         if kind == "wordpiece":
-            learner = wordpiece_trainer.word_counts(lower_case)
+            learner = wordpiece.word_counts(lower_case)
         elif kind == "byte_bpe":
-            learner = byte_bpe_trainer.word_counts()
+            learner = byte_bpe.word_counts()
         else:
-            learner = sentencepiece_trainer.Sample(max_lines)
+            learner = sentencepiece.Sample(max_lines)
         examples: list[str] = []
         due = started + _SECONDS_BETWEEN_REPORTS
         for document in documents.read(paths, on_bad_utf8, on_long_line, tally):
@@ -116,10 +112,10 @@ def build(
             report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
         made: tokenizers.Tokenizer
         if kind == "wordpiece":
-            pieces = wordpiece_trainer.learn(counts, vocab_size, coverage, pieces_done)
+            pieces = wordpiece.learn(counts, vocab_size, coverage, pieces_done)
             made = tokenizers.WordPiece(pieces, lower_case)
         elif kind == "byte_bpe":
-            pieces, merges = byte_bpe_trainer.learn(counts, vocab_size, pieces_done)
+            pieces, merges = byte_bpe.learn(counts, vocab_size, pieces_done)
             made = tokenizers.ByteBPE(pieces, merges, add_prefix_space)
         else:
             made = _sentencepiece(learner, kind, vocab_size, coverage, lower_case, normalize_text)
@@ -132,7 +128,7 @@ def build(
 
 
 def _sentencepiece(
-    sample: sentencepiece_trainer.Sample,
+    sample: sentencepiece.Sample,
     kind: str,
     vocab_size: int,
     coverage: float,
@@ -149,7 +145,7 @@ def _sentencepiece(
     # Without the rules the model folds case itself.
     folds = lower_case and not normalize_text
     return tokenizers.SentencePiece(
-        sentencepiece_trainer.learn(lines, kind, vocab_size, coverage, folds),
+        sentencepiece.learn(lines, kind, vocab_size, coverage, folds),
         split_digit_comma=normalize_text,
         **dataclasses.asdict(rules),
     )
@@ -182,7 +178,7 @@ def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> 
 
 
 def _flags() -> None:
-    text_options.define("tokenizer folder")
+    options.define("tokenizer folder")
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
@@ -228,7 +224,7 @@ def main(argv: list[str]) -> None:
         options.on_long_line,
         options.add_prefix_space,
         options.normalize_text,
-        report=text_options.say,
+        report=options.say,
     )
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from absl import app, flags
 
-from official import errors
-from official.errors import UserError
+from official.utils import errors
+from official.utils.errors import UserError
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
@@ -36,7 +36,7 @@ def summary(folder: Path) -> Iterator[str]:
     Raises:
       UserError: it has no manifest that can be read.
     """
-    from official import manifest
+    from official.shards import manifest
 
     made = manifest.read(folder)
     totals = dict(made.totals)
@@ -70,7 +70,8 @@ def examples(folder: Path, count: int) -> Iterator[str]:
     """
     import tensorflow as tf
 
-    from official import manifest, tokenizers
+    from official import tokenizers
+    from official.shards import manifest
 
     made = manifest.read(folder)
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
@@ -94,7 +95,7 @@ def verify(folder: Path) -> list[str]:
     Raises:
       UserError: it has no manifest that can be read.
     """
-    from official import manifest
+    from official.shards import manifest
 
     problems = manifest.verify(folder, deep=True)
     for name, digest in manifest.read(folder).tokenizer.items():
@@ -115,7 +116,8 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
     import numpy as np
     import tensorflow as tf
 
-    from official import features, manifest, tokenizers
+    from official import tokenizers
+    from official.shards import features, manifest
 
     made = manifest.read(folder)
     if "token_ids" not in made.features:

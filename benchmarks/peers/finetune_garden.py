@@ -4,26 +4,30 @@ from pathlib import Path
 
 import finetune_work as work
 
-from official import config as config_lib
+from official import config as configs
 from official.data import Source
-from official.training import checkpoints, optimizers, setup, strategies
-from official.training.evaluation import Evaluator, distribute
-from official.training.step import TrainStep
+from official.distribution import strategies
+from official.evaluation.evaluator import Evaluator, distribute
+from official.saving import checkpoints
+from official.training import optimizers, resolve
+from official.training.train_step import TrainStep
 
 
 def main() -> None:
     """Serves the steps of this side."""
     settings = work.settings()
     folder = Path(settings["folder"])
-    config = config_lib.load(settings["config"], settings["overrides"])
-    config = setup.inherit(config, config_lib.load(folder / "init"))
-    setup.set_precision(config.recipe.precision)
+    config = configs.load(settings["config"], settings["overrides"])
+    config = resolve.inherit(config, configs.load(folder / "init"))
+    resolve.set_precision(config.recipe.precision)
     strategy = strategies.create("one_device", "", 0)
     shards = str(folder / "shards")
     source = Source(shards, config, "train", training=True)
-    config = setup.resolve(config, source.tokenizer.vocab_size, setup.labels_of(source.manifest))
+    config = resolve.resolve(
+        config, source.tokenizer.vocab_size, resolve.labels_of(source.manifest)
+    )
     validation = Source(shards, config, "validation")
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")
     total = config.recipe.total_steps(source.num_examples)
     with strategy.scope():

@@ -7,10 +7,11 @@ Everything is theirs: the records and the data loader that reads them,
 
 import finetune_work as work
 import tensorflow as tf
-from official.modeling import optimization, performance
 from official.nlp.configs import encoders
 from official.nlp.data import sentence_prediction_dataloader as loader
 from official.nlp.tasks import sentence_prediction
+
+from official.modeling import optimization, performance
 
 # Their names → ours, for what stands once and for what each layer has.
 ONCE = {

@@ -2,9 +2,10 @@
 
 import work
 
-from official import config as config_lib
+from official import config as configs
 from official.corruption import permutation
-from official.training import optimizers, setup, step, strategies
+from official.distribution import strategies
+from official.training import optimizers, resolve, train_step
 
 import tensorflow as tf  # isort: skip
 
@@ -34,7 +35,7 @@ def main() -> None:
     corruption = {"type": "token_masks", "max_predictions": predictions}
     if system == "XLNet":
         corruption = {"type": "permutation", "unit": "token", "num_predict": predictions}
-    config = config_lib.from_dict(
+    config = configs.from_dict(
         {
             "name": "train_step",
             "segments": {"format": "pairs", "max_length": size["length"]},
@@ -58,12 +59,12 @@ def main() -> None:
             },
         }
     )
-    setup.set_precision(config.recipe.precision)
+    resolve.set_precision(config.recipe.precision)
     strategy = strategies.create("one_device", "", 0)
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     with strategy.scope():
         optimizer = optimizers.make(config.recipe, config.recipe.steps, model)
-    train = step.TrainStep(
+    train = train_step.TrainStep(
         model, optimizer, strategy, seed=0, jit_compile=config.recipe.jit_compile
     )
     batches = [_batch(batch, system) for batch in work.batches(size)]

@@ -6,10 +6,11 @@ their pretraining recipe (`adamw`, clipping by the global norm), several steps i
 
 import tensorflow as tf
 import work
-from official.modeling import optimization, performance
 from official.nlp.configs import bert, encoders
 from official.nlp.data import pretrain_dataloader
 from official.nlp.tasks import masked_lm
+
+from official.modeling import optimization, performance
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import environments
 from benchmarks.torture import configs, disk, flips, fuzz, hostile, kills, nan, parts
 from benchmarks.torture.materials import Materials
-from official.training.metrics import duration
+from official.training.reporting import duration
 
 PARTS = {
     module.Part.name: module.Part for module in (kills, flips, fuzz, configs, disk, hostile, nan)

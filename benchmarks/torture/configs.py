@@ -16,7 +16,7 @@ from benchmarks import environments
 from benchmarks.torture import parts
 from benchmarks.torture.materials import Materials
 from official import config
-from official.errors import UserError
+from official.utils.errors import UserError
 
 _MEANT = "did you mean '{}'"
 # Texts that may say anything, or name what a config does not know.

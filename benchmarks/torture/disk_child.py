@@ -14,10 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from official import atomic, tokenizers
 from official import config as configs
-from official.errors import UserError
-from official.training import checkpoints
+from official import tokenizers
+from official.saving import checkpoints
+from official.utils import atomic
+from official.utils.errors import UserError
 
 _PAGE = 4096
 _PLENTY = 256 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.torture import parts, readers
 from benchmarks.torture.materials import Materials
-from official.errors import UserError
+from official.utils.errors import UserError
 
 _CUT = 0.2  # of the damages; the others flip a bit
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.torture.materials import Materials
-from official import json_files
+from official.utils import json_files
 
 DEEP = 100_000
 HUGE = 1 << 40

@@ -16,7 +16,8 @@ from official import config as configs
 from official import tokenizers
 from official.data import Source
 from official.tokenizers import packing
-from tfrecords_tools import documents, pretraining_shards
+from tfrecords_tools.pretraining import builder
+from tfrecords_tools.text import documents
 
 _LINES = 4000  # of a case
 _DOCUMENT = 8  # lines, more or less
@@ -153,12 +154,12 @@ class Part(parts.Part):
             groups = _grouped(some, rng)
             name, counts = _write(folder, groups, as_json=bool(rng.integers(2)))
             config = configs.load(smoke_config(system))
-            settings = pretraining_shards.settings_of(
+            settings = builder.settings_of(
                 config,
                 self._materials.fuzzed_tokenizer(kind),
                 phrases=self._materials.phrases() if system == "ernie" else None,
             )
-            made = pretraining_shards.build(
+            made = builder.build(
                 settings,
                 str(folder / name),
                 folder / "shards",

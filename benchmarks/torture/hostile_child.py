@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from official import config as configs
-from official import inference, tokenizers
+from official import tokenizers
 from official.convert import huggingface, tf1
 from official.data import Source
-from official.errors import UserError
-from tfrecords_tools import documents
+from official.serving import loaded_model
+from official.utils.errors import UserError
+from tfrecords_tools.text import documents
 
 ROOM = 2 << 30  # bytes of addresses beyond those of the start
 
@@ -28,7 +29,7 @@ def _shards(folder: str) -> Any:
 READERS = {
     "hf": huggingface.read,
     "tf1": tf1.read,
-    "load": inference.load,
+    "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,
     "text": lambda folder: list(documents.read(documents.expand(f"{folder}/text.txt.gz"))),

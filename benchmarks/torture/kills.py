@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks import environments
 from benchmarks.torture import parts, readers, workers
 from benchmarks.torture.materials import SYSTEMS, Materials, command, environment, smoke_config
-from official import atomic
-from official.training import checkpoints
+from official.saving import checkpoints
+from official.utils import atomic
 
 KILLS = 5  # of a run
 STEPS = 150

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import environments
-from official import atomic, seeding
+from official.utils import atomic, seeding
 
 # Published system → kind and size of the vocabulary of its smoke training.
 SYSTEMS = {
@@ -172,14 +172,14 @@ class Materials:
         with self._made(name) as path:
             if path:
                 from official import config
-                from tfrecords_tools import pretraining_shards
+                from tfrecords_tools.pretraining import builder
 
-                settings = pretraining_shards.settings_of(
+                settings = builder.settings_of(
                     config.load(smoke_config(system)),
                     self.tokenizer(SYSTEMS[system][0]),
                     phrases=self.phrases() if system == "ernie" else None,
                 )
-                pretraining_shards.build(
+                builder.build(
                     settings, str(self.text()), path, num_shards=2, report=lambda line: None
                 )
         return self.folder / name
@@ -189,11 +189,11 @@ class Materials:
         with self._made("shards-task") as path:
             if path:
                 from official import tasks, tokenizers
-                from tfrecords_tools import task_shards
+                from tfrecords_tools.tasks import labelled_text
 
                 task = tasks.find("sst2")
                 source = self.labelled()
-                task_shards.build(
+                labelled_text.build(
                     task,
                     {split: source / file for split, file in task.files.items()},
                     tokenizers.load(self.tokenizer("wordpiece")),

@@ -17,8 +17,10 @@ import tensorflow as tf
 from benchmarks.torture.materials import smoke_config
 from official import config as configs
 from official.data import Source
-from official.training import loop, setup, strategies
-from official.training.evaluation import distribute
+from official.distribution import strategies
+from official.evaluation.evaluator import distribute
+from official.training import resolve
+from official.training.trainer import Trainer
 
 STEPS = 6
 POISONED = {2: 0, 4: 1}  # step, counted from 0 → replica
@@ -29,11 +31,11 @@ _REPORTED = ("optimizer/iteration", "optimizer/gradient_norm", "optimizer/bad_va
 def main(system: str, shards: str, name: str) -> None:
     """Trains, and prints."""
     strategy = strategies.create(name, replicas=2 if name == "mirrored" else 0)
-    config = setup.inherit(configs.load(smoke_config(system)))
+    config = resolve.inherit(configs.load(smoke_config(system)))
     source = Source(shards, config, "train", training=True)
-    config = setup.resolve(config, source.tokenizer.vocab_size)
-    model = setup.build_model(config, strategy)
-    trainer = loop.Trainer(config, model, source, strategy, "")
+    config = resolve.resolve(config, source.tokenizer.vocab_size)
+    model = resolve.build_model(config, strategy)
+    trainer = Trainer(config, model, source, strategy, "")
     _poison(model, trainer.optimizer)
     iterator = iter(distribute(strategy, source, config.recipe.batch_size))
     for _ in range(STEPS):

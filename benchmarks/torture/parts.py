@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from official import seeding
-from official.training.metrics import duration
+from official.training.reporting import duration
+from official.utils import seeding
 
 _SECONDS_BETWEEN_REPORTS = 15.0
 

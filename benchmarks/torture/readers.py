@@ -15,10 +15,13 @@ import numpy as np
 
 from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
-from official import inference, manifest, tokenizers
+from official import tokenizers
 from official.convert import huggingface, model_folder, tf1
 from official.data import Source
-from official.training import checkpoints, metrics
+from official.saving import checkpoints
+from official.serving import loaded_model
+from official.shards import manifest
+from official.training import reporting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,7 @@ def readers(materials: Materials) -> list[Reader]:
         Reader("variables of checkpoints", model, stored, _checkpoints, 10),
         Reader("state of checkpoints", model, state, _checkpoints, 12),
         Reader("config.yaml", model, ("config.yaml",), configs.load, 8),
-        Reader("task.json", materials.tuned(), ("task.json",), inference.task, 3),
+        Reader("task.json", materials.tuned(), ("task.json",), loaded_model.task, 3),
         Reader("metrics.jsonl", model, ("metrics.jsonl",), _metrics, 1),
         Reader("TF1 checkpoint", materials.tf1(), ("*.ckpt.*",), _tf1, 4),
         Reader("TF1 config and vocabulary", materials.tf1(), ("*.json", "*.txt"), _tf1, 2, True),
@@ -107,7 +110,7 @@ def _checkpoints(folder: Path) -> Any:
 
 def _metrics(folder: Path) -> Any:
     # A log: a run that goes on reads which steps stand there.
-    metrics.Reporter(folder, total_steps=20, start_step=10)
+    reporting.Reporter(folder, total_steps=20, start_step=10)
 
 
 def _hugging_face(folder: Path) -> Any:

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from official import inference
 from official.convert import bert, mapping
+from official.serving import loaded_model
 
 
 def write(model_dir: Path, folder: Path) -> None:
     """Writes bert_config.json, vocab.txt and `bert_model.ckpt` into a folder."""
-    config, tokenizer, model = inference.restore(model_dir, "last")
+    config, tokenizer, model = loaded_model.restore(model_dir, "last")
     system = bert.SYSTEM.of_release()
     heads = ["masked_lm", "next_sentence"]
     variables = {path: np.asarray(value) for path, value in model.variables_by_path().items()}

@@ -6,7 +6,7 @@
 
 from absl import flags
 
-from official import errors
+from official.utils import errors
 
 FLAGS = flags.FLAGS
 

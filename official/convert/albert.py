@@ -10,7 +10,7 @@ from official.convert import bert
 from official.convert.bert import embedding_rows, task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, SIZES, System
-from official.encoders import transformer
+from official.modeling.encoders import transformer
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.encoders import transformer
+from official.modeling.encoders import transformer
 
 # Our paths ↔ Hugging Face's, below the system's prefix. {i} is the layer.
 _EMBEDDINGS = {

@@ -7,7 +7,7 @@ of those that read the first position is our pooler, with a ReLU; otherwise ther
 from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, System
-from official.encoders import transformer
+from official.modeling.encoders import transformer
 
 _EMBEDDINGS = {
     "token_embedding/table": "word_embeddings.weight",

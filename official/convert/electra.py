@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
-from official import inference
 from official.convert import bert, model_folder
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import ACTIVATIONS, FORM, SIZES, System
-from official.encoders import transformer
-from official.errors import UserError
-from official.objectives import generator, masked_lm
+from official.modeling.encoders import transformer
+from official.modeling.objectives import generator, masked_lm
+from official.serving import loaded_model
+from official.utils.errors import UserError
 
 # Where the generator stands: as a folder, as an objective, and at the head of our paths.
 GENERATOR = "generator"
@@ -228,7 +228,7 @@ def join(
         path: small.variables[path.removeprefix(f"{GENERATOR}/")]
         if path.startswith(f"{GENERATOR}/")
         else main.variables[path]
-        for path in inference.shapes(config)
+        for path in loaded_model.shapes(config)
     }
     leftover = sorted({*main.leftover, *small.leftover})
     return model_folder.Converted(config, main.tokenizer, variables, leftover)

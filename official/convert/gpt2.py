@@ -9,7 +9,7 @@ from typing import Any
 
 from official.convert.mapping import Row, norm
 from official.convert.system import FORM, System
-from official.encoders import transformer
+from official.modeling.encoders import transformer
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",

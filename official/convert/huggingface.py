@@ -14,8 +14,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official import atomic, files, inference, json_files, tokenizers
 from official import config as configs
+from official import tokenizers
 from official.convert import (
     albert,
     bert,
@@ -29,7 +29,9 @@ from official.convert import (
     xlnet,
 )
 from official.convert.system import SPANS, System
-from official.errors import UserError
+from official.serving import loaded_model
+from official.utils import atomic, files, json_files
+from official.utils.errors import UserError
 
 # `model_type` of config.json → its table.
 SYSTEMS = {
@@ -108,7 +110,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
       UserError: `model_dir` is no model folder, its model cannot be expressed, or `output` is
         there already.
     """
-    config, tokenizer, model = inference.restore(model_dir, checkpoint)
+    config, tokenizer, model = loaded_model.restore(model_dir, checkpoint)
     system = system_of(config)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {

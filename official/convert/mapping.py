@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from official.errors import UserError
+from official.utils.errors import UserError
 
 Shape = tuple[int, ...]
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from official import atomic, files, inference, tokenizers
 from official import config as configs
+from official import tokenizers
 from official.convert import mapping
 from official.convert.system import System
-from official.errors import UserError
+from official.saving import checkpoints
+from official.serving import loaded_model
 from official.tokenizers import wordpiece
-from official.training import checkpoints
+from official.utils import atomic, files
+from official.utils.errors import UserError
 
 # Some models have a table with rows to spare, rounded up to a multiple of at most this.
 _ROUNDED_TO = 128
@@ -78,7 +80,10 @@ def read(
     )
     tokenizer = tokenizer_of(folder, config.encoder.vocab_size, source, system)
     variables, leftover = mapping.bring_in(
-        system.rows(config.encoder, heads), tensors, inference.shapes(config), str(tensors.source)
+        system.rows(config.encoder, heads),
+        tensors,
+        loaded_model.shapes(config),
+        str(tensors.source),
     )
     return Converted(config, tokenizer, variables, leftover)
 

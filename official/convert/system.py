@@ -12,9 +12,8 @@ from typing import Any
 
 from official import config as configs
 from official.convert.mapping import Row, linear
-from official.encoders import transformer
-from official.errors import UserError
-from official.objectives import (
+from official.modeling.encoders import transformer
+from official.modeling.objectives import (
     causal_lm,
     classification,
     masked_lm,
@@ -25,6 +24,7 @@ from official.objectives import (
     sentence_pair,
     span_answer,
 )
+from official.utils.errors import UserError
 
 # Heads of spans, which read no pooled output, by the form of the objective.
 SPANS = {"independent": "span_answer", "conditional": "conditional_span_answer"}

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official import files, json_files
 from official.convert import albert, bert, electra, model_folder, xlnet
 from official.convert.system import System
-from official.errors import UserError
+from official.utils import files, json_files
+from official.utils.errors import UserError
 
 # The config file of a release → its system.
 RELEASES = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.encoders import transformer_xl
+from official.modeling.encoders import transformer_xl
 
 _TABLE = "transformer.word_emb.weight"
 _CLUSTER = "transformer.word_emb.emb_layers.{}.weight"

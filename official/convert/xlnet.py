@@ -21,8 +21,8 @@ import numpy as np
 from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.encoders import transformer_xl
-from official.errors import UserError
+from official.modeling.encoders import transformer_xl
+from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
 _BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}

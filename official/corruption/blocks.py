@@ -20,7 +20,7 @@ def check(name: str, size: int, segments: "Segments") -> None:
     Args:
       name: of the setting, for messages.
       size: tokens of a block.
-      segments: `official.sections.Segments`.
+      segments: `official.config.sections.Segments`.
 
     Raises:
       ValueError: with the arithmetic.

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from official import seeding
-from official.corruption import blocks, contexts, predictions, units
+from official.corruption import blocks, partial_prediction, targets, units
 from official.corruption.vocabulary import Vocabulary
-from official.names import one_of
-from official.seeding import Stream
 from official.tokenizers.word_starts import RULES
+from official.utils import seeding
+from official.utils.names import one_of
+from official.utils.seeding import Stream
 
 if TYPE_CHECKING:
     from official.config import Segments
@@ -49,7 +49,7 @@ class Config:
     Attributes:
       unit: 'token' = each target by itself; 'token_span' = spans of 1, 2, ... tokens that begin
         with a word (XLNet's release); 'word_span' = spans of as many words (as it was meant). The
-        last span may be cut to meet the number. See `official.corruption.contexts`.
+        last span may be cut to meet the number. See `official.corruption.partial_prediction`.
       k: K, one token in so many is predicted: a row of n tokens has n // k targets, at least one.
       num_predict: P, the targets of a row of full length, and the most of any.
       max_span: the most tokens or words of a span; n has the probability p(n) ~ 1/n.
@@ -85,7 +85,7 @@ def needs(config: Config) -> frozenset[str]:
 def gives(config: Config) -> frozenset[str]:
     """The fields that `corrupt` adds to a batch."""
     del config
-    return predictions.GIVES | {"permutation_mask"}
+    return targets.GIVES | {"permutation_mask"}
 
 
 def check(config: Config, segments: "Segments") -> None:
@@ -93,7 +93,7 @@ def check(config: Config, segments: "Segments") -> None:
 
     Args:
       config: what is predicted.
-      segments: `official.sections.Segments`.
+      segments: `official.config.sections.Segments`.
 
     Raises:
       ValueError: with the arithmetic.
@@ -127,18 +127,18 @@ def corrupt(
       vocabulary: of the tokens.
       batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T], and may hold
         backward bool [B], true for rows of reversed text.
-      seeds: one for each row, uint64 [B], from `official.seeding.row_seeds`.
+      seeds: one for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
 
     Returns:
       The batch with permutation_mask bool [B, T, T], and the targets as masked_positions,
-      masked_ids and masked_weights [B, P], see `official.corruption.predictions`.
+      masked_ids and masked_weights [B, P], see `official.corruption.targets`.
     """
     token_ids = batch["token_ids"]
     places = tf.shape(token_ids)[1]
     number = units.words if config.unit != "token" else units.tokens
     numbered = number(vocabulary, batch)  # [B, T]
     text = numbered >= 0
-    targets = contexts.choose(
+    targets = partial_prediction.choose(
         numbered,
         _numbers(config, text, batch["padding_mask"]),
         seeds,
@@ -153,7 +153,7 @@ def corrupt(
     mask = may_attend(orders(seeds, places), targets | ~text, config.perm_size)
     return {
         **batch,
-        **predictions.listed(targets, token_ids, config.num_predict),
+        **targets.listed(targets, token_ids, config.num_predict),
         "permutation_mask": mask,
     }
 

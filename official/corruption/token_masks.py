@@ -2,10 +2,9 @@
 
 A unit is a token or a whole word (BERT, section 3.1 and appendix A.1, and the whole-word masks of
 its release), a phrase or an entity (ERNIE), an n-gram of words (ALBERT, section 4.1), or a span of
-words (SpanBERT, section 3.1);
-`official.corruption.units` says what belongs together and `official.corruption.choice` which units
-are taken. Each hidden token then becomes [MASK] (80%), any token of the vocabulary (10%), or stays
-as it is (10%).
+words (SpanBERT, section 3.1); `official.corruption.units` says what belongs together and
+`official.corruption.selection` which units are taken. Each hidden token then becomes [MASK] (80%),
+any token of the vocabulary (10%), or stays as it is (10%).
 
 With `block_size` a row is read in blocks: nobody sees a block behind his own, as in permutations.
 That is for rows of which only the first tokens are remembered (see `official.corruption.blocks`).
@@ -27,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from official import seeding
-from official.corruption import blocks, choice, predictions, spans, units
+from official.corruption import blocks, selection, spans, targets, units
 from official.corruption.vocabulary import Vocabulary
-from official.names import one_of
-from official.seeding import Stream
 from official.tokenizers.word_starts import RULES
+from official.utils import seeding
+from official.utils.names import one_of
+from official.utils.seeding import Stream
 
 if TYPE_CHECKING:
     from official.config import Segments
@@ -150,7 +149,7 @@ def needs(config: Config) -> frozenset[str]:
 
 def gives(config: Config) -> frozenset[str]:
     """The fields that `corrupt` adds to a batch."""
-    given = predictions.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
+    given = targets.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
     return given if config.block_size is None else given | {"block_ids"}
 
 
@@ -159,7 +158,7 @@ def check(config: Config, segments: "Segments") -> None:
 
     Args:
       config: how much is hidden.
-      segments: `official.sections.Segments`.
+      segments: `official.config.sections.Segments`.
 
     Raises:
       ValueError: with the arithmetic.
@@ -222,7 +221,7 @@ def corrupt(
       vocabulary: of the tokens.
       batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T], and bool [B, T]
         for what it `needs`.
-      seeds: one for each row, uint64 [B], from `official.seeding.row_seeds`.
+      seeds: one for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
 
     Returns:
       The batch with token_ids replaced, and with masked_positions int32 [B, P] (ascending),
@@ -234,7 +233,7 @@ def corrupt(
     taken, times = _take(config, vocabulary, batch, seeds)
     corrupted = {
         **batch,
-        **predictions.listed(times, token_ids, config.max_predictions),
+        **targets.listed(times, token_ids, config.max_predictions),
         "token_ids": _replace(config, vocabulary, token_ids, taken, times, seeds),
     }
     return {**corrupted, **follows(config, vocabulary, corrupted)}
@@ -292,17 +291,17 @@ def _take(
     numbered = WHOLE.get(config.unit, units.words)(vocabulary, batch)
     number = _number(config, numbered, batch, seeds)
     if config.replacement:
-        times = choice.with_replacement(numbered, number, seeds)
+        times = selection.with_replacement(numbered, number, seeds)
         return tf.where(times > 0, numbered, -1), times
     if config.unit in RUNS:
         lengths = run_lengths(config, seeds, tf.shape(numbered)[1])
-        taken = choice.runs(numbered, number, lengths, config.unit == "span", seeds)
+        taken = selection.runs(numbered, number, lengths, config.unit == "span", seeds)
     elif config.count == "each":
-        chosen = choice.each_unit(numbered, config.mask_rate, seeds)
-        taken = choice.whole_units(chosen, number, seeds)
+        chosen = selection.each_unit(numbered, config.mask_rate, seeds)
+        taken = selection.whole_units(chosen, number, seeds)
     else:
-        taken = choice.whole_units(numbered, number, seeds)
-    taken = choice.or_part_of_one(taken, numbered, number, seeds)
+        taken = selection.whole_units(numbered, number, seeds)
+    taken = selection.or_part_of_one(taken, numbered, number, seeds)
     if config.unit == "span":
         taken = units.stretches(taken >= 0)
     return taken, tf.cast(taken >= 0, tf.int32)

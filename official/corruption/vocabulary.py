@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from official.errors import UserError
 from official.tokenizers.word_starts import RULES
+from official.utils.errors import UserError
 
 if TYPE_CHECKING:
     from official.tokenizers.base import Tokenizer

@@ -10,12 +10,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from official import config as config_lib
-from official import features, packed, seeding, sequences, tokenizers
-from official.corruption import predictions
+from official import config as configs
+from official import tokenizers
+from official.config.sections import PART_FIELDS
+from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
-from official.sections import PART_FIELDS
+from official.data import packing as packed
+from official.data import sequences
+from official.shards import features
 from official.tokenizers import packing, windows
+from official.utils import seeding
 
 # Features that become other fields of a batch; all the others are fields as they are. The lexicons'
 # list positions, and become a flag for each token where the corruption needs it.
@@ -81,7 +85,7 @@ class Assembler:
         if self.static_masks:
             fields |= STATIC_MASKS | {"masked_weights"}
         if (corruption := self.corruption) is not None:
-            fields |= config_lib.module_of(corruption).gives(corruption)
+            fields |= configs.module_of(corruption).gives(corruption)
         if self.draws:
             fields.add("row_seeds")
         for task, names in self.heads.items():
@@ -96,7 +100,7 @@ class Assembler:
         seeds = seeding.row_seeds(self.seed, rows["epoch"], rows["index"])
         corruption = self.corruption
         if corruption is not None and self.parts > 1 and not self.static_masks:
-            needed = config_lib.module_of(corruption).needs(corruption)
+            needed = configs.module_of(corruption).needs(corruption)
             flags = {name: _flags(parsed[name], parsed["token_ids"]) for name in needed}
             parsed |= packed.corrupted(
                 corruption, self.vocabulary, parsed, flags, seeds, self.parts
@@ -144,10 +148,10 @@ class Assembler:
         if self.predictions:
             batch |= _listed_masks(parsed, batch["token_ids"], self.predictions)
             if corruption is not None:
-                follows = config_lib.module_of(corruption).follows
+                follows = configs.module_of(corruption).follows
                 batch |= follows(corruption, self.vocabulary, batch)
         elif corruption is not None:
-            module = config_lib.module_of(corruption)
+            module = configs.module_of(corruption)
             shape = tf.stack([size, places])
             needed = {
                 name: _flags(parsed[name], parsed["token_ids"]).to_tensor(shape=shape)
@@ -191,4 +195,4 @@ def _listed_masks(
     times = tf.scatter_nd(cells, tf.ones_like(rows), tf.shape(token_ids))
     times = tf.ensure_shape(times, token_ids.shape)
     originals = tf.tensor_scatter_nd_update(token_ids, cells, parsed["masked_ids"].flat_values)
-    return predictions.listed(times, originals, max_predictions)
+    return targets.listed(times, originals, max_predictions)

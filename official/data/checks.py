@@ -1,14 +1,14 @@
 """What a config asks of shards, and they lack."""
 
-from official import config as config_lib
-from official import features as feature_names
-from official import manifest
+from official import config as configs
 from official.data.batches import STATIC_MASKS
-from official.errors import UserError
+from official.shards import features as feature_names
+from official.shards import manifest
+from official.utils.errors import UserError
 
 
 def static_masks(
-    folder: str, found: manifest.Manifest, features: frozenset[str], config: config_lib.Config
+    folder: str, found: manifest.Manifest, features: frozenset[str], config: configs.Config
 ) -> bool:
     """Returns whether masks are static; refuses those that the config has otherwise."""
     static = STATIC_MASKS <= features
@@ -32,18 +32,18 @@ def static_masks(
     return True
 
 
-def units(folder: str, features: frozenset[str], config: config_lib.Config) -> None:
+def units(folder: str, features: frozenset[str], config: configs.Config) -> None:
     """Refuses a corruption that needs features which the shards lack; masks are not static."""
     if (corruption := config.corruption) is None:
         return
-    for name in sorted(config_lib.module_of(corruption).needs(corruption) - features):
+    for name in sorted(configs.module_of(corruption).needs(corruption) - features):
         raise UserError(
             f"{folder} has no {name}, which corruption.unit: {corruption.unit} is known "
             f"by: make the shards again, with the lexicon ({feature_names.LEXICONS[name]}=FILE)"
         )
 
 
-def packing(folder: str, features: frozenset[str], config: config_lib.Config) -> None:
+def packing(folder: str, features: frozenset[str], config: configs.Config) -> None:
     """Refuses rows of several examples where the config wants rows of one, and the opposite."""
     segments, parts = config.segments, "part_lengths" in features
     if segments is not None and (segments.packing > 1) != parts:
@@ -54,7 +54,7 @@ def packing(folder: str, features: frozenset[str], config: config_lib.Config) ->
         )
 
 
-def blocks(folder: str, found: manifest.Manifest, config: config_lib.Config) -> None:
+def blocks(folder: str, found: manifest.Manifest, config: configs.Config) -> None:
     """Refuses blocks where the config wants other rows, and the opposite.
 
     They differ in where separators stand, and a model that learned from the one writes otherwise.

@@ -1,7 +1,7 @@
 """From shards to batches: check, read, corrupt, pad, share out over replicas, resume.
 
 Order and masks are functions of (seed, epoch, number of the example), so a run that is killed goes
-on with the same batches, on however many workers: see `official.records`.
+on with the same batches, on however many workers: see `official.data.example_order`.
 
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding.
 """
@@ -12,13 +12,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from official import config as config_lib
-from official import features, manifest, records, streams, tokenizers
+from official import config as configs
+from official import tokenizers
+from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_mask_token
-from official.data import checks, shard_folder
+from official.data import checks, example_order, streams
 from official.data.batches import Assembler
-from official.errors import UserError
-from official.parts import objective_fields
+from official.shards import features, folder, manifest
+from official.utils.errors import UserError
 
 _TARGETS = frozenset({"label", "score", "answer", "answer_start", "answer_end"})
 
@@ -32,7 +33,7 @@ class Source:
       manifest: of the (first) folder.
       tokenizer: that the examples were made with.
       num_examples: how many there are in the split.
-      fingerprint: of the examples and their order; see `official.manifest.fingerprint`.
+      fingerprint: of the examples and their order; see `official.shards.manifest.fingerprint`.
       max_length: T, no row has more tokens.
       rows: of a stream, how many there are: row b of each batch goes on where row b of the batch
         before left off. None = the examples have nothing to do with one another.
@@ -41,7 +42,7 @@ class Source:
     def __init__(
         self,
         folders: str | os.PathLike | Sequence[str | os.PathLike],
-        config: config_lib.Config,
+        config: configs.Config,
         split: str = "train",
         training: bool = False,
     ):
@@ -63,7 +64,7 @@ class Source:
         self.config = config
         self.split = split
         self.training = training
-        manifests = [shard_folder.read(Path(path), split) for path in paths]
+        manifests = [folder.read(Path(path), split) for path in paths]
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         shards = [
@@ -71,17 +72,17 @@ class Source:
             for path, found in zip(paths, manifests, strict=True)
             for shard in found.split(split)
         ]
-        self._files = records.Files(*zip(*shards, strict=True))
+        self._files = example_order.Files(*zip(*shards, strict=True))
         self.num_examples = sum(self._files.counts)
         self.fingerprint = manifest.fingerprint(manifests, split)
         for path, other in zip(paths[1:], manifests[1:], strict=True):
-            shard_folder.check_alike(paths[0], self.manifest, path, other)
+            folder.check_alike(paths[0], self.manifest, path, other)
         if len(paths) > 1 and not training and (self.manifest.task or {}).get("kind") == "ranking":
             raise UserError(
                 f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
                 "predict one ranking at a time"
             )
-        self.tokenizer = shard_folder.load_tokenizer(Path(paths[0]), self.manifest)
+        self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
         task = self.manifest.task or {}
         features = frozenset(self.manifest.features)
         if split in task.get("unlabelled", ()):
@@ -103,7 +104,7 @@ class Source:
         layout = "cls_first"
         if self.manifest.kind == "task":
             layout = getattr(config.encoder, "layout", layout)
-        needs = [config_lib.module_of(o).needs(o) for o in config.objectives]
+        needs = [configs.module_of(o).needs(o) for o in config.objectives]
         self._assemble = Assembler(
             tokenizer=self.tokenizer,
             vocabulary=Vocabulary.of(
@@ -128,7 +129,7 @@ class Source:
             task=self.task_name,
         )
 
-    def check(self, config: config_lib.Config, replicas: int = 1, predicting: bool = False) -> None:
+    def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Refuses what this data cannot give.
 
         Args:
@@ -156,10 +157,10 @@ class Source:
             )
         fields |= objective_fields(config.objectives)
         for objective in config.objectives:
-            if lacking := sorted(config_lib.module_of(objective).needs(objective) - fields):
+            if lacking := sorted(configs.module_of(objective).needs(objective) - fields):
                 raise UserError(
                     f"{self.folder}: the {self.split} split does not give {', '.join(lacking)}, "
-                    f"which {config_lib.type_of(objective)} needs; it gives "
+                    f"which {configs.type_of(objective)} needs; it gives "
                     f"{', '.join(sorted(fields))}: name other shards, or other objectives"
                 )
         if self.training:
@@ -221,9 +222,9 @@ class Source:
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
           example_weights float32 [B], the features of one number [B], what the corruption gives,
-          and, where rows have several parts, what `official.packed` gives. Where an example has
-          several sequences, the first three are [B, C, T] (`official.sequences`), and so is
-          text_mask, bool: true where there is no special token.
+          and, where rows have several parts, what `official.data.packing` gives. Where an example
+          has several sequences, the first three are [B, C, T] (`official.data.sequences`), and so
+          is text_mask, bool: true where there is no special token.
 
         Raises:
           UserError: a batch that cannot be shared out.
@@ -233,7 +234,7 @@ class Source:
         share = batch_size // replicas
         batches = self._batches(batch_size, start_step)
         if not self.training:
-            batches = batches.map(lambda rows: records.filled(rows, batch_size))
+            batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
         if replicas > 1:
             mine = slice(
                 worker * replicas_per_worker * share, (worker + 1) * replicas_per_worker * share
@@ -260,20 +261,20 @@ class Source:
         """Batches of rows, over all replicas; the last one may be short."""
         recipe, seed = self.config.recipe, self.config.seed
         if recipe.bucket_lengths:
-            rows = records.in_order(self._files)
+            rows = example_order.in_order(self._files)
             if self.training:
-                rows = records.shuffled(self._files, seed, recipe.shuffle_buffer)
+                rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer)
             bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
             bounds.append(self.max_length)
             lengths = _longest_sequences if self._assemble.sequences else _lengths
-            return records.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
+            return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
         if self.training and self.rows is not None:
-            return records.repeated(self._files, batch_size, start_step)
+            return example_order.repeated(self._files, batch_size, start_step)
         if self.training:
             start = start_step * batch_size
-            rows = records.shuffled(self._files, seed, recipe.shuffle_buffer, start)
+            rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer, start)
             return rows.rebatch(batch_size)
-        return records.in_order(self._files).rebatch(batch_size).skip(start_step)
+        return example_order.in_order(self._files).rebatch(batch_size).skip(start_step)
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:
@@ -296,10 +297,10 @@ class Source:
             made_with = self.manifest.config["corruption"]
             if parts == 1:
                 return made_with["max_predictions"]
-            corruption = config_lib.corruption_of(made_with, self.folder)
+            corruption = configs.corruption_of(made_with, self.folder)
         if corruption is None or parts == 1:
             return None
-        most = config_lib.module_of(corruption).row_predictions
+        most = configs.module_of(corruption).row_predictions
         return most(corruption, self.max_length, parts)
 
 

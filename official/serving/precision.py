@@ -4,7 +4,7 @@
 its products there; norms, softmax and heads stay float32 (and the logits of a vocabulary are a
 product as all others). `int8` stores the encoder's matrices as integers with a float32 scale for
 each output channel (for each row of a table) and computes products with integers, rows rounded when
-they come (`official.serving.integers`); tables become float32 again when the model is loaded, and
+they come (`official.serving.int8`); tables become float32 again when the model is loaded, and
 so does, wherever it is used for anything else, a matrix. All else is float32.
 """
 
@@ -16,9 +16,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.layers.linear import Linear
-from official.model import Model
-from official.serving import integers as integer_products
+from official.modeling.layers.linear import Linear
+from official.modeling.model import Model
+from official.serving import int8 as integer_products
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 # Last parts of the paths of variables that become integers, and the axis of their scales.

@@ -9,7 +9,6 @@ JSON Lines.
 
 from collections.abc import Iterable
 
-from official.errors import UserError
 from official.tasks import glue, reading, texts
 from official.tasks.task import (
     GENERIC,
@@ -22,6 +21,7 @@ from official.tasks.task import (
     listed,
     nearest,
 )
+from official.utils.errors import UserError
 
 __all__ = [
     "GENERIC",

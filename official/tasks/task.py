@@ -4,13 +4,13 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 
-from official.errors import UserError
+from official.utils.errors import UserError
 
 # What a file can be for: beside the usual three, MNLI's texts of genres that training has not seen.
 SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 
-# What official.training.task_metrics (ranking_metrics) can compute for each kind of task; the first
-# is the default.
+# What official.evaluation.task_metrics (ranking_metrics) can compute for each kind of task; the
+# first is the default.
 METRICS = {
     "classification": ("accuracy", "f1", "matthews_correlation"),
     "regression": ("pearson", "spearman"),
@@ -71,11 +71,11 @@ class Task:
       metrics: what is reported, the deciding one first.
       files: the file of each split.
       split_columns: the columns of splits that are laid out otherwise.
-      format_columns: the columns of files in formats (of `tfrecords_tools.tables`) that name them,
-        where the files as distributed do not.
+      format_columns: the columns of files in formats (of `tfrecords_tools.tasks.readers.tables`)
+        that name them, where the files as distributed do not.
       line_break: what stands for a line break in the texts as distributed; it is read as a blank.
       skipped: why rows of the files as distributed are left out and counted, in the words of
-        `tfrecords_tools.tables`; not of a test file, each row of which is to be predicted.
+        `tfrecords_tools.tasks.readers.tables`; not of a test file, whose rows are all predicted.
       submissions: for GLUE's test splits, what the benchmark takes.
       no_answers: of spans, whether some questions have no answer in their text.
       blank: of a choice, whether a run of underscores in a question is the place of the choice,

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from official import files
-from official.errors import UserError
 from official.tokenizers import base
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import MERGES_FILE, ByteBPE
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
+from official.utils import files
+from official.utils.errors import UserError
 
 __all__ = [
     "KINDS",

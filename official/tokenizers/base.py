@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official import atomic, json_files
-from official.errors import UserError
 from official.tokenizers import offsets, word_starts
+from official.utils import atomic, json_files
+from official.utils.errors import UserError
 
 SETTINGS_FILE = "tokenizer_config.json"
 # The key under which `save` notes the tokenizer's fingerprint, so that `check_fingerprint` notices

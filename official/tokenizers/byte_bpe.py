@@ -34,9 +34,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
-from official.errors import UserError
 from official.tokenizers import offsets, word_starts
 from official.tokenizers.base import Splitter, Tokenizer, chunks, find_specials, strings, switch
+from official.utils.errors import UserError
 
 MERGES_FILE = "merges.txt"
 # GPT-2 has one token, between documents, for all that it needs.

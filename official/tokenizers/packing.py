@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from official.errors import UserError
+from official.utils.errors import UserError
 
 LAYOUTS = ("cls_first", "cls_last")
 CUTS = ("longer", "first")

@@ -30,7 +30,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.errors import UserError
 from official.tokenizers import offsets, word_starts
 from official.tokenizers.base import (
     Splitter,
@@ -41,6 +40,7 @@ from official.tokenizers.base import (
 )
 from official.tokenizers.digit_commas import BLANK, DigitCommas
 from official.tokenizers.text_rules import WHITE_SPACE, TextRules
+from official.utils.errors import UserError
 
 # The classes of transformers whose releases prepare text, by `model_type` of config.json.
 RELEASED = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}

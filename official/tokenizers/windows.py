@@ -19,10 +19,10 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from official.errors import UserError
 from official.tokenizers import packing
+from official.utils.errors import UserError
 
-# What `pack_windows` says of each window beside its tokens; `official.features` describes them.
+# What `pack_windows` says of each window beside its tokens; see `official.shards.features`.
 PLACES = ("context_start", "context_length", "window_start", "own_start", "own_end")
 
 

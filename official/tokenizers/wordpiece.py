@@ -30,7 +30,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.errors import UserError
 from official.tokenizers import offsets
 from official.tokenizers.base import (
     SETTINGS_FILE,
@@ -40,6 +39,7 @@ from official.tokenizers.base import (
     has_capitals,
     switch,
 )
+from official.utils.errors import UserError
 
 CONTINUES = "##"
 MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it

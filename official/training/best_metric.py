@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from official.config import Config
-from official.errors import UserError
-from official.mixture import AVERAGE
-from official.model import make_objectives
+from official.data.mixture import AVERAGE
+from official.modeling.model import make_objectives
 from official.tasks import nearest
+from official.utils.errors import UserError
 
 # What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
 # generator: neither more nor less of them is better.
 _LOWER = ("squared_error",)
 _HIGHER = ("accuracy", "answerable_accuracy", "auc")
-# Of questions, beside the metrics that the task names; see `official.training.answer_metrics`.
+# Of questions, beside the metrics that the task names; see `official.evaluation.squad_metrics`.
 _OF_ANSWERS = tuple(
     f"{which}{metric}"
     for which in ("", "has_answer_", "no_answer_", "best_")

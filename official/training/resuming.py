@@ -6,8 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from official.data import Source
-from official.errors import UserError
-from official.training import checkpoints, strategies
+from official.distribution import strategies
+from official.saving import checkpoints
+from official.utils.errors import UserError
 
 Found = checkpoints.Checkpoint | None  # None = there is no checkpoint
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from official import config
-from official.errors import UserError
+from official.utils.errors import UserError
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):

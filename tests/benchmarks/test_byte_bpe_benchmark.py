@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import byte_bpe
 from official import tokenizers
-from tfrecords_tools import byte_bpe_trainer
+from tfrecords_tools.vocabulary import byte_bpe as byte_bpe_trainer
 
 
 @pytest.mark.slow

@@ -13,12 +13,13 @@ from benchmarks import (
     plain_baselines,
 )
 from benchmarks.downstream_sets import SETS
-from official import config as config_lib
-from official import inference, tasks, tokenizers
-from official.questions import Question
-from official.training import checkpoints
+from official import config as configs
+from official import tasks, tokenizers
+from official.saving import checkpoints
+from official.serving import loaded_model
+from official.shards.questions import Question
 from tests import choices, small, squads
-from tfrecords_tools import choice_files
+from tfrecords_tools.tasks.readers import choice_files
 
 ROOT = Path(downstream.__file__).parents[1]
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
@@ -27,9 +28,9 @@ GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
 def encoder_folder(folder):
     """A pretrained encoder as random weights have it."""
     made = small.config()
-    config_lib.save(made, folder / "config.yaml")
+    configs.save(made, folder / "config.yaml")
     tokenizers.load(small.tokenizer_folder(folder / "words")).save(folder / "tokenizer")
-    variables = checkpoints.values(inference.build(made).variables_by_path())
+    variables = checkpoints.values(loaded_model.build(made).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     return folder
 

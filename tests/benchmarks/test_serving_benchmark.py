@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks import serving, serving_files
-from official import inference, tokenizers
+from official import tokenizers
 from official.convert import model_folder
-from official.objectives import classification
+from official.modeling.objectives import classification
+from official.serving import loaded_model
 from tests import small
 
 OURS = "encoder garden, float32"
@@ -127,7 +128,7 @@ def test_our_side_is_served_and_tabled(tmp_path):
     config = dataclasses.replace(config, segments=None, corruption=None, objectives=(head,))
     variables = {
         path: np.asarray(variable)
-        for path, variable in inference.build(config).variables_by_path().items()
+        for path, variable in loaded_model.build(config).variables_by_path().items()
     }
     made = model_folder.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
     model_folder.write(made, tmp_path / "made" / "converted")

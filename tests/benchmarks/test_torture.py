@@ -28,8 +28,8 @@ from benchmarks.torture import (
 )
 from benchmarks.torture.materials import Materials
 from official import tokenizers
-from official.errors import UserError
-from official.training import checkpoints
+from official.saving import checkpoints
+from official.utils.errors import UserError
 from tests import small
 
 

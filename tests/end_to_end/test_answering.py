@@ -8,13 +8,18 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
-from official import config as config_lib
-from official import export, inference, questions, tokenizers
+from official import config as configs
+from official import export, tokenizers
 from official.data import Source
-from official.errors import UserError
-from official.serving import answer, doors, rows
+from official.evaluation import prediction, squad_metrics
+from official.evaluation.evaluator import Evaluator
+from official.serving import length_groups, loaded_model
 from official.serving.precision import Weights
-from official.training import answer_metrics, evaluation, loop, predict, setup
+from official.serving.signatures import inputs, span_answer
+from official.shards import questions
+from official.training import resolve
+from official.training.trainer import Trainer
+from official.utils.errors import UserError
 from tests import small, squads
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -53,25 +58,25 @@ def trained(request, tmp_path_factory):
         "objectives": [{"type": "span_answer", "n_best": 6, "max_answer_length": 5, **objective}],
         "recipe": recipe,
     }
-    config = config_lib.from_dict(raw)
+    config = configs.from_dict(raw)
     train = Source(shards, config, "train", training=True)
-    config = setup.resolve(config, train.tokenizer.vocab_size)
+    config = resolve.resolve(config, train.tokenizer.vocab_size)
     train.check(config)
     validation = Source(shards, config, "validation")
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     model_dir = folder / "model"
-    evaluator = evaluation.Evaluator(config, model, strategy)
+    evaluator = Evaluator(config, model, strategy)
     before = evaluator.run(Source(shards, config, "train"))
-    trainer = loop.Trainer(config, model, train, strategy, model_dir)
+    trainer = Trainer(config, model, train, strategy, model_dir)
     figures = trainer.train(validation)
-    config_lib.save(config, model_dir / "config.yaml")
+    configs.save(config, model_dir / "config.yaml")
     train.tokenizer.save(model_dir / "tokenizer")
-    setup.save_task(train.manifest, model_dir)
+    resolve.save_task(train.manifest, model_dir)
     after = evaluator.run(Source(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
-    count = predict.predict(model, config, validation, strategy, output)
+    count = prediction.predict(model, config, validation, strategy, output)
     return {
         "config": config, "model_dir": model_dir, "shards": shards, "figures": figures,
         "source": validation, "output": output, "count": count, "model": model,
@@ -117,7 +122,7 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
             assert answers[question.id] == spans[0]["text"] == ranked[0]["text"]
     # The same figures as of the file, by which no answer is an answer like any other.
     right = {question.id: question.answers for question in asked}
-    figures = answer_metrics.evaluate(answers, right, trained["no_answers"])
+    figures = squad_metrics.evaluate(answers, right, trained["no_answers"])
     for name, value in figures.items():
         assert trained["figures"][name] == pytest.approx(value, abs=1e-9), name
     if trained["no_answers"]:
@@ -130,7 +135,7 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
         }
         if threshold == 0:  # the search begins with no answer at all, and calls that 0
             decided = dict.fromkeys(right, "")
-        figures = answer_metrics.evaluate(decided, right, True)
+        figures = squad_metrics.evaluate(decided, right, True)
         assert trained["figures"]["best_f1"] == pytest.approx(figures["f1"], abs=1e-9)
         assert trained["figures"]["best_f1"] >= trained["figures"]["f1"]
 
@@ -191,15 +196,15 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
 
 @pytest.mark.slow
 def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
-    config, tokenizer, model = inference.restore(trained["model_dir"], "last")
-    task = inference.task(trained["model_dir"])
+    config, tokenizer, model = loaded_model.restore(trained["model_dir"], "last")
+    task = loaded_model.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
-    parts = doors.Parts(config, tokenizer, model, weights, 32, task, model.objectives[0])
-    answerer = answer.Answerer(parts)
+    parts = inputs.Parts(config, tokenizer, model, weights, 32, task, model.objectives[0])
+    answerer = span_answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]
     texts = tf.constant(["ba", "be"]), tf.constant([" ".join(words), " ".join(words[:31])])
     many = answerer.answer(*texts)
-    monkeypatch.setattr(rows, "PLACES", 100)
+    monkeypatch.setattr(length_groups, "PLACES", 100)
     few = answerer.answer(*texts)
     for name, value in many.items():
         value, other = value.numpy(), few[name].numpy()
@@ -217,14 +222,14 @@ def test_refusals(trained, tmp_path):
     with pytest.raises(
         UserError, match="answers: is there already: answers are written into a new"
     ):
-        predict.predict(*parts, trained["output"])
+        prediction.predict(*parts, trained["output"])
     with pytest.raises(UserError, match="a.tsv: is the name of a file"):
-        predict.predict(*parts, tmp_path / "a.tsv")
+        prediction.predict(*parts, tmp_path / "a.tsv")
     with pytest.raises(UserError, match="--inputs=pair: this model has `answer`, of question"):
         export.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
     with pytest.raises(UserError, match="max_length: 9 has no room for a question"):
         export.export(trained["model_dir"], tmp_path / "saved", "last", max_length=9)
-    other = config_lib.from_dict(
+    other = configs.from_dict(
         {
             "name": "x",
             "encoder": BERT,
@@ -233,4 +238,4 @@ def test_refusals(trained, tmp_path):
         }
     )
     with pytest.raises(UserError, match="no objective span_answer: its objectives are regression"):
-        predict.predict(trained["model"], other, trained["source"], strategy, tmp_path / "new")
+        prediction.predict(trained["model"], other, trained["source"], strategy, tmp_path / "new")

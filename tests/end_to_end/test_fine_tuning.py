@@ -12,13 +12,14 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 import yaml
 
 import official
-from official import config as config_lib
+from official import config as configs
 from official import export, tasks, tokenizers
 from official.data import Source
-from official.training import loop, setup
+from official.training import resolve
+from official.training.trainer import Trainer
 from tests import small
 from tests.streams import stream_folder
-from tfrecords_tools import task_shards
+from tfrecords_tools.tasks import labelled_text
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
@@ -64,9 +65,9 @@ def pretrained(folder, settings):
     documents = {"documents": small.documents(60)} if make is stream_folder else {}
     source = Source(make(folder / "text", config, **documents), config, training=True)
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
-    loop.Trainer(config, model, source, strategy, folder / "model").train()
-    config_lib.save(config, folder / "model" / "config.yaml")
+    model = resolve.build_model(config, strategy)
+    Trainer(config, model, source, strategy, folder / "model").train()
+    configs.save(config, folder / "model" / "config.yaml")
     source.tokenizer.save(folder / "model" / "tokenizer")
     return folder / "model"
 
@@ -101,7 +102,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     task = tasks.generic(kind, "a", "b", "y")
     shards = tmp_path / "shards"
     tokenizer = tokenizers.load(init / "tokenizer")
-    task_shards.build(task, files, tokenizer, shards, 24, report=lambda line: None)
+    labelled_text.build(task, files, tokenizer, shards, 24, report=lambda line: None)
     recipe = {
         "steps": 120, "batch_size": 16, "bucket_lengths": [12, 18], "report_every": 60,
         "optimizer": {"learning_rate": 5e-3, "layer_decay": 0.9, "weight_decay": 0.0},
@@ -115,7 +116,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
         f"--data={shards}", f"--init={init}", f"--model_dir={folder}",
     )  # fmt: skip
     assert f"(encoder); these are fresh: encoder/pooler, {kind}\n" in said
-    encoder = config_lib.load(folder).encoder
+    encoder = configs.load(folder).encoder
     assert (encoder.pooler, encoder.pooled_position) == (True, "last")
     assert getattr(encoder, "memory_length", 0) == 0
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
-from official import config as config_lib
+from official import config as configs
 from official import tasks, tokenizers
-from official.training import checkpoints
+from official.saving import checkpoints
 from tests import small
-from tfrecords_tools import task_shards
+from tfrecords_tools.tasks import labelled_text
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD, NEITHER = small.WORDS[:15], small.WORDS[15:30], small.WORDS[30:45]
@@ -44,7 +44,7 @@ def pairs(path, count, seed, labels, labelled=True):
 
 
 def shards(task, files, tokenizer, output):
-    task_shards.build(task, files, tokenizer, output, 20, report=lambda line: None)
+    labelled_text.build(task, files, tokenizer, output, 20, report=lambda line: None)
     return output
 
 
@@ -117,7 +117,7 @@ def test_mnli_and_rte_from_it(tmp_path):
         if path.startswith("encoder/"):
             np.testing.assert_array_equal(values, before[path])
     assert after["classification/output/kernel"].shape == (32, 2)
-    objective = config_lib.load(tmp_path / "rte-model").objectives[0]
+    objective = configs.load(tmp_path / "rte-model").objectives[0]
     assert objective.labels == ("entailment", "not_entailment")
     refused = subprocess.run(
         [sys.executable, "-m", "official.main", "--mode=eval", f"--data={data}",

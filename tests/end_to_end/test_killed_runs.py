@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from official import config as config_lib
-from official.training import checkpoints
+from official import config as configs
+from official.saving import checkpoints
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
@@ -37,7 +37,7 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
         report_every=50,
         accumulation=2,
     )
-    config_lib.save(config, tmp_path / "run.yaml")
+    configs.save(config, tmp_path / "run.yaml")
     shard_folder(tmp_path / "shards", config)
     whole = subprocess.Popen(command(tmp_path, "whole"), stdout=subprocess.DEVNULL)
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import seeding
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.training import evaluation, optimizers, setup
-from official.training.step import TrainStep
+from official.evaluation.evaluator import Evaluator
+from official.training import optimizers, resolve
+from official.training.train_step import TrainStep
+from official.utils import seeding
 from tests import small
 
 STATES, LENGTH = 6, 16
@@ -112,10 +113,10 @@ def config_of(**changes):
 def trained_loss(config, steps, batches, held_out):
     """The mean loss on held-out batches after a training."""
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
+    model = resolve.build_model(config, strategy)
     optimizer = optimizers.make(config.recipe, steps, model)
     TrainStep(model, optimizer, strategy, seed=0).run(iter(batches), steps)
-    evaluator = evaluation.Evaluator(config, model, strategy)
+    evaluator = Evaluator(config, model, strategy)
     rows = np.stack([evaluator._step(batch)[0].numpy() for batch in held_out])
     return evaluator.statistics.summarise(rows, model.term_weights)["loss"]
 

@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
-from official.training import evaluation, loop, setup
+from official.evaluation.evaluator import Evaluator
+from official.training import resolve
+from official.training.trainer import Trainer
 from tests import small
 from tests.streams import MASK, stream_folder
 
@@ -68,9 +70,9 @@ def accuracy(memory_length, folder):
         for seed, name in enumerate(("train", "held_out"))
     ]  # fmt: skip
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
-    loop.Trainer(config, model, sources[0], strategy, folder / "model").train()
-    figures = evaluation.Evaluator(config, model, strategy).run(sources[1])
+    model = resolve.build_model(config, strategy)
+    Trainer(config, model, sources[0], strategy, folder / "model").train()
+    figures = Evaluator(config, model, strategy).run(sources[1])
     return figures["masked_lm_accuracy"]
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
+from official import config as configs
 from official.data import Source
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
+from official.training.trainer import Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
@@ -91,7 +93,7 @@ def test_two_workers_equal_one_device(tmp_path, made):
     config = small.replace(
         config, precision="float64", report_every=10, save_every=half, eval_every=half
     )
-    config_lib.save(config, tmp_path / "run.yaml")
+    configs.save(config, tmp_path / "run.yaml")
     one = start(tmp_path, "one")
     outputs = end((one, *start_two(tmp_path, ["two", "two"])), 0, 0, 0)
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
@@ -118,11 +120,11 @@ def test_two_workers_equal_one_device(tmp_path, made):
 @pytest.mark.slow
 def test_workers_that_hold_different_checkpoints_stop(tmp_path):
     config = bert(tmp_path / "shards")
-    config_lib.save(config, tmp_path / "run.yaml")
+    configs.save(config, tmp_path / "run.yaml")
     strategy = tf.distribute.get_strategy()
     source = Source(tmp_path / "shards", config, "train", training=True)
-    model = setup.build_model(config, strategy)
-    loop.Trainer(config, model, source, strategy, tmp_path / "a").save(30)
+    model = resolve.build_model(config, strategy)
+    Trainer(config, model, source, strategy, tmp_path / "a").save(30)
     outputs = end(start_two(tmp_path, ["a", "b"], "--mode=train"), 2, 2)
     for output in outputs:
         words = output[output.index("error:") :]
@@ -136,7 +138,7 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
 def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
     steps = 1500
     config = small.replace(bert(tmp_path / "shards"), steps=steps, report_every=50, save_every=50)
-    config_lib.save(config, tmp_path / "run.yaml")
+    configs.save(config, tmp_path / "run.yaml")
     end(start_two(tmp_path, ["whole", "whole"]), 0, 0)
 
     for killed in (1, 0):

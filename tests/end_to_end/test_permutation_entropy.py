@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import seeding
 from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary
+from official.utils import seeding
 from tests import small
 from tests.end_to_end.test_known_entropy import (
     FIRST,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from official import config as config_lib
-from official.training import checkpoints
+from official import config as configs
+from official.saving import checkpoints
 from tests import small
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def run(name, overrides, *options):
 @pytest.mark.slow
 def test_the_second_phase_goes_on_with_moments_step_and_rate(tmp_path):
     for name, overrides in (("bert_base", FIRST), ("bert_base_phase2", SECOND)):
-        made_of = config_lib.load(
+        made_of = configs.load(
             CONFIGS / f"{name}.yaml", [f"{key}={value}" for key, value in overrides.items()]
         )
         small.shard_folder(tmp_path / f"{name}-shards", made_of)

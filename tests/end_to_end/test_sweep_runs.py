@@ -12,7 +12,7 @@ import yaml
 
 from official import tasks, tokenizers
 from tests import small
-from tfrecords_tools import task_shards
+from tfrecords_tools.tasks import labelled_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_sweep_over_seeds(tmp_path):
         rows = [f"{' '.join(rng.choice(small.WORDS, 5))}\t{rng.integers(2)}" for _ in range(40)]
         path.write_text("\n".join(["text\tlabel", *rows]) + "\n")
     task = tasks.generic("classification", "text", label="label")
-    task_shards.build(
+    labelled_text.build(
         task, files, tokenizer, tmp_path / "shards", 16, report=lambda line: None
     )  # fmt: skip
     config = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from official import tokenizers
-from tfrecords_tools import sentences
+from tfrecords_tools.text import sentences
 
 
 def main(text: str, folder: str) -> None:

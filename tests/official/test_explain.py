@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from official import explain, inference
+from official import explain
 from official.convert import huggingface, model_folder
 from official.corruption.permutation import Config
-from official.errors import UserError
+from official.serving import loaded_model
+from official.utils.errors import UserError
 from tests import small
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +90,7 @@ def test_no_text(text):
 
 def test_attention_is_the_models_own(tmp_path):
     model_folder.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
-    config, tokenizer, model = inference.restore(tmp_path / "model")
+    config, tokenizer, model = loaded_model.restore(tmp_path / "model")
     tokens, layers = explain.attention("the cat sat on a mat", tokenizer, model)
     assert tokens[0] == "[CLS]" and tokens[-1] == "[SEP]"
     encoder = config.encoder

@@ -10,18 +10,19 @@ import tensorflow as tf
 
 import official
 from official import config as configs
-from official import export, inference, tokenizers
+from official import export, tokenizers
 from official.corruption import token_masks
-from official.encoders import transformer, transformer_xl
-from official.errors import UserError
-from official.objectives import (
+from official.modeling.encoders import transformer, transformer_xl
+from official.modeling.objectives import (
     classification,
     generator,
     masked_lm,
     regression,
     replaced_tokens,
 )
-from official.training import checkpoints
+from official.saving import checkpoints
+from official.serving import loaded_model
+from official.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "bare"
@@ -120,7 +121,7 @@ def make(folder, kind, max_length=12, pair=False, **changes):
     config = dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, steps=1))
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(inference.build(config).variables_by_path())
+    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps({"pair": pair, "max_length": max_length}))
     return folder
@@ -208,7 +209,7 @@ def test_token_signature_takes_padded_rows_of_any_size(exported):
     specs = signature.structured_input_signature[1]
     assert set(specs) == names
     assert all(s.dtype == tf.int32 and s.shape.as_list() == [None, None] for s in specs.values())
-    model = inference.restore(parent / "model")[2]
+    model = loaded_model.restore(parent / "model")[2]
     rng = np.random.default_rng(0)
     for rows, length in ((1, 3), (4, 24)):
         lengths = rng.integers(2, length + 1, rows)
@@ -261,7 +262,7 @@ def test_every_variable_is_stored_once(exported):
         for name, shape in stored.get_variable_to_shape_map().items()
         if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
     ]
-    model = inference.restore(parent / "model")[2]
+    model = loaded_model.restore(parent / "model")[2]
     assert sorted(shapes) == sorted(tuple(v.shape) for v in model.variables)
 
 
@@ -277,7 +278,7 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
     export.export(tmp_path / "model", tmp_path / "saved")
     stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
     names = stored.get_variable_to_shape_map()
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     assert len(names) - 1 == len(model.encoder.variables) < len(model.variables)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     found = signature(text=tf.constant(TEXTS))["sequence_output"]
@@ -334,7 +335,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     )
     configs.save(config, tmp_path / "model" / "config.yaml")
     (tmp_path / "model" / "task.json").unlink()
-    variables = checkpoints.values(inference.build(config).variables_by_path())
+    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
     checkpoints.save(tmp_path / "model", 2, variables, {})
     assert export.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
     outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs
@@ -356,7 +357,7 @@ def test_a_memory_is_not_given(tmp_path):
         "input_type_ids": [[0] * 5] * 2,
     }
     found = serve(**{name: tf.constant(value) for name, value in rows.items()})
-    model = inference.load(tmp_path / "model").model
+    model = loaded_model.load(tmp_path / "model").model
     batch = dict(zip(("token_ids", "padding_mask", "segment_ids"), rows.values(), strict=True))
     expected = model.encode({name: np.array(value) for name, value in batch.items()})
     for name, value in found.items():

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from official import config as config_lib
+from official import config as configs
 from official import parameters
-from official.encoders import transformer
-from official.errors import UserError
+from official.modeling.encoders import transformer
+from official.utils.errors import UserError
 from tests import small
 
 PRETRAIN = Path(__file__).parents[2] / "configs" / "pretrain"
@@ -76,12 +76,12 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_encoders_have_the_published_sizes(name):
     sizes, published = SIZES[name]
-    config = config_lib.Config("sizes", encoder=transformer.Config(**sizes))
+    config = configs.Config("sizes", encoder=transformer.Config(**sizes))
     assert parameters.count(config) == parameters.Counts({"encoder": published}, {}, published)
 
 
 def test_the_sum_is_that_of_the_weights_of_a_model():
-    from official.model import Model
+    from official.modeling.model import Model
 
     config = small.config()
     counts = parameters.count(config)

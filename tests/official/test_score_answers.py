@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from official import manifest, questions, score_answers
-from official.errors import UserError
-from official.training import answer_metrics
+from official import score_answers
+from official.evaluation import squad_metrics
+from official.shards import manifest, questions
+from official.utils.errors import UserError
 from tests import squads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ def test_figures_of_files(shards, tmp_path):
     figures, _ = score_answers.score(
         shards[1], "validation", answers, write(tmp_path / "odds.json", odds), 2.5
     )
-    assert figures == answer_metrics.evaluate({key: "ba" for key in right}, right, True, odds, 2.5)
+    assert figures == squad_metrics.evaluate({key: "ba" for key in right}, right, True, odds, 2.5)
     assert figures["no_answer_f1"] > 0 and "best_f1_threshold" in figures
 
 

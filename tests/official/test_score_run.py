@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from official import score_run
-from official.errors import UserError
+from official.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from official import submission, tasks
-from official.errors import UserError
+from official.utils.errors import UserError
 
 
 def _fill(folder, leave=()):

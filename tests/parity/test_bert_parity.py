@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.official import bert_reference
-from tests.official.test_bert_golden import GOLDEN
+from tests.official.modeling import bert_reference
+from tests.official.modeling.test_bert_golden import GOLDEN
 
 
 def test_outputs_and_gradients_agree_with_transformers(hf, tmp_path):

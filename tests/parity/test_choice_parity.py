@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.official import test_choice_golden
+from tests.official.modeling import test_choice_golden
 
 
 def test_outputs_gradients_and_losses_agree_with_transformers(hf, tmp_path):

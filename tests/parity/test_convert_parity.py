@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official import inference, tokenizers
+from official import tokenizers
 from official.convert import bert, huggingface, model_folder
-from official.encoders import transformer
-from official.objectives import classification, masked_lm, regression, sentence_pair
-from official.training import checkpoints
+from official.modeling.encoders import transformer
+from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
+from official.saving import checkpoints
+from official.serving import loaded_model
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
@@ -42,7 +43,7 @@ def make(folder, objectives, **sizes):
     rng = np.random.default_rng(0)
     variables = {
         path: (0.5 * rng.standard_normal(variable.shape)).astype(np.float32)
-        for path, variable in inference.build(config).variables_by_path().items()
+        for path, variable in loaded_model.build(config).variables_by_path().items()
     }
     checkpoints.save(folder, 1, variables, {})
     return folder
@@ -85,7 +86,7 @@ def test_transformers_loads_what_we_write(hf, tmp_path, name, sizes):
         tmp_path / "texts.json",
     )
     theirs = np.load(tmp_path / "outputs.npz")
-    config, tokenizer, model = inference.restore(folder)
+    config, tokenizer, model = loaded_model.restore(folder)
     encoded = model.encode(batch)
     ours = {}
     if name == "BertModel":

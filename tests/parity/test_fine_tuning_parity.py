@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
+from official import config as configs
 from official.convert import huggingface, model_folder
-from official.training import optimizers, setup, step
+from official.training import optimizers, resolve, train_step
 from tests.official.convert import systems
 
 OBJECTIVES = {
@@ -70,19 +70,19 @@ def test_losses_follow_those_of_transformers(made, kind):
         "optimizer": {"learning_rate": 1e-3},
         "schedule": {"type": "bert", "warmup_steps": 10},
     }
-    encoder = config_lib.to_dict(config_lib.load(made / "model"))["encoder"]
+    encoder = configs.to_dict(configs.load(made / "model"))["encoder"]
     objectives = [{"type": kind, **OBJECTIVES[kind]}]
-    config = config_lib.from_dict(
+    config = configs.from_dict(
         {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": recipe}
     )
     strategy = tf.distribute.get_strategy()
-    model = setup.build_model(config, strategy)
-    setup.start_from(model, str(made / "model"), "last", "encoder")
+    model = resolve.build_model(config, strategy)
+    resolve.start_from(model, str(made / "model"), "last", "encoder")
     head = model.objectives[0].output_projection
     head.kernel.assign(arrays["kernel"])
     head.bias.assign(arrays["bias"])
     optimizer = optimizers.make(config.recipe, len(expected), model)
-    trained = step.TrainStep(model, optimizer, strategy, seed=0)
+    trained = train_step.TrainStep(model, optimizer, strategy, seed=0)
     batches = iter(tf.data.Dataset.from_tensor_slices(fields))
     rows = trained.run(batches, len(expected))
     losses = [trained.statistics.summarise(row[None], model.term_weights)["loss"] for row in rows]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from official import inference, json_files
 from official.convert import huggingface, model_folder
+from official.serving import loaded_model
+from official.utils import json_files
 from tests.official.convert import systems
 
 CLOSE = dict(rtol=0, atol=1e-5)
@@ -100,7 +101,7 @@ def test_models_of_transformers_answer_the_same_here(made):
     for name in names:
         inputs = dict(np.load(parent / "theirs" / name / "inputs.npz"))
         assert not inputs["attention_mask"].all(), name
-        model = inference.restore(parent / "ours" / name)[2]
+        model = loaded_model.restore(parent / "ours" / name)[2]
         theirs, real = np.load(parent / "theirs" / name / "outputs.npz"), inputs["attention_mask"]
         close(answers(model, inputs, theirs), theirs, real > 0, name)
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from official.training import answer_metrics
+from official.evaluation import squad_metrics
 from tests.official.convert import systems
-from tests.official.objectives import test_span_answer as heads
-from tests.official.training import test_answer_metrics as metrics
+from tests.official.evaluation import test_squad_metrics as metrics
+from tests.official.modeling.objectives import test_span_answer as heads
 
 # Their name of a figure, and ours.
 NAMES = {
@@ -38,6 +38,6 @@ def test_figures_of_500_perturbed_files(hf, tmp_path):
     theirs = json.loads((tmp_path / "figures.json").read_text())
     assert len(theirs) == 500
     for (right, answers, odds, threshold), expected in zip(given, theirs, strict=True):
-        found = answer_metrics.evaluate(answers, right, True, odds, threshold)
+        found = squad_metrics.evaluate(answers, right, True, odds, threshold)
         expected = {ours: expected[name] for name, ours in NAMES.items() if name in expected}
         assert found == pytest.approx(expected, rel=0, abs=1e-9)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import features
 from official.data import Source
+from official.shards import features
 from tests import small
-from tfrecords_tools import pretraining_shards
+from tfrecords_tools.pretraining import builder
 
 HERE = Path(__file__).parent
 
@@ -28,8 +28,8 @@ def tokenizer(tmp_path_factory):
 
 
 def build(made_of, text, tokenizer, output, format="examples"):
-    settings = pretraining_shards.settings_of(made_of, tokenizer, format=format)
-    return pretraining_shards.build(settings, str(text), output, workers=2)
+    settings = builder.settings_of(made_of, tokenizer, format=format)
+    return builder.build(settings, str(text), output, workers=2)
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.encoders import transformer_xl
-from official.objectives import classification, masked_lm, regression, sentence_pair
-from tests.official.test_model import BATCH, ENCODER, make
+from official.modeling.encoders import transformer_xl
+from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
+from tests.official.modeling.test_model import BATCH, ENCODER, make
 
 XL = transformer_xl.Config(
     vocab_size=29,

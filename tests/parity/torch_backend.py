@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from official.encoders import transformer, transformer_xl  # noqa: E402
-from official.layers.random import Draws  # noqa: E402
-from official.model import Model  # noqa: E402
-from official.objectives import classification, masked_lm, regression, sentence_pair  # noqa: E402
+from official.modeling.encoders import transformer, transformer_xl
+from official.modeling.layers.random import Draws
+from official.modeling.model import Model
+from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
 
 
 def main(source, destination):

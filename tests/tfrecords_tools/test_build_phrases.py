@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from official.errors import UserError
+from official.utils.errors import UserError
 from tfrecords_tools import build_phrases
 
 ROOT = Path(__file__).resolve().parents[2]

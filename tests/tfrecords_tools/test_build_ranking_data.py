@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from official import trec
-from official.errors import UserError
+from official.tasks import trec
+from official.utils.errors import UserError
 from tfrecords_tools import build_ranking_data as lib
 
 ROOT = Path(__file__).resolve().parents[2]

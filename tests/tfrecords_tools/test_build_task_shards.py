@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from official import manifest, tasks
-from official.errors import UserError
+from official import tasks
+from official.shards import manifest
+from official.utils.errors import UserError
 from tfrecords_tools import build_task_shards
 
 

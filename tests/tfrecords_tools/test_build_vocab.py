@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from official import tokenizers
-from official.errors import UserError
+from official.utils.errors import UserError
 from tfrecords_tools import build_vocab
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from official import features, manifest, tokenizers
-from official.errors import UserError
+from official import tokenizers
+from official.shards import features, manifest
+from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools import inspect_shards, tf_models, wire
+from tfrecords_tools import inspect_shards
+from tfrecords_tools.pretraining import tf_models
+from tfrecords_tools.writing import example_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -166,9 +169,13 @@ def test_examples_of_the_model_garden(tmp_path):
             "masked_lm_ids": example["masked_ids"] + [0] * (4 - count),
             "next_sentence_labels": [example["next_sentence_label"]],
         }
-        columns = {name: wire.rows(tf.constant([v]).numpy()) for name, v in columns.items()}
+        columns = {
+            name: example_bytes.rows(tf.constant([v]).numpy()) for name, v in columns.items()
+        }
         weights = tf.constant([[1.0] * count + [0.0] * (4 - count)])
-        records += wire.serialize({**columns, "masked_lm_weights": wire.rows(weights.numpy())})
+        records += example_bytes.serialize(
+            {**columns, "masked_lm_weights": example_bytes.rows(weights.numpy())}
+        )
     folder = write_folder(tmp_path / "made", records, "tf_models", tf_models.FEATURES)
     assert list(inspect_shards.examples(folder, 2)) == EXPECTED
 

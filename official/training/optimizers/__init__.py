@@ -1,7 +1,7 @@
 """Optimizers for every strategy, and the one that a recipe asks for."""
 
 from official import config
-from official.model import Model
+from official.modeling.model import Model
 from official.training import schedules
 from official.training.optimizers import layer_rates
 from official.training.optimizers.adamw import AdamW
@@ -40,7 +40,7 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
 def heads(model: Model) -> dict[str, str]:
     """The head of each variable of one, by its path, in a model that learns several tasks.
 
-    A batch asks one task (`official.mixture`), and the heads of the others are left out then.
+    A batch asks one task (`official.data.mixture`), and the heads of the others are left out then.
     """
     found = {
         variable.path: objective.name

@@ -9,7 +9,7 @@ ELECTRA counts from the head, XLNet from the last layer.
 L counts the blocks that an encoder runs.
 """
 
-from official.model import Model
+from official.modeling.model import Model
 
 
 def factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import safetensors.numpy
 import sentencepiece
 
-from official.encoders import inputs
+from official.modeling.encoders import inputs
 
 CLOSE = dict(rtol=0, atol=1e-5)
 GOLDEN = Path(__file__).parents[2] / "golden"

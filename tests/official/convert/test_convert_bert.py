@@ -6,10 +6,10 @@ import pytest
 from official import config as configs
 from official.convert import bert as bert_names
 from official.convert.mapping import bring_in, take_out
-from official.encoders import transformer
-from official.errors import UserError
-from official.model import Model
-from official.objectives import classification, masked_lm, regression, sentence_pair
+from official.modeling.encoders import transformer
+from official.modeling.model import Model
+from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
+from official.utils.errors import UserError
 
 HF = {
     "model_type": "bert",

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from official import inference
 from official.convert import huggingface, model_folder, tf1
-from official.errors import UserError
+from official.serving import loaded_model
+from official.utils.errors import UserError
 from tests.official.convert import systems
 from tests.official.convert.test_convert_tf1 import save
 
@@ -46,7 +46,7 @@ def test_two_folders_become_one_model_and_two_again(tmp_path, shared, sharing, o
     names = [path for path in converted.variables if path.startswith("generator/encoder/emb")]
     assert len(names) == own + 2  # and the projection
     model_folder.write(converted, tmp_path / "model")
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     _, parts, hidden_states = systems.load("electra_discriminator")
     assert systems.compare_encoder(model.encoder, parts, hidden_states).keys() == {"logits"}
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
@@ -64,9 +64,9 @@ def test_two_folders_become_one_model_and_two_again(tmp_path, shared, sharing, o
 def test_the_generator_inside_gives_its_answers(tmp_path):
     weights, small = both(tmp_path / "hf", SHARED)
     model_folder.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
-    joined = inference.restore(tmp_path / "model")[2]
+    joined = loaded_model.restore(tmp_path / "model")[2]
     model_folder.write(huggingface.read(tmp_path / "hf" / "generator"), tmp_path / "alone")
-    alone = inference.restore(tmp_path / "alone")[2]
+    alone = loaded_model.restore(tmp_path / "alone")[2]
     batch = systems.load("electra_generator")[1]["batch"]
     expected = alone.encode(batch)["sequence_output"]
     objective = joined.objectives[0]
@@ -175,7 +175,7 @@ def test_the_release_comes_in_with_both_networks(release, tmp_path, own):
     objective, _ = converted.config.objectives
     assert objective.sharing == ("none" if own else "embeddings")
     model_folder.write(converted, tmp_path / "model")
-    variables = inference.restore(tmp_path / "model")[2].variables_by_path()
+    variables = loaded_model.restore(tmp_path / "model")[2].variables_by_path()
     scope = "generator" if own else "electra"
     places = {
         "encoder/embeddings/token_embedding/table": "electra/embeddings/word_embeddings",

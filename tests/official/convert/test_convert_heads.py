@@ -8,12 +8,13 @@ import safetensors.numpy
 import tensorflow as tf
 
 from official import config as configs
-from official import inference, tokenizers
+from official import tokenizers
 from official.convert import electra, huggingface, model_folder, tf1, xlnet
-from official.encoders import transformer, transformer_xl
-from official.errors import UserError
-from official.objectives import classification, multiple_choice, regression, span_answer
-from official.training import checkpoints
+from official.modeling.encoders import transformer, transformer_xl
+from official.modeling.objectives import classification, multiple_choice, regression, span_answer
+from official.saving import checkpoints
+from official.serving import loaded_model
+from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
 from tests.official.convert.test_convert_xlnet import release
 
@@ -106,7 +107,7 @@ def make(folder, encoder, objective, kind):
     rng = np.random.default_rng(0)
     variables = {
         path: rng.standard_normal(variable.shape).astype(np.float32)
-        for path, variable in inference.build(config).variables_by_path().items()
+        for path, variable in loaded_model.build(config).variables_by_path().items()
     }
     checkpoints.save(folder, 1, variables, {})
     return variables
@@ -297,7 +298,7 @@ def test_answers_of_a_released_xlnet_are_read(tmp_path):
     model_folder.write(made, tmp_path / "model")
     assert huggingface.system_of(made.config) is xlnet.SYSTEM
     # The scores, worked out from the release's names.
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     batch = {name: batch[name] for name in ("token_ids", "segment_ids")}
     states = np.asarray(model.encode(batch)["sequence_output"], np.float64)  # [B, T, 18]

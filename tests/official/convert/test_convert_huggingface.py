@@ -12,9 +12,9 @@ import pytest
 import safetensors.numpy
 
 import official
-from official import inference
 from official.convert import huggingface, model_folder
-from official.errors import UserError
+from official.serving import loaded_model
+from official.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
@@ -71,7 +71,7 @@ def logits(model, name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_are_those_of_transformers(folders, kind):
-    _, _, model = inference.restore(folders / kind)
+    _, _, model = loaded_model.restore(folders / kind)
     encoded = model.encode(BATCH)
     real = BATCH["padding_mask"][..., None]
     np.testing.assert_allclose(
@@ -84,7 +84,7 @@ def test_outputs_are_those_of_transformers(folders, kind):
 
 
 def test_logits_are_those_of_transformers(folders):
-    _, _, model = inference.restore(folders / "pretraining")
+    _, _, model = loaded_model.restore(folders / "pretraining")
     real = BATCH["padding_mask"][..., None]
     np.testing.assert_allclose(
         logits(model, "masked_lm") * real, EXPECTED["pretraining/prediction_logits"] * real,
@@ -93,7 +93,7 @@ def test_logits_are_those_of_transformers(folders):
     np.testing.assert_allclose(
         logits(model, "next_sentence"), EXPECTED["pretraining/seq_relationship_logits"], atol=1e-5
     )
-    _, _, model = inference.restore(folders / "classification")
+    _, _, model = loaded_model.restore(folders / "classification")
     np.testing.assert_allclose(
         logits(model, "classification"), EXPECTED["classification/logits"], atol=1e-5
     )
@@ -110,15 +110,15 @@ def test_the_tokenizer_comes_along(folders):
 
 
 def test_configs_become_ours(folders):
-    config, _, _ = inference.restore(folders / "classification")
+    config, _, _ = loaded_model.restore(folders / "classification")
     assert config.encoder.activation == "gelu_tanh"
     assert config.encoder.norm_epsilon == 1e-5
     assert config.objectives[0].labels == ("negative", "neutral", "positive")
     assert config.objectives[0].dropout == 0.2
-    config, _, _ = inference.restore(folders / "pretraining")
+    config, _, _ = loaded_model.restore(folders / "pretraining")
     assert config.encoder.activation == "gelu"
     assert config.segments.max_length == 24
-    config, _, _ = inference.restore(folders / "bare")
+    config, _, _ = loaded_model.restore(folders / "bare")
     assert config.objectives == ()
     assert config.encoder.segment_types == 3
 
@@ -137,7 +137,10 @@ def test_out_and_in_again_is_bit_exact(folders, tmp_path, kind):
     assert (tmp_path / "out" / "vocab.txt").read_text() == (GOLDEN / kind / "vocab.txt").read_text()
     again = convert(tmp_path / "out", tmp_path / "again")
     assert again.leftover == []
-    first, second = inference.restore(folders / kind)[2], inference.restore(tmp_path / "again")[2]
+    first, second = (
+        loaded_model.restore(folders / kind)[2],
+        loaded_model.restore(tmp_path / "again")[2],
+    )
     for path, variable in first.variables_by_path().items():
         other = second.variables_by_path()[path]
         assert variable.numpy().tobytes() == other.numpy().tobytes(), path

@@ -7,11 +7,11 @@ import pytest
 import safetensors.numpy
 
 from official import config as configs
-from official import inference
 from official.convert import huggingface, model_folder
-from official.encoders import transformer
-from official.errors import UserError
-from official.objectives import causal_lm, classification, generator, masked_lm, regression
+from official.modeling.encoders import transformer
+from official.modeling.objectives import causal_lm, classification, generator, masked_lm, regression
+from official.serving import loaded_model
+from official.utils.errors import UserError
 from tests.official.convert import systems
 
 CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
@@ -30,7 +30,7 @@ def converted(tmp_path, name):
 def test_outputs_are_those_of_transformers(tmp_path, name):
     made, parts, hidden_states = converted(tmp_path, name)
     assert made.leftover == []
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     real = parts["batch"]["padding_mask"]
     assert not real[0, -1] and not real[1, 0] and real[2].all()
     assert systems.compare(model, parts, hidden_states) == {}
@@ -166,7 +166,7 @@ def test_albert_configs_become_ours(tmp_path):
     assert (encoder.layer_groups, encoder.inner_layers, encoder.num_layers) == (2, 2, 4)
     assert (encoder.embedding_size, encoder.hidden_size) == (7, 15)
     assert encoder.activation == "gelu_tanh"
-    assert [objective.name for objective in inference.build(made.config).objectives] == [
+    assert [objective.name for objective in loaded_model.build(made.config).objectives] == [
         "masked_lm",
         "sentence_order",
     ]
@@ -196,7 +196,7 @@ def test_a_distilbert_classifier_has_a_pooler_with_a_relu(tmp_path):
     labels = ("LABEL_0", "LABEL_1")
     assert made.config.objectives == (classification.Config(labels=labels, dropout=0.2),)
     model_folder.write(made, tmp_path / "model")
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     encoded = systems.run(model.encoder, parts["batch"])
     first = np.asarray(encoded["sequence_output"])[:, 0]
     hidden = np.maximum(
@@ -272,7 +272,7 @@ def test_a_gpt2_comes_as_it_was_released(tmp_path):
     assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")
     assert (encoder.segment_types, encoder.intermediate_size, encoder.pooler) == (0, 22, False)
     model_folder.write(made, tmp_path / "model")
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     assert systems.compare(model, parts, hidden_states) == {}
 
 

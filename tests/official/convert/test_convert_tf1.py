@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import inference
 from official.convert import model_folder, tf1
-from official.errors import UserError
-from official.objectives import classification, regression, span_answer
+from official.modeling.objectives import classification, regression, span_answer
+from official.serving import loaded_model
+from official.utils.errors import UserError
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "on"]
 CONFIG = {
@@ -141,7 +141,7 @@ def test_outputs_are_those_of_the_release(release, tmp_path):
     converted = tf1.read(release)
     assert converted.leftover == []
     model_folder.write(converted, tmp_path / "model")
-    config, _, model = inference.restore(tmp_path / "model")
+    config, _, model = loaded_model.restore(tmp_path / "model")
     assert config.name == "uncased_L-2_H-6_A-3"
     batch = {
         "token_ids": np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32),
@@ -194,7 +194,7 @@ def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, object
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert made.leftover == (pooler if spans else [])
     model_folder.write(made, tmp_path / "model")
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     ids = np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32)
     types = np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7], np.int32)
     real = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]], bool)

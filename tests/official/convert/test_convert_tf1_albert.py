@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from official import inference
 from official.convert import model_folder, tf1
-from official.errors import UserError
+from official.serving import loaded_model
 from official.tokenizers.text_rules import TextRules
+from official.utils.errors import UserError
 from tests.official.convert import systems
 from tests.official.convert.test_convert_tf1 import save
 
@@ -77,7 +77,7 @@ def test_outputs_are_those_of_the_weights(release, tmp_path, stored):
     assert converted.leftover == []
     assert converted.config.encoder.activation == "gelu_tanh"
     model_folder.write(converted, tmp_path / "model")
-    _, tokenizer, model = inference.restore(tmp_path / "model")
+    _, tokenizer, model = loaded_model.restore(tmp_path / "model")
     _, parts, hidden_states = stored
     assert systems.compare(model, parts, hidden_states) == {}
     assert tokenizer.decode(tokenizer.encode(["the cat"])[0]) == "the cat"

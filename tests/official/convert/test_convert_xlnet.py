@@ -10,11 +10,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 from official import config as configs
-from official import inference
 from official.convert import huggingface, mapping, model_folder, tf1, transfo_xl, xlnet
-from official.encoders import transformer_xl
-from official.errors import UserError
-from official.objectives import classification, multiple_choice, permutation_lm, regression
+from official.modeling.encoders import transformer_xl
+from official.modeling.objectives import classification, multiple_choice, permutation_lm, regression
+from official.serving import loaded_model
+from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
 
 CASES = sorted(path.stem for path in xlnets.GOLDEN.glob("*.npz"))
@@ -47,7 +47,7 @@ def test_states_and_memory_are_those_of_transformers(tmp_path, name):
     made, config, rows = converted(tmp_path, name)
     if not name.startswith("transfo_xl"):
         assert made.leftover == []
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     xlnets.compare(model.encoder, config, rows)
     for i, objective in [(i, o) for o in model.objectives for i in range(len(rows))]:
         encoded = xlnets.encode(model.encoder, rows, i, False)
@@ -132,7 +132,7 @@ def release(tmp_path, shared=False, **changes):
     encoder = xlnet.SYSTEM.encoder_config(config, "config.json", pooler=False)
     encoder = dataclasses.replace(encoder, untie_biases=not shared)
     rows = xlnet.encoder_rows(encoder)
-    shapes = inference.shapes(configs.Config("x", encoder=encoder))
+    shapes = loaded_model.shapes(configs.Config("x", encoder=encoder))
     ours, _ = mapping.bring_in(rows, weights, shapes, "golden")
     stored = {}
     for row in rows:
@@ -212,7 +212,7 @@ def fine_tuned(tmp_path, heads):
     model_folder.write(tf1.read(folder), tmp_path / "pretrained")
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     batch = {name: batch[name] for name in ("token_ids", "segment_ids")}
-    states = inference.restore(tmp_path / "pretrained")[2].encode(batch)["sequence_output"]
+    states = loaded_model.restore(tmp_path / "pretrained")[2].encode(batch)["sequence_output"]
     del stored["model/transformer/mask_emb/mask_emb"], stored["model/lm_loss/bias"]
     stored |= heads
     for slot in ("Adam", "Adam_1"):
@@ -251,7 +251,7 @@ def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
     assert made.leftover == [] and made.config.objectives == (objective,)
     assert made.config.encoder.query_stream is False and made.config.encoder.pooler
     model_folder.write(made, tmp_path / "model")
-    model = inference.restore(tmp_path / "model")[2]
+    model = loaded_model.restore(tmp_path / "model")[2]
     encoded = model.encode(batch)
     np.testing.assert_allclose(encoded["sequence_output"], states, atol=1e-6)
     pooled = np.tanh(states[:, -1] @ heads[f"{summary}/kernel"] + heads[f"{summary}/bias"])
@@ -358,7 +358,7 @@ def test_biases_that_layers_share_are_written_into_each(tmp_path):
     """transformers has them there, and reads `untie_r: false` like `true`."""
     folder, _ = release(tmp_path, shared=True)
     model_folder.write(tf1.read(folder), tmp_path / "model")
-    shared = inference.restore(tmp_path / "model")[2]
+    shared = loaded_model.restore(tmp_path / "model")[2]
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
     ours = shared.variables_by_path()
@@ -372,7 +372,7 @@ def test_biases_that_layers_share_are_written_into_each(tmp_path):
     model_folder.write(again, tmp_path / "again")
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     expected, found = (
-        model.encode(batch) for model in (shared, inference.restore(tmp_path / "again")[2])
+        model.encode(batch) for model in (shared, loaded_model.restore(tmp_path / "again")[2])
     )
     for name in ("sequence_output", "query_output"):
         np.testing.assert_array_equal(found[name], expected[name])

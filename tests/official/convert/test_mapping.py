@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from official.convert.mapping import Row, bring_in, take_out
-from official.errors import UserError
+from official.utils.errors import UserError
 
 
 def arrays(**shapes):

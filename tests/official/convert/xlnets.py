@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from official.encoders import inputs
+from official.modeling.encoders import inputs
 from tests.official.convert import systems
 
 GOLDEN = systems.GOLDEN / "xlnet"

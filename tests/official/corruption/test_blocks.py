@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
-from official import masks
+from official import config as configs
 from official.corruption import token_masks
 from official.corruption.token_masks import Config
 from official.data import Source
-from official.errors import UserError
+from official.modeling import masks
+from official.utils.errors import UserError
 from tests import small
 from tests.official.corruption.test_token_masks import VOCABULARY, make_rows, pad, seeds_of
 
@@ -90,7 +90,7 @@ def test_what_the_refusal_says_to_do_works():
         **STREAM, "objectives": [{"type": "permutation_lm"}],
         "corruption": {"type": "permutation", "unit": "token", "num_predict": 5, "perm_size": 4},
     }  # fmt: skip
-    assert config_lib.type_of(small.config(**permuted).corruption) == "permutation"
+    assert configs.type_of(small.config(**permuted).corruption) == "permutation"
 
 
 def test_a_corruption_that_nobody_asks_about_needs_no_blocks():

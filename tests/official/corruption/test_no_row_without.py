@@ -11,12 +11,14 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from official import data, packed, seeding, tokenizers
+from official import data, tokenizers
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
+from official.data import packing
 from official.tokenizers.word_starts import RULES
+from official.utils import seeding
 from tests import small
-from tfrecords_tools import pretraining_shards
+from tfrecords_tools.pretraining import builder
 
 T = 40
 TEXTS = {
@@ -144,7 +146,7 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         for name in token_masks.needs(config)
     }
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
-    made = packed.corrupted(config, Vocabulary.of(tokenizer), parsed, flags, seeds, 4)
+    made = packing.corrupted(config, Vocabulary.of(tokenizer), parsed, flags, seeds, 4)
     for row, positions in zip(rows, made["masked_positions"].to_list(), strict=True):
         ends = np.cumsum([len(part) for part in row])
         assert set(np.searchsorted(ends, positions, side="right")) == set(range(len(row)))
@@ -176,8 +178,8 @@ def test_shards_of_scripts_without_blanks(tmp_path, model, static, masks):
         encoder__max_positions=64,
         objectives=[{"type": "masked_lm"}],
     )  # fmt: skip
-    settings = pretraining_shards.settings_of(config, tmp_path / "tokenizer")
-    pretraining_shards.build(
+    settings = builder.settings_of(config, tmp_path / "tokenizer")
+    builder.build(
         settings, str(tmp_path / "text.txt"), tmp_path / "shards", num_shards=1, report=lambda _: 0
     )
     source = data.Source(tmp_path / "shards", config)

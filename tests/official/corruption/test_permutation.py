@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
+from official import config as configs
 from official.corruption import permutation
 from official.corruption.permutation import Config
-from official.errors import UserError
+from official.utils.errors import UserError
 from tests.official.corruption.test_token_masks import (
     CLS,
     PAD,
@@ -281,12 +281,12 @@ def test_bad_values_are_named(values, message):
 )
 def test_what_cannot_fit_is_refused_with_the_arithmetic(values, segments, message):
     with pytest.raises(ValueError) as caught:
-        permutation.check(Config(**values), config_lib.Segments(**segments))
+        permutation.check(Config(**values), configs.Segments(**segments))
     assert str(caught.value) == message
-    permutation.check(Config(perm_size=256), config_lib.Segments(max_length=512))
-    stream = config_lib.Segments(format="stream", rows=2, max_length=512, reuse_length=256)
+    permutation.check(Config(perm_size=256), configs.Segments(max_length=512))
+    stream = configs.Segments(format="stream", rows=2, max_length=512, reuse_length=256)
     permutation.check(Config(perm_size=256), stream)
-    permutation.check(Config(unit="token", perm_size=32), config_lib.Segments(max_length=512))
+    permutation.check(Config(unit="token", perm_size=32), configs.Segments(max_length=512))
 
 
 def raw(objective, **segments):
@@ -302,7 +302,7 @@ def raw(objective, **segments):
 @pytest.mark.parametrize("objective", ["masked_lm", "generator"])
 def test_objectives_of_hidden_tokens_are_refused(objective):
     with pytest.raises(UserError) as caught:
-        config_lib.from_dict(raw(objective))
+        configs.from_dict(raw(objective))
     assert str(caught.value) == (
         f"config: objectives.0: {objective} asks for tokens that are hidden, and corruption.type: "
         "permutation leaves all of them in their places: take token_masks, or permutation_lm"
@@ -311,14 +311,14 @@ def test_objectives_of_hidden_tokens_are_refused(objective):
 
 def test_static_masks_are_refused():
     with pytest.raises(UserError) as caught:
-        config_lib.from_dict(raw("sentence_pair", static_masks=True))
+        configs.from_dict(raw("sentence_pair", static_masks=True))
     assert str(caught.value) == (
         "config: segments.static_masks: permutation is drawn anew each time an example is read: "
         "take static_masks: false"
     )
-    read = config_lib.from_dict(raw("sentence_pair"))
-    assert config_lib.from_dict(config_lib.to_dict(read)) == read
-    assert config_lib.type_of(read.corruption) == "permutation"
+    read = configs.from_dict(raw("sentence_pair"))
+    assert configs.from_dict(configs.to_dict(read)) == read
+    assert configs.type_of(read.corruption) == "permutation"
 
 
 def test_no_padding_is_a_target():

@@ -9,10 +9,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from official import seeding
 from official.corruption import token_masks
 from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
+from official.utils import seeding
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIALS = (PAD, UNK, CLS, SEP, MASK)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import seeding
 from official.config import Segments
 from official.corruption import spans, token_masks, units
 from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
-from official.errors import UserError
-from official.seeding import Stream
+from official.utils import seeding
+from official.utils.errors import UserError
+from official.utils.seeding import Stream
 
 V, PAD, CLS, SEP, MASK = 1000, 0, 2, 3, 4
 SPECIALS = (PAD, CLS, SEP, MASK)

@@ -5,7 +5,7 @@ import pytest
 
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary, check_mask_token
-from official.errors import UserError
+from official.utils.errors import UserError
 
 
 def tokenizer(**changes):

@@ -13,13 +13,17 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import export, inference, tasks, tokenizers, trec
+from official import export, tasks, tokenizers
 from official.data import Source
-from official.serving import rows
-from official.training import checkpoints, predict, setup
+from official.evaluation import prediction
+from official.saving import checkpoints
+from official.serving import length_groups, loaded_model
+from official.tasks import trec
+from official.training import resolve
 from tests import squads
 from tests.official.test_export import GOLDEN, ask
-from tfrecords_tools import choice_shards, ranking_shards, span_shards, tables, task_shards
+from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span
+from tfrecords_tools.tasks.readers import tables
 
 # How many strings for each head.
 STRINGS = int(os.environ.get("GARDEN_STRINGS", "40"))
@@ -56,7 +60,7 @@ QUIET = {"report": lambda line: None}
 @pytest.fixture(autouse=True)
 def groups(monkeypatch):
     """Models this small would read all rows at once."""
-    monkeypatch.setattr(rows, "STARTING", 0)
+    monkeypatch.setattr(length_groups, "STARTING", 0)
 
 
 def strings(count, seed, blank=True):
@@ -96,7 +100,7 @@ def model_folder(folder, objectives, task):
     config = dataclasses.replace(config, recipe=recipe)
     configs.save(config, folder / "config.yaml")
     tokenizers.load(GOLDEN).save(folder / "tokenizer")
-    variables = checkpoints.values(inference.build(config).variables_by_path())
+    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
     draw = np.random.default_rng(0)
     spread = 0.2 if objectives[0]["type"] == "span_answer" else 0.7
     for path, value in variables.items():
@@ -113,10 +117,10 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     # As `setup.save_task` has it.
     config = model_folder(folder / "model", objectives, {})
     source = Source(shards, config, split)
-    setup.save_task(source.manifest, folder / "model")
+    resolve.save_task(source.manifest, folder / "model")
     source.check(config, predicting=True)
-    model = inference.restore(folder / "model")[2]
-    predict.predict(model, config, source, tf.distribute.get_strategy(), output)
+    model = loaded_model.restore(folder / "model")[2]
+    prediction.predict(model, config, source, tf.distribute.get_strategy(), output)
     name = "classification" if "task" in objectives[0] else None
     export.export(folder / "model", folder / "saved", task=name)
     return task
@@ -153,7 +157,7 @@ def test_texts(tmp_path, kind):
         "regression" if kind == "regression" else "classification", "a",
         "b" if kind == "pair" else None, labels=() if kind == "regression" else CLASSES["labels"],
     )  # fmt: skip
-    task_shards.build(
+    labelled_text.build(
         task, {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN), tmp_path / "shards",
         LENGTH, **QUIET,
     )  # fmt: skip
@@ -187,10 +191,10 @@ def test_documents(tmp_path, kind):
         run[f"q{q}"][f"d{d}"] = 1.0 / (d + 1)
     with open(tmp_path / "first.run", "w") as stream:
         trec.write_run(stream, run, "first")
-    collection = ranking_shards.read_collection(
+    collection = ranking.read_collection(
         tmp_path / "q.jsonl", tmp_path / "d.jsonl", None, tables.BadRows()
     )
-    ranking_shards.build(
+    ranking.build(
         tasks.ranking(), collection, {"test": tmp_path / "first.run"}, tokenizers.load(GOLDEN),
         tmp_path / "shards", LENGTH, **QUIET,
     )  # fmt: skip
@@ -223,7 +227,7 @@ def test_choices(tmp_path):
         for c, q, row in zip(*fields.values(), strict=True)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
-    choice_shards.build(
+    multiple_choice.build(
         tasks.choice(), {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN),
         tmp_path / "shards", LENGTH, **QUIET,
     )  # fmt: skip
@@ -248,7 +252,7 @@ def answers(tmp_path, kind, questions, contexts, sizes):
         for i, (question, context) in enumerate(zip(questions, contexts, strict=True))
     ]
     (tmp_path / "asked.json").write_text(json.dumps(squads.document(*asked)))
-    span_shards.build(
+    span.build(
         tasks.TASKS["squad2"], {"test": tmp_path / "asked.json"}, tokenizers.load(GOLDEN),
         tmp_path / "shards", sizes, **QUIET,
     )  # fmt: skip
@@ -280,7 +284,7 @@ def answers(tmp_path, kind, questions, contexts, sizes):
 def test_questions(tmp_path, kind):
     questions = strings(STRINGS, seed=7, blank=False)
     contexts = strings(STRINGS, seed=8, blank=False)
-    sizes = span_shards.Sizes(max_length=LENGTH, doc_stride=6, max_query_length=6)
+    sizes = span.Sizes(max_length=LENGTH, doc_stride=6, max_query_length=6)
     assert answers(tmp_path, kind, questions, contexts, sizes) > STRINGS / 3
 
 
@@ -292,7 +296,7 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = tasks.generic("classification", "a", labels=CLASSES["labels"])
     (tmp_path / "cut").mkdir()
-    task_shards.build(
+    labelled_text.build(
         task, {"test": tmp_path / "rows.jsonl"}, tokenizers.load(GOLDEN),
         tmp_path / "cut" / "shards", LENGTH, **QUIET,
     )  # fmt: skip
@@ -306,5 +310,5 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     same(found["probabilities"][:1], found["probabilities"][1:2])
     # while an answer may be anywhere.
     (tmp_path / "read").mkdir()
-    sizes = span_shards.Sizes(max_length=LENGTH, doc_stride=12, max_query_length=4)
+    sizes = span.Sizes(max_length=LENGTH, doc_stride=12, max_query_length=4)
     answers(tmp_path / "read", "span", [b"the dog"], [book], sizes)

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.errors import UserError
+from official.utils.errors import UserError
 from tests.official.tokenizers.byte_bpe_reference import Reference, texts
-from tfrecords_tools import byte_bpe_trainer
+from tfrecords_tools.vocabulary import byte_bpe
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
 PIECES = GOLDEN["vocab.json"]
@@ -49,9 +49,9 @@ def test_a_million_characters():
     """Mixed scripts, emoji, controls: by hand, eagerly, in a function, in a dataset."""
     lines = texts(1_000_000)
     learned = texts(30_000, seed=1) + GOLDEN["texts"]
-    counts = byte_bpe_trainer.word_counts()
+    counts = byte_bpe.word_counts()
     counts.add(learned)
-    pieces, merges = byte_bpe_trainer.learn(counts.words(), 900)
+    pieces, merges = byte_bpe.learn(counts.words(), 900)
     made = tokenizers.ByteBPE(pieces, merges)
     assert sum(map(len, lines)) >= 1_000_000
     values, splits = made.encode_ragged(lines)
@@ -69,7 +69,7 @@ def test_a_million_characters():
 
 
 def test_equal_pairs_are_joined_from_the_left():
-    pieces = [*byte_bpe_trainer.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values(), "aa", "aaaa", "ab"]
+    pieces = [*byte_bpe.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values(), "aa", "aaaa", "ab"]
     made = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
     spelled = [[made.pieces[i] for i in ids] for ids in made.encode(["a" * 7, "aaab", "aab", "ab"])]
     assert spelled == [["aaaa", "aa", "a"], ["aa", "ab"], ["aa", "b"], ["ab"]]
@@ -98,7 +98,7 @@ def test_merges_in_any_order():
         letters = "abc"[: rng.randint(1, 3)]
         merges = random_merges(rng, letters, rng.choice([5, 20, 60]))
         pieces = dict.fromkeys([*tokenizers.byte_bpe.ALPHABET.values(), *map("".join, merges)])
-        pieces = [*byte_bpe_trainer.SPECIAL, *pieces]
+        pieces = [*byte_bpe.SPECIAL, *pieces]
         try:
             made = tokenizers.ByteBPE(pieces, merges)
         except UserError as error:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.errors import UserError
 from official.tokenizers import arrange, pack, pack_arrays
+from official.utils.errors import UserError
 
 IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)
 TWICE = types.SimpleNamespace(**{**vars(IDS), "pair_separators": 2})

@@ -9,8 +9,8 @@ import sentencepiece
 import tensorflow as tf
 
 from official import tokenizers
-from official.errors import UserError
 from official.tokenizers import word_starts
+from official.utils.errors import UserError
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
 TEXTS = [row["text"] for row in GOLDEN["cased"]]

@@ -11,9 +11,9 @@ import sentencepiece
 import tensorflow as tf
 
 from official import tokenizers
-from official.errors import UserError
 from official.tokenizers import combining
 from official.tokenizers.text_rules import TextRules
+from official.utils.errors import UserError
 
 RELEASED = {"remove_space": True, "keep_accents": False, "replace_quotes": True,
             "split_digit_comma": True}  # fmt: skip

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.errors import UserError
 from official.tokenizers import windows
+from official.utils.errors import UserError
 
 ONE = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pair_separators=1)
 TWO = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pair_separators=2)

@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official import tokenizers
-from official.errors import UserError
 from official.tokenizers import base, wordpiece
+from official.utils.errors import UserError
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

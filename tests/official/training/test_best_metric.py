@@ -3,15 +3,17 @@
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
+from official import config as configs
 from official import tasks, tokenizers
 from official.data import Source
-from official.errors import UserError
 from official.main import _figures
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
 from official.training.best_metric import best_metric
+from official.training.trainer import Trainer
+from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools import task_shards
+from tfrecords_tools.tasks import labelled_text
 
 RTE, STSB, SQUAD = ({**tasks.find(n).description()} for n in ("rte", "stsb", "squad2"))
 SEVERAL = {"metrics": ["average"], "tasks": {"rte": RTE, "stsb": STSB}}
@@ -22,14 +24,14 @@ ELECTRA = [
 
 
 def config(objectives, best=""):
-    plain = config_lib.to_dict(small.config(recipe__best_metric=best))
-    return config_lib.from_dict({**plain, "objectives": objectives})
+    plain = configs.to_dict(small.config(recipe__best_metric=best))
+    return configs.from_dict({**plain, "objectives": objectives})
 
 
 def tuned(objectives, best=""):
-    plain = config_lib.to_dict(small.config(recipe__best_metric=best))
+    plain = configs.to_dict(small.config(recipe__best_metric=best))
     plain |= {"segments": None, "corruption": None, "objectives": objectives}
-    return config_lib.from_dict(plain)
+    return configs.from_dict(plain)
 
 
 CLASSES = {"type": "classification", "labels": ["entailment", "not_entailment"]}
@@ -102,20 +104,20 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     files = {"train": tmp_path / "train.tsv"}
-    task_shards.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
+    labelled_text.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
     made = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
     strategy = tf.distribute.get_strategy()
     source = Source(tmp_path / "rte", made, "train", training=True)
     model_dir = tmp_path / "model"
-    trainer = loop.Trainer(made, setup.build_model(made, strategy), source, strategy, model_dir)
+    trainer = Trainer(made, resolve.build_model(made, strategy), source, strategy, model_dir)
     evaluations = iter([3.0, 1.0, 2.0])
     trainer._evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
     trainer.train(validation=source)
     best = checkpoints.best(model_dir)
     assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)
     # A sweep compares the runs in the same way.
-    config_lib.save(made, model_dir / "config.yaml")
-    setup.save_task(source.manifest, model_dir)
+    configs.save(made, model_dir / "config.yaml")
+    resolve.save_task(source.manifest, model_dir)
     found = _figures(model_dir)
     assert (found["metric"], found["higher"], found["step"]) == ("classification", False, 4)
     assert found["figures"]["classification"] == 1.0

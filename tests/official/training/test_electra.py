@@ -6,12 +6,14 @@ import signal
 import numpy as np
 import pytest
 
-from official import config as config_lib
+from official import config as configs
 from official.data import Source
-from official.errors import UserError
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
+from official.training.trainer import Stopped
+from official.utils.errors import UserError
 from tests import small
-from tests.official.training.test_loop import losses, precision, trainer, weights
+from tests.official.training.test_trainer import losses, precision, trainer, weights
 
 OBJECTIVES = [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}]
 CORRUPTION = {
@@ -74,7 +76,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     whole.train()
     made = trainer(electra(), shards, tmp_path / "stopped")
     made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(loop.Stopped):
+    with pytest.raises(Stopped):
         made.train()
     assert checkpoints.last_step(tmp_path / "stopped") < 6
     resumed = trainer(electra(), shards, tmp_path / "stopped")
@@ -103,16 +105,16 @@ def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
     config = electra()
     made = trainer(config, shards, tmp_path)
     made.train()
-    tuned = config_lib.from_dict(
+    tuned = configs.from_dict(
         {
             "name": "tuned",
             "objectives": [{"type": "classification", "num_labels": 2, "pooling": "first"}],
             "recipe": {"epochs": 1},
         }
     )
-    tuned = setup.inherit(tuned, config)
-    model = setup.build_model(tuned, made.strategy)
-    count, fresh = setup.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    tuned = resolve.inherit(tuned, config)
+    model = resolve.build_model(tuned, made.strategy)
+    count, fresh = resolve.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
     assert fresh == ["classification"]
     assert count == len(model.encoder.variables) == len(made.model.encoder.variables)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
@@ -172,9 +174,9 @@ def test_two_stages(shards, tmp_path):
         objectives=[frozen, {"type": "replaced_tokens"}], recipe__init_weights="generator"
     )
     with pytest.raises(UserError, match="--init is missing: a frozen generator is one that was tr"):
-        setup.inherit(second)
+        resolve.inherit(second)
     made = trainer(second, shards, tmp_path / "second")
-    count, _ = setup.start_from(made.model, str(tmp_path / "first"), "last", "generator")
+    count, _ = resolve.start_from(made.model, str(tmp_path / "first"), "last", "generator")
     encoder = {path for path in stage if path.startswith("encoder/")}
     assert count == len(stage) + len(encoder)
     start = weights(made)

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
-from official.encoders import transformer, transformer_xl
-from official.model import Model
-from official.objectives import classification, masked_lm
+from official import config as configs
+from official.modeling.encoders import transformer, transformer_xl
+from official.modeling.model import Model
+from official.modeling.objectives import classification, masked_lm
 from official.training import optimizers
 from official.training.optimizers import layer_rates
 
@@ -115,9 +115,9 @@ def test_the_rates_of_an_xlnet(untied):
 
 def steps(type_, layer_decay, model):
     """How far five updates take the variables, by path."""
-    recipe = config_lib.Recipe(
+    recipe = configs.Recipe(
         steps=100,
-        optimizer=config_lib.Optimizer(
+        optimizer=configs.Optimizer(
             type=type_, learning_rate=1e-3, layer_decay=layer_decay, clip_norm=0.0
         ),
     )

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
-from official.errors import UserError
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
+from official.training.trainer import Stopped, Trainer
+from official.utils.errors import UserError
 from tests import small
 
 # Losses at the evaluations: the best is the second, and the fifth would be better still.
@@ -27,7 +29,7 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
     config = small.replace(small.config(), **recipe)
     strategy = tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    made = loop.Trainer(config, setup.build_model(config, strategy), source, strategy, model_dir)
+    made = Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
     made.evaluated = []
 
     def run(source, batches):
@@ -93,7 +95,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
         made._evaluator.run = signalled
     else:
         made._judge = killed
-    with pytest.raises(loop.Stopped if moment == "before" else Killed):
+    with pytest.raises(Stopped if moment == "before" else Killed):
         made.train(validation=made.source)
     assert checkpoints.last_step(tmp_path / "killed") == at
     assert made.evaluated[-1] == (at - 2 if moment == "before" else at)

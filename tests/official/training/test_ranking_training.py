@@ -3,15 +3,19 @@
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
-from official import tasks, tokenizers, trec
+from official import config as configs
+from official import tasks, tokenizers
 from official.data import Source
-from official.errors import UserError
-from official.mixture import Mixture
-from official.training import checkpoints, loop, setup
+from official.data.mixture import Mixture
+from official.saving import checkpoints
+from official.tasks import trec
+from official.training import resolve
+from official.training.trainer import Trainer
+from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_systems import assert_close
-from tfrecords_tools import ranking_shards, tables
+from tfrecords_tools.tasks import ranking
+from tfrecords_tools.tasks.readers import tables
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
@@ -42,13 +46,13 @@ def folder(tmp_path_factory):
     run = {query: {d: float(i) for i, d in enumerate(documents)} for query in queries}
     with open(parent / "all.run", "w") as stream:
         trec.write_run(stream, run, "x")
-    collection = ranking_shards.read_collection(
+    collection = ranking.read_collection(
         parent / "queries.tsv", parent / "documents.tsv", parent / "qrels", tables.BadRows()
     )
     tokenizer = tokenizers.load(small.tokenizer_folder(parent / "tokenizer"))
     splits = {"train": parent / "all.run", "validation": parent / "all.run"}
     for name in ("one", "two"):
-        ranking_shards.build(
+        ranking.build(
             tasks.ranking(), collection, splits, tokenizer, parent / name, max_length=20,
             report=lambda line: None,
         )  # fmt: skip
@@ -59,14 +63,14 @@ def config(objective, **recipe):
     recipe = {"steps": 12, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}, **recipe}
     recipe |= {"bucket_lengths": [12, 16, 20]}
     raw = {"name": "x", "encoder": ENCODER, "objectives": [objective], "recipe": recipe}
-    return config_lib.from_dict(raw)
+    return configs.from_dict(raw)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored, name):
     made = {}
-    setup.set_precision("float64")
+    resolve.set_precision("float64")
     try:
         for place, strategy, accumulation in (
             ("one", tf.distribute.get_strategy(), 1),
@@ -75,13 +79,13 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
         ):
             read = config(OBJECTIVES[name], precision="float64", accumulation=accumulation)
             source = Source(folder / "one", read, "train", training=True)
-            model = setup.build_model(read, strategy)
-            trainer = loop.Trainer(read, model, source, strategy, tmp_path / place)
+            model = resolve.build_model(read, strategy)
+            trainer = Trainer(read, model, source, strategy, tmp_path / place)
             start = checkpoints.values(trainer.variables)
             trainer.train()
             made[place] = checkpoints.values(trainer.variables)
     finally:
-        setup.set_precision("float32")
+        resolve.set_precision("float32")
     moved = [path for path, value in made["one"].items() if abs(value - start[path]).max() > 1e-4]
     learnt = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
     assert any(path.startswith(learnt) for path in moved)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as config_lib
+from official import config as configs
 from official import main
 from official.data import Source
-from official.errors import UserError
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
+from official.training.trainer import Stopped, Trainer
+from official.utils.errors import UserError
 from tests import small
 
 
@@ -31,8 +33,8 @@ def trainer(shards, model_dir, recipe=None, **options):
     config = small.replace(small.config(), **(recipe or {}))
     strategy = tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    model = setup.build_model(config, strategy)
-    return loop.Trainer(config, model, source, strategy, model_dir, **options)
+    model = resolve.build_model(config, strategy)
+    return Trainer(config, model, source, strategy, model_dir, **options)
 
 
 def held_out(shards):
@@ -63,7 +65,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     shards, tmp_path, whole, moment, capsys
 ):
     made = trainer(shards, tmp_path, {"eval_every": 2})
-    config_lib.save(made.config, tmp_path / setup.CONFIG)
+    configs.save(made.config, tmp_path / resolve.CONFIG)
     place = made._train_step if moment == "last chunk" else made._evaluator
     run = place.run
 
@@ -74,7 +76,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
         return run(iterator_or_source, count)
 
     place.run = signalled
-    with pytest.raises(loop.Stopped, match="SIGTERM"):
+    with pytest.raises(Stopped, match="SIGTERM"):
         made.train(held_out(shards))
     assert checkpoints.load(tmp_path, "last").step == 6
     assert checkpoints.load(tmp_path, "last").state["figures"] == {}

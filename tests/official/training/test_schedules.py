@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from official import config
-from official.errors import UserError
 from official.training import schedules
+from official.utils.errors import UserError
 
 PEAK, TOTAL, WARM, END = 2.0, 100, 10, 0.1
 

@@ -9,7 +9,9 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
-from official.training import checkpoints, loop, setup
+from official.saving import checkpoints
+from official.training import resolve
+from official.training.trainer import Stopped, Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
@@ -29,15 +31,15 @@ OWN = {
 
 @pytest.fixture(autouse=True)
 def float64():
-    setup.set_precision("float64")
+    resolve.set_precision("float64")
     yield
-    setup.set_precision("float32")
+    resolve.set_precision("float32")
 
 
 def trainer(shards, model_dir, config, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    return loop.Trainer(config, setup.build_model(config, strategy), source, strategy, model_dir)
+    return Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
 
 
 def trained(made):
@@ -79,7 +81,7 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
         assert_close(compiled, whole)
     made = trainer(shards, tmp_path / "stopped", config)
     made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(loop.Stopped):
+    with pytest.raises(Stopped):
         made.train()
     assert checkpoints.last_step(tmp_path / "stopped") < 20
     again = trained(trainer(shards, tmp_path / "stopped", config))
@@ -92,7 +94,7 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
 def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
     losses = {}
     for precision in ("float32", "mixed_bfloat16"):
-        setup.set_precision(precision)
+        resolve.set_precision(precision)
         config = small.config(**SYSTEMS[name], recipe__precision=precision)
         slow = dataclasses.replace(config.recipe.optimizer, learning_rate=3e-3)
         config = small.replace(config, steps=100, save_every=100, optimizer=slow)

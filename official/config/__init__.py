@@ -1,0 +1,32 @@
+"""Configs: strict YAML into frozen dataclasses, and the parts that YAML names."""
+
+from official.config.loader import (
+    corruption_of,
+    differences,
+    flatten,
+    from_dict,
+    load,
+    save,
+    to_dict,
+    typed,
+)
+from official.config.registry import module_of, type_of
+from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
+
+__all__ = [
+    "Config",
+    "Optimizer",
+    "Recipe",
+    "Schedule",
+    "Segments",
+    "corruption_of",
+    "differences",
+    "flatten",
+    "from_dict",
+    "load",
+    "module_of",
+    "save",
+    "to_dict",
+    "type_of",
+    "typed",
+]

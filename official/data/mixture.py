@@ -1,0 +1,152 @@
+"""Several tasks at once: each batch is of one of them, drawn, and asked of that task's head.
+
+Every head names its task (`objectives: [{type: classification, task: rte}, ...]`), and reads the
+fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks; see
+`official.data.Source`. Such a batch leaves the head and its moments as they are. Which task a step
+is of is a function of (seed, step), so a run that is killed goes on with the same batches.
+
+A task of N examples is drawn in proportion to N^alpha: with alpha = 1 by its size, and with
+`recipe.task_sampling: annealed` with alpha falling from 1 to 0.2, so that at the end all tasks come
+nearly alike often (Stickland and Murray, 2019; their release lowers alpha once an epoch, this with
+each step).
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from official import config as configs
+from official.data import Source
+from official.tasks import GENERIC
+from official.utils import seeding
+from official.utils.errors import UserError
+
+AVERAGE = "average"  # over the tasks, of the first metric of each: what picks the best checkpoint
+_LOWEST = 0.2  # where annealing ends
+
+
+class Mixture:
+    """The sources of several tasks, with what a `Source` has.
+
+    Attributes:
+      sources: one of each task.
+      folder: all the folders, as messages name them.
+      manifest: of the first, with `tasks` by name in the place of its task.
+      tokenizer: of all of them.
+      num_examples: of all of them.
+      fingerprint: of all of them, in their order.
+      rows: None: examples have nothing to do with one another.
+    """
+
+    rows = None
+
+    def __init__(self, sources: Sequence[Source], config: configs.Config):
+        """Checks that the sources fit one another.
+
+        Args:
+          sources: of the same split.
+          config: of which seed and recipe are used.
+
+        Raises:
+          UserError: two have the same task, or another tokenizer or length; one has a task that
+            is no classification or regression.
+        """
+        self.sources = list(sources)
+        first = self.sources[0]
+        tasks: dict[str, Any] = {}
+        for source in self.sources:
+            task = source.manifest.task
+            if task is not None and task["kind"] not in GENERIC:
+                raise UserError(
+                    f"{source.folder}: a task of the kind {task['kind']} is learnt and scored by "
+                    "itself: name its folder alone"
+                )
+            if task is None or task["name"] in tasks:
+                what = "no task" if task is None else f"the task {task['name']} again"
+                raise UserError(f"{source.folder} is of {what}: name a folder for each task")
+            tasks[task["name"]] = task
+            for kind, ours, theirs in (
+                ("tokenizer", first.tokenizer.fingerprint[:16], source.tokenizer.fingerprint[:16]),
+                ("max_length", first.max_length, source.max_length),
+            ):
+                if ours != theirs:
+                    raise UserError(
+                        f"{first.folder} and {source.folder} cannot be read together: {kind} "
+                        f"{ours} in the first, {theirs} in the second; make both in the same way"
+                    )
+        self.folder = ", ".join(source.folder for source in self.sources)
+        self.manifest = dataclasses.replace(
+            first.manifest, task={"metrics": [AVERAGE], "tasks": tasks}
+        )
+        self.tokenizer = first.tokenizer
+        self.num_examples = sum(source.num_examples for source in self.sources)
+        prints = ",".join(source.fingerprint for source in self.sources)
+        self.fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+        self._choices = choices(
+            [source.num_examples for source in self.sources],
+            config.recipe.total_steps(self.num_examples),
+            config.seed,
+            config.recipe.task_sampling == "annealed",
+        )
+
+    def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
+        """Refuses what the data cannot give, and tasks without a head or to train it on."""
+        heads = {getattr(objective, "task", "") for objective in config.objectives}
+        tasks = set(self.manifest.task["tasks"])
+        if not tasks <= heads or (heads != tasks and self.sources[0].training):
+            raise UserError(
+                f"{self.folder}: tasks {', '.join(sorted(tasks))}, and objectives for "
+                f"{', '.join(sorted(heads - {''})) or 'none'}: give an objective for each, such as "
+                f"`type: classification` with `task: {min(tasks - heads or tasks)}`"
+            )
+        for source in self.sources:
+            source.check(config, replicas, predicting)
+
+    def check_tokenizer(self, folder: str) -> None:
+        """See `Source.check_tokenizer`."""
+        self.sources[0].check_tokenizer(folder)
+
+    def dataset(
+        self, batch_size: int, *, start_step: int = 0, replicas_per_worker: int = 1, **workers: int
+    ) -> tf.data.Dataset:
+        """Returns this worker's part of the batches, as `Source.dataset`, to the last step."""
+        before = np.bincount(self._choices[:start_step], minlength=len(self.sources))
+        batches = [
+            source.dataset(
+                batch_size,
+                start_step=int(start),
+                replicas_per_worker=replicas_per_worker,
+                **workers,
+            )
+            for source, start in zip(self.sources, before, strict=True)
+        ]
+        shared = set.intersection(*(set(part.element_spec) for part in batches))
+        batches = [
+            part.map(lambda batch: {name: batch[name] for name in sorted(shared)})
+            for part in batches
+        ]
+        order = np.repeat(self._choices[start_step:], replicas_per_worker)
+        return tf.data.Dataset.choose_from_datasets(
+            batches, tf.data.Dataset.from_tensor_slices(order)
+        )
+
+
+def choices(sizes: Sequence[int], steps: int, seed: int, annealed: bool) -> np.ndarray:
+    """Draws the number of the task of each step: int64 [steps].
+
+    Args:
+      sizes: examples of each task.
+      steps: of the training.
+      seed: of the draws.
+      annealed: whether the exponent of the sizes falls.
+    """
+    progress = np.arange(steps) / max(1, steps - 1)  # [steps]
+    alpha = 1 - (1 - _LOWEST) * progress if annealed else np.ones(steps)
+    shares = np.asarray(sizes, np.float64) ** alpha[:, None]  # [steps, tasks]
+    bounds = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
+    rng = seeding.numpy_rng(seed, seeding.Stream.TASK)
+    return (rng.random(steps)[:, None] >= bounds[:, :-1]).sum(axis=1)

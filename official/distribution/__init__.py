@@ -1,0 +1,1 @@
+"""Strategies, and state that is carried over batches or summed over replicas."""

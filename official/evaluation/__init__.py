@@ -1,0 +1,1 @@
+"""Losses and metrics of a data split, and the predictions for it."""

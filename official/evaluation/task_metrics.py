@@ -1,0 +1,120 @@
+"""Metrics of fine-tuning tasks over a whole split, by scikit-learn and scipy.
+
+Shapes: B examples, C classes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from official.tasks import nearest
+from official.utils.errors import UserError
+
+
+def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Computes metrics of `official.tasks.METRICS`.
+
+    Args:
+      names: the metrics wanted.
+      labels: class ids or scores [B].
+      predictions: probabilities [B, C] or class ids [B]; scores [B] for a regression.
+
+    Returns:
+      The metrics by name, in the order asked for.
+
+    Raises:
+      UserError: an unknown name, no examples, or labels and predictions of different length.
+    """
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if len(labels) != len(predictions):
+        raise UserError(
+            f"{len(labels)} labels and {len(predictions)} predictions cannot be compared"
+        )
+    if not len(labels):
+        raise UserError("there are no examples to compute metrics on")
+    computed = {}
+    for name in names:
+        if name not in _FUNCTIONS:
+            raise UserError(
+                f"there is no metric {name!r}{nearest(name, _FUNCTIONS)}: "
+                f"metrics are {', '.join(_FUNCTIONS)}"
+            )
+        computed[name] = float(_FUNCTIONS[name](labels, predictions))
+    return computed
+
+
+def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Computes a task's own metrics.
+
+    Args:
+      task: the `task` of a manifest: its kind and metrics.
+      outputs: of every example of a split, filler included: `example_weights` [B] and
+        `probabilities` [B, C] with `label` [B] (or with `answer`), or `score` [B] with
+        `score_target` [B].
+
+    Returns:
+      The metrics by name.
+
+    Raises:
+      UserError: the split has no labels.
+    """
+    target, predicted = _OUTPUTS[task["kind"]]
+    if target not in outputs:
+        raise UserError(
+            f"the split has no labels of the task {task['name']} to compare with: "
+            "evaluate on a labelled one, or use --mode=predict"
+        )
+    real = outputs["example_weights"] > 0
+    return compute(task["metrics"], outputs[target][real], outputs[predicted][real])
+
+
+# For each kind of task what was to be predicted, and what was.
+_OUTPUTS = {
+    "classification": ("label", "probabilities"),
+    "choice": ("answer", "probabilities"),
+    "regression": ("score_target", "score"),
+}
+
+
+def _classes(predictions: np.ndarray) -> np.ndarray:
+    return predictions.argmax(-1) if predictions.ndim == 2 else predictions  # [B]
+
+
+def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    return np.mean(labels == _classes(predictions))
+
+
+def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Of class 1 when there are two classes, as GLUE has it; else the mean over the classes."""
+    classes = _classes(predictions)
+    count = predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
+    if count <= 2:
+        return sklearn_metrics.f1_score(labels, classes, labels=[0, 1], zero_division=0)
+    return sklearn_metrics.f1_score(labels, classes, average="macro", zero_division=0)
+
+
+def _matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
+    return sklearn_metrics.matthews_corrcoef(labels, _classes(predictions))
+
+
+def _correlation(function: Callable) -> Callable[[np.ndarray, np.ndarray], float]:
+    def correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
+        """0 where one side is constant: the correlation is then undefined, and nothing was seen."""
+        labels, predictions = labels.astype(np.float64), predictions.astype(np.float64)
+        if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+            return 0.0
+        return function(labels, predictions).statistic
+
+    return correlation
+
+
+_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "matthews_correlation": _matthews_correlation,
+    "pearson": _correlation(stats.pearsonr),
+    "spearman": _correlation(stats.spearmanr),
+}

@@ -1,0 +1,1 @@
+"""The network: masks, layers, encoders, objectives with their heads, and the model."""

@@ -1,0 +1,181 @@
+"""From ids to vectors: a table, and what encoders start from.
+
+Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidden size.
+"""
+
+import keras
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.dropout import dropout
+from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
+
+
+class Table(keras.Layer):
+    """A vector for each id: variable `table` [V, E]."""
+
+    def __init__(self, num_rows, size, *, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.num_rows = num_rows
+        self.size = size
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        # Not cast as a whole: only the rows that are looked up are.
+        self.table = self.add_weight(
+            (self.num_rows, self.size), self.initializer, name="table", autocast=False
+        )
+
+    def call(self, ids):
+        """Looks up ids [...]: [..., E]."""
+        return ops.cast(gather.rows(self.table, ids), self.compute_dtype)
+
+    def first(self, length, offset=0):
+        """The rows from `offset` on: [length, E], without a look-up."""
+        return ops.cast(self.table[offset : offset + length], self.compute_dtype)
+
+    def scores(self, x):
+        """Products of x [R, E] with every row, for an output tied to this table: [R, V]."""
+        return _products(x, ops.cast(self.table, x.dtype))
+
+
+@with_gradient
+def _products(x, table):
+    # By hand because the automatic gradient makes the table's one transposed, and turns it.
+    def backward(upstream):
+        return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)
+
+    return ops.matmul(x, ops.transpose(table)), backward
+
+
+class Embeddings(keras.Layer):
+    """Token + position + segment, normalised, dropped out, and brought to the hidden size.
+
+    Where the embedding size is not the hidden size (ALBERT section 3.1) everything up to the
+    dropout happens in the embedding size, and a projection follows.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size,
+        embedding_size,
+        hidden_size,
+        max_positions,
+        position_offset,
+        segment_types,
+        normalize,
+        epsilon,
+        dropout,
+        initializer,
+        name,
+        position_initializer=None,
+        shared=None,
+        dtype=None,
+    ):
+        """Describes the layer.
+
+        Args:
+            vocab_size: V.
+            embedding_size: E.
+            hidden_size: D.
+            max_positions: the longest sequence.
+            position_offset: row of the position table that the first token takes.
+            segment_types: rows of the segment table; 0 = no such table.
+            normalize: whether a norm follows the sum.
+            epsilon: of the norm.
+            dropout: rate.
+            initializer: of the tables and the projection.
+            name: last part of the variables' paths.
+            position_initializer: of the position table; None = `initializer`.
+            shared: another encoder's layers to use as they are, by their attribute's name here:
+                'token', 'position', 'segment', 'norm'. They are built where they come from.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.position_offset = position_offset
+        self.dropout = dropout
+        shared = shared or {}
+
+        def table(num_rows, name, initializer=initializer):
+            return Table(num_rows, embedding_size, initializer=initializer, name=name, dtype=dtype)
+
+        self.token = shared.get("token") or table(vocab_size, "token_embedding")
+        rows = max_positions + position_offset
+        self.position = shared.get("position") or table(
+            rows, "position_embedding", position_initializer or initializer
+        )
+        self.segment = self.norm = self.projection = None
+        if segment_types:
+            self.segment = shared.get("segment") or table(segment_types, "segment_embedding")
+        if normalize:
+            self.norm = shared.get("norm") or LayerNorm(
+                embedding_size, epsilon=epsilon, name="norm", dtype=dtype
+            )
+        if embedding_size != hidden_size:
+            self.projection = Linear(
+                embedding_size,
+                hidden_size,
+                initializer=initializer,
+                name="projection",
+                dtype=dtype,
+            )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in (self.token, self.position, self.segment, self.norm, self.projection):
+            if layer is not None and not layer.built:
+                layer.build()
+
+    def call(self, token_ids, segment_ids=None, positions=None, rng=None):
+        """Embeds token_ids [B, T]: [B, T, D].
+
+        Args:
+            token_ids: int [B, T].
+            segment_ids: int [B, T]; None = all 0, and so are they in a table of one row (RoBERTa).
+            positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to either.
+            rng: `Draws`, or None for inference.
+        """
+        x = self.token(token_ids)  # [B, T, E]
+        if positions is None:
+            x = x + self.position.first(ops.shape(token_ids)[1], self.position_offset)
+        else:
+            x = x + self.position(positions + self.position_offset)
+        if self.segment is not None:
+            alike = segment_ids is None or self.segment.num_rows == 1
+            x = x + (self.segment.first(1) if alike else self.segment(segment_ids))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = dropout(x, self.dropout, rng)
+        return x if self.projection is None else self.projection(x)  # [B, T, D]
+
+
+class StreamEmbeddings(keras.Layer):
+    """The token table, and `query_start` [D], which every row of a query stream starts from."""
+
+    def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+        self.query_stream = query_stream
+        self.initializer = initializer
+        self.token = Table(
+            vocab_size, size, initializer=initializer, name="token_embedding", dtype=dtype
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.token.build()
+        if self.query_stream:
+            self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")
+
+    def call(self, token_ids):
+        """Looks up ids [B, T]: [B, T, D]."""
+        return self.token(token_ids)
+
+    def query(self, positions):
+        """The first states of query rows at positions [B, P]: [B, P, D]."""
+        start = ops.cast(self.query_start, self.compute_dtype)
+        return ops.broadcast_to(start, (*ops.shape(positions), self.size))

@@ -1,0 +1,55 @@
+"""Layer normalisation.
+
+Shapes: D the normalised size, R rows.
+"""
+
+import keras
+from keras import ops
+
+from official.modeling.layers.gradient import sum_rows, with_gradient
+from official.modeling.layers.precision import accurate
+
+
+class LayerNorm(keras.Layer):
+    """Mean 0 and variance 1 over the last axis, then `scale` [D] and `offset` [D].
+
+    Statistics are taken in float32 whatever the type of the input, which the output keeps.
+    """
+
+    def __init__(self, size, *, epsilon, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+        self.epsilon = epsilon
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
+        self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
+        self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
+
+    def call(self, x):
+        """Normalises x [..., D]."""
+        rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
+        y = _normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
+        return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
+
+
+@with_gradient
+def _normalize(x, scale, offset, *, epsilon):
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)  # [R, 1]
+    normal = centred * factor
+
+    def backward(upstream):
+        scaled = upstream * scale
+        aligned = upstream * normal
+        # What a change of x moves besides x itself: the mean and the variance of its row.
+        mean = ops.mean(scaled, axis=-1, keepdims=True)
+        slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+        return (
+            (scaled - mean - normal * slope) * factor,
+            sum_rows(aligned),
+            sum_rows(upstream),
+        )
+
+    return normal * scale + offset, backward

@@ -1,0 +1,125 @@
+"""An encoder and its objectives: outputs and loss terms.
+
+Shapes: B batch, T length, D hidden.
+"""
+
+import importlib
+
+import keras
+
+from official.modeling.encoders.inputs import encode
+from official.utils.errors import UserError
+
+
+class Model(keras.Layer):
+    """What a config describes, with all its variables made.
+
+    Variables' paths do not depend on the recipe: `encoder/...` and one prefix per objective.
+    """
+
+    def __init__(self, config, *, dtype=None, head_dtype=None, name="model"):
+        """Makes the encoder and the objectives of `config`.
+
+        Args:
+            config: has `seed`, `encoder` and `objectives`, each of these a `Config` of its module.
+            dtype: Keras dtype policy; None = the global one.
+            head_dtype: that of the objectives; None = the same.
+            name: not part of any path.
+
+        Raises:
+            UserError: parts that do not fit together, or two objectives of the same name.
+        """
+        super().__init__(name=name, dtype=dtype)
+        dtype = self.dtype_policy
+        self.encoder = _module(config.encoder).Encoder(
+            config.encoder, seed=config.seed, dtype=dtype
+        )
+        self.objectives = make_objectives(config, head_dtype or dtype)
+        names = [objective.name for objective in self.objectives]
+        for repeated in {n for n in names if names.count(n) > 1}:
+            raise UserError(f"objectives: {repeated} is there twice")
+        for objective in self.objectives:
+            objective.attach(self.encoder)
+        self.build()
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.encoder.build()
+        for objective in self.objectives:
+            objective.build()
+
+    def variables_by_path(self):
+        """All variables, trainable or not, by their unique paths."""
+        paths = {v.path.removeprefix(f"{self.name}/"): v for v in self.variables}
+        assert len(paths) == len(self.variables), "two variables have the same path"
+        return paths
+
+    @property
+    def term_weights(self):
+        """The factor of each term in the loss that is minimised: {term: float}."""
+        return _merged(objective.term_weights for objective in self.objectives)
+
+    def encode(self, batch, rng=None, output_all=False, first_only=False):
+        """Runs the encoder on a batch; `official.modeling.encoders.inputs` describes the dict."""
+        if self.objectives and all(objective.freezes_encoder for objective in self.objectives):
+            rng = None  # no dropout in what does not learn
+        return encode(self.encoder, batch, rng, output_all, first_only)
+
+    @property
+    def reads_first(self):
+        """Whether the objectives read no position of the last layer but the first."""
+        return bool(self.objectives) and all(o.reads_first for o in self.objectives)
+
+    def encode_as_read(self, batch, rng=None):
+        """As `encode`, of the last layer no more than the objectives read."""
+        return self.encode(batch, rng, first_only=self.reads_first)
+
+    def prepare(self, batch, rng=None):
+        """Lets each objective do what has to happen before the encoder runs."""
+        for objective in self.objectives:
+            batch = objective.prepare(batch, rng)
+        return batch
+
+    def weight_sums(self, batch):
+        """What to divide each term's sum by: {term: scalar}."""
+        return _merged(objective.weight_sums(batch) for objective in self.objectives)
+
+    def terms(self, batch, rng=None, encoded=None):
+        """Asks every objective of a prepared batch.
+
+        Args:
+            batch: dict of tensors.
+            rng: `Draws`, or None for inference (no dropout).
+            encoded: what `encode` gave for the batch; None = encode it here.
+
+        Returns:
+            losses {term: sum} and metrics {name: (sum, weight)}.
+        """
+        encoded = self.encode_as_read(batch, rng) if encoded is None else encoded
+        terms = [o.terms(batch, encoded, self.encoder, rng) for o in self.objectives]
+        return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
+
+    def predictions(self, batch, encoded=None):
+        """What the objectives predict for each example: a dict of tensors [B, ...].
+
+        `encoded` is as for `terms`.
+        """
+        encoded = self.encode_as_read(batch) if encoded is None else encoded
+        return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
+
+
+def make_objectives(config, dtype=None):
+    """The objectives of a config in their order, without variables; arguments as for `Model`."""
+    return [
+        _module(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
+        for objective in config.objectives
+    ]
+
+
+def _module(config):
+    """The module that a `Config` belongs to."""
+    return importlib.import_module(type(config).__module__)
+
+
+def _merged(dicts):
+    return {key: value for d in dicts for key, value in d.items()}

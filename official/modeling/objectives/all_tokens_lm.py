@@ -1,0 +1,76 @@
+"""Every token's original identity, where some were replaced: the All-tokens MLM of ELECTRA's paper.
+
+The encoder may copy what it reads: at each position it gives the weight c to the token that stands
+there and 1 - c to its masked-LM softmax (Clark et al. 2020, section 3.5). What replaced tokens
+comes from `official.modeling.objectives.generator`.
+
+Shapes: B batch, T length, D hidden, V vocabulary, R = B * T rows.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers.linear import Linear
+from official.modeling.objectives import base, masked_lm
+
+PACKS = True  # asks of each token by itself
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Attributes: weight, the factor of this loss in the sum."""
+
+    weight: float = 1.0
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"padding_mask", "original_ids", "replaced"})
+
+
+class Objective(masked_lm.Objective):
+    """The masked-LM head on all positions, and one score a token for copying it."""
+
+    def __init__(self, config, encoder_config, *, name="all_tokens_lm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.copy = Linear(
+            encoder_config.hidden_size,
+            1,
+            initializer=self.initializer,
+            name="copy",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        super().build(input_shape)
+        self.copy.build()
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; the metric is the mean loss of the replaced tokens alone."""
+        hidden = encoded["sequence_output"]  # [B, T, D]
+        rows = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
+        targets = ops.reshape(batch["original_ids"], (-1,))  # [R]
+        losses = ops.sparse_categorical_crossentropy(
+            targets, self.logits(rows, encoder), from_logits=True
+        )
+        written = -ops.reshape(losses, ops.shape(batch["original_ids"]))  # [B, T], log p
+        copy = self.as_loss(self.copy(hidden))[..., 0]  # [B, T]
+        kept, fresh = -ops.softplus(-copy), -ops.softplus(copy)  # log c, log (1 - c)
+        chance = ops.where(batch["replaced"], fresh + written, ops.logaddexp(kept, fresh + written))
+        weights = self._weights(batch)
+        replaced = weights * self.as_loss(batch["replaced"])
+        return base.Terms(
+            losses={self.name: -ops.sum(chance * weights)},
+            metrics={f"{self.name}_replaced": (-ops.sum(chance * replaced), ops.sum(replaced))},
+        )
+
+    def _weights(self, batch):
+        """[B, T]."""
+        return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]

@@ -1,0 +1,282 @@
+"""A small masked language model that fills in what the encoder reads (Clark et al. 2020, ELECTRA).
+
+It runs before the encoder: it reads the masked text, and each masked position is filled with a
+token drawn from its distribution. The encoder then reads the filled text, and other objectives ask
+it about that: `replaced_tokens` which tokens are not the original ones (ELECTRA), `masked_lm` what
+the masked ones were (the paper's Replace MLM), `all_tokens_lm` what every token was (its All-tokens
+MLM).
+
+Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
+"""
+
+import dataclasses
+import zlib
+
+import keras
+from keras import ops
+
+from official.modeling.encoders.inputs import encode
+from official.modeling.layers import gather
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws
+from official.modeling.objectives import base, masked_lm
+from official.utils.errors import UserError
+from official.utils.names import one_of
+
+PACKS = True  # asks of each token by itself
+
+# The layers of the encoder's embeddings that are the generator's too. The norm goes with the
+# tables, as in the release. With 'all' the generator is the encoder itself.
+SHARED = {
+    "none": (),
+    "token": ("token",),
+    "embeddings": ("token", "position", "segment", "norm"),
+    "all": None,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The generator's form and its share in the loss.
+
+    Attributes:
+        size: its hidden size, feed-forward size and number of heads, as a share of the encoder's.
+        num_layers: its depth; None = the encoder's.
+        sharing: which variables are also the encoder's: 'none', 'token' (the token table),
+            'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
+            encoder's embedding size; the generator's own ones are scaled like the rest of it.
+        temperature: divides the scores before a token is drawn.
+        baseline: whether it guesses how well its draws will fool the encoder, which
+            `replaced_tokens` needs to train it for that (`adversarial_weight`).
+        frozen: whether it stays as it is given with --init, and only the encoder learns: the
+            second stage of the paper's two-stage training (section 3.2). Both start from the same
+            model, whose encoder and masked LM `recipe.init_weights: generator` takes.
+        weight: factor of its masked-LM loss in the sum; a frozen one's is only reported.
+    """
+
+    size: float = 0.25
+    num_layers: int | None = None
+    sharing: str = "embeddings"
+    temperature: float = 1.0
+    baseline: bool = False
+    frozen: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self):
+        one_of("sharing", self.sharing, SHARED)
+        if self.size <= 0:
+            raise ValueError(f"size: {self.size} is not above 0")
+        if self.num_layers is not None and self.num_layers < 1:
+            raise ValueError(f"num_layers: {self.num_layers} is less than 1")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature: {self.temperature} is not above 0")
+        if self.frozen and self.sharing != "none":
+            raise ValueError(
+                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
+                "set sharing to none"
+            )
+        if self.frozen and (self.size != 1.0 or self.num_layers is not None):
+            raise ValueError(
+                "frozen: generator and encoder start from the same model, so set size to 1.0 and "
+                "leave num_layers out"
+            )
+        if self.frozen and self.baseline:
+            raise ValueError("frozen: what does not learn needs no baseline")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"masked_positions", "masked_ids", "masked_weights", "row_seeds"})
+
+
+def gives(config):
+    """The batch fields that `prepare` adds."""
+    fields = frozenset({"original_ids", "masked", "replaced"})
+    return fields | {"sample_log_probs", "baseline_logits"} if config.baseline else fields
+
+
+def check(config, whole):
+    """Raises ValueError where the encoder of the config `whole` can have no such generator."""
+    if whole.encoder is not None:
+        network(config, whole.encoder)
+
+
+def network(config, encoder):
+    """The `Config` of the generator's network.
+
+    Args:
+        config: `Config` of this objective.
+        encoder: `Config` of the encoder.
+
+    Raises:
+        ValueError: the sizes cannot be, or not with this sharing.
+    """
+    if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
+        raise ValueError(
+            "encoder.type: this one has embeddings as wide as its states, which a smaller network "
+            "cannot share: take transformer"
+        )
+    scaled = lambda n: max(1, round(n * config.size))  # noqa: E731
+    embedding_size = encoder.embedding_size or encoder.hidden_size
+    sizes = {
+        "hidden_size": scaled(encoder.hidden_size),
+        "intermediate_size": scaled(encoder.intermediate_size),
+        "num_heads": scaled(encoder.num_heads),
+        "num_layers": config.num_layers or encoder.num_layers,
+        "embedding_size": scaled(embedding_size) if config.sharing == "none" else embedding_size,
+    }
+    if config.sharing == "all":
+        for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
+            if sizes[name] != getattr(encoder, name):
+                raise ValueError(
+                    f"{key}: {getattr(config, key)} makes its {name} {sizes[name]}, and "
+                    "with sharing: all it is the encoder itself, whose "
+                    f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
+                    "out, or share less"
+                )
+    elif config.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
+        raise ValueError(
+            f"size: {config.size} makes it {sizes['hidden_size']} wide, wider than the "
+            f"encoder, {encoder.hidden_size}, whose tables it has with sharing: {config.sharing}: "
+            "set size to at most 1.0, or sharing to none"
+        )
+    try:
+        return dataclasses.replace(encoder, **sizes, pooler=False)
+    except ValueError as error:
+        raise ValueError(f"size: {config.size} of the encoder: {error}") from None
+
+
+def sample(logits, row_seeds):
+    """Draws a token for each position: the arg-max of the scores with Gumbel noise added.
+
+    The draws of a row are a function of its seed, whichever rows share its batch. There is no
+    gradient through them.
+
+    Args:
+        logits: [B, P, V].
+        row_seeds: int32 [B, 2].
+
+    Returns:
+        int32 [B, P].
+    """
+
+    def of_row(row):
+        scores, seed = row
+        uniform = keras.random.uniform(ops.shape(scores), dtype="float32", seed=Draws(seed))
+        noise = -ops.log(-ops.log(uniform))  # -inf where the draw is 0: never taken
+        return ops.argmax(scores + ops.cast(noise, scores.dtype), axis=-1)
+
+    return ops.cast(ops.map(of_row, (ops.stop_gradient(logits), row_seeds)), "int32")
+
+
+class Objective(base.Objective):
+    """An encoder of its own (or the encoder itself) under a masked-LM head.
+
+    Variables: `generator/encoder/...` and `generator/masked_lm/...`, with the paths below that
+    an encoder and its masked LM have; what is shared stands under the encoder's paths alone.
+    """
+
+    def __init__(self, config, encoder_config, *, name="generator", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.seed = seed ^ zlib.crc32(name.encode())  # Not the encoder's initial weights again.
+        try:
+            self.network = network(config, encoder_config)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
+        self.head = masked_lm.Objective(
+            masked_lm.Config(), self.network, seed=self.seed, dtype=self.dtype_policy
+        )
+        self.generator = self.baseline = None
+        if config.baseline:
+            self.baseline = Linear(
+                self.network.hidden_size,
+                1,
+                initializer=self.initializer,
+                name="baseline",
+                dtype=self.dtype_policy,
+            )
+
+    def attach(self, encoder):
+        """See `base.Objective`."""
+        shared = SHARED[self.config.sharing]
+        if shared is None:
+            self.generator = encoder
+            return
+        self.generator = type(encoder)(
+            self.network,
+            seed=self.seed,
+            shared={part: getattr(encoder.embeddings, part) for part in shared},
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        if not self.generator.built:
+            self.generator.build()
+        self.head.build()
+        if self.baseline is not None:
+            self.baseline.build()
+        if self.config.frozen:
+            self.trainable = False
+
+    @property
+    def term_weights(self):
+        """See `base.Objective`."""
+        return {self.name: 0.0 if self.config.frozen else self.config.weight}
+
+    def prepare(self, batch, rng=None):
+        """Fills the masked positions with draws from the generator.
+
+        Returns:
+            The batch with `token_ids` filled, and with `original_ids` int [B, T] (the text before
+            it was masked), `masked` bool [B, T] (where a token was to be predicted, whatever stood
+            there), `replaced` bool [B, T] (where the draw is not the original) and the
+            generator's scores `generator_logits` [R, V]. With `baseline` also `sample_log_probs`
+            [B, P], the log chance of each draw, and `baseline_logits` [B, P].
+        """
+        positions, weights = batch["masked_positions"], batch["masked_weights"]  # [B, P]
+        rng = None if self.config.frozen else rng
+        hidden = encode(self.generator, batch, rng)["sequence_output"]
+        hidden = gather.positions(hidden, positions)  # [R, D]
+        logits = self.head.logits(hidden, self.generator)  # [R, V]
+        scores = ops.reshape(logits / self.config.temperature, (*ops.shape(positions), -1))
+        drawn = sample(scores, batch["row_seeds"])  # [B, P]
+        length = ops.shape(batch["token_ids"])[1]
+        real = ops.cast(weights > 0, "int32")
+        masked = gather.place(real, positions, length) > 0  # [B, T]
+
+        def filled(ids):
+            ids = gather.place(ops.cast(ids, "int32") * real, positions, length)
+            return ops.where(masked, ids, ops.cast(batch["token_ids"], "int32"))
+
+        original_ids, token_ids = filled(batch["masked_ids"]), filled(drawn)
+        if self.baseline is not None:
+            chances = ops.take_along_axis(ops.log_softmax(scores), drawn[..., None], axis=-1)
+            # What trains the baseline does not train the generator.
+            guesses = self.as_loss(self.baseline(ops.stop_gradient(hidden)))
+            batch = {
+                **batch,
+                "sample_log_probs": chances[..., 0],
+                "baseline_logits": ops.reshape(guesses, ops.shape(positions)),
+            }
+        return {
+            **batch,
+            "token_ids": token_ids,
+            "original_ids": original_ids,
+            "masked": masked,
+            "replaced": ops.not_equal(token_ids, original_ids),
+            "generator_logits": logits,
+        }
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: self.head.weight_sums(batch)["masked_lm"]}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        terms = self.head.terms_of(batch, batch["generator_logits"])
+        return base.Terms(
+            losses={self.name: terms.losses["masked_lm"]},
+            metrics={f"{self.name}_accuracy": terms.metrics["masked_lm_accuracy"]},
+        )

@@ -1,0 +1,84 @@
+"""Masked language modelling: the original tokens of the masked positions (Devlin et al. 2018).
+
+Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.activation import ACTIVATIONS
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
+from official.modeling.objectives import base
+
+PACKS = True  # rows of several parts are as good as others
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Attributes: weight, the factor of this loss in the sum."""
+
+    weight: float = 1.0
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"masked_positions", "masked_ids", "masked_weights"})
+
+
+class Objective(base.Objective):
+    """Transform, norm and an output tied to the token table, on gathered positions only."""
+
+    def __init__(self, config, encoder_config, *, name="masked_lm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        embedding_size = encoder_config.embedding_size or encoder_config.hidden_size
+        self.activation = ACTIVATIONS[encoder_config.activation]
+        self.transform = Linear(
+            encoder_config.hidden_size,
+            embedding_size,
+            initializer=self.initializer,
+            name="transform",
+            dtype=self.dtype_policy,
+        )
+        self.norm = LayerNorm(
+            embedding_size,
+            epsilon=encoder_config.norm_epsilon,
+            name="norm",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.transform.build()
+        self.norm.build()
+        self.output_bias = self.add_weight(
+            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+        )
+
+    def logits(self, hidden, encoder):
+        """Scores of the whole vocabulary for hidden states [R, D]: [R, V]."""
+        hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
+        return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        positions = batch["masked_positions"]  # [B, P]
+        hidden = gather.positions(encoded["sequence_output"], positions)
+        return self.terms_of(batch, self.logits(hidden, encoder))
+
+    def terms_of(self, batch, logits):
+        """`Terms` of the scores [R, V] of the masked positions."""
+        targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
+        weights = ops.reshape(self._weights(batch), (-1,))
+        return base.token_terms(self.name, logits, targets, weights)
+
+    def _weights(self, batch):
+        """[B, P]."""
+        return self.as_loss(batch["masked_weights"]) * self.example_weights(batch)[:, None]

@@ -1,0 +1,85 @@
+"""Permutation language modelling: each target from what stands before it in a random order.
+
+The sum over the targets x_z of log p(x_z | all that z may see), read from the encoder's query
+stream, which knows where it is and not what is there (Yang et al. 2019, sections 2.2 and 2.3). What
+a target may see is said by `permutation_mask`. The output is the token table and a bias.
+
+Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.objectives import base
+from official.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Attributes: weight, the factor of this loss in the sum."""
+
+    weight: float = 1.0
+
+
+def needs(config):
+    """The batch fields that the objective reads, itself or through the encoder."""
+    del config
+    return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
+
+
+def check(config, whole):
+    """Raises ValueError where the objective cannot be asked in the config `whole`."""
+    del config
+    if whole.encoder is not None:
+        _check_encoder(whole.encoder)
+
+
+def _check_encoder(encoder):
+    if not getattr(encoder, "query_stream", False):
+        raise ValueError(
+            "the encoder has no query stream, which a target is predicted from: take "
+            "encoder.type: transformer_xl with query_stream: true"
+        )
+    if getattr(encoder, "attention", "bi") != "bi":
+        raise ValueError(
+            f"encoder.attention: {encoder.attention} hides what the order lets a target see: take "
+            "bi"
+        )
+
+
+class Objective(base.Objective):
+    """An output tied to the token table over the query stream; its only variable is a bias."""
+
+    def __init__(self, config, encoder_config, *, name="permutation_lm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        try:
+            _check_encoder(encoder_config)
+        except ValueError as error:
+            raise UserError(f"objectives: permutation_lm: {error}") from None
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.output_bias = self.add_weight(
+            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+        )
+
+    def logits(self, hidden, encoder):
+        """Scores of the whole vocabulary for query states [R, D]: [R, V]."""
+        return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        query = encoded["query_output"]  # [B, P, D]
+        logits = self.logits(ops.reshape(query, (-1, query.shape[-1])), encoder)
+        targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
+        weights = ops.reshape(self._weights(batch), (-1,))
+        return base.token_terms(self.name, logits, targets, weights)
+
+    def _weights(self, batch):
+        """[B, P]."""
+        return self.as_loss(batch["masked_weights"]) * self.example_weights(batch)[:, None]

@@ -1,0 +1,112 @@
+"""Which document answers a query better: one score for both read as a pair, a cross-encoder.
+
+The score is read from the pooled output of [CLS] query [SEP] document [SEP] (Nogueira and Cho,
+2019). Trained on a query with a relevant document and with another one, it is to be higher for the
+first by a margin, or each of the two is judged by itself.
+
+Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.objectives import base, pooled
+from official.utils.names import one_of
+
+LOSSES = ("pairwise", "pointwise")
+
+
+def check_loss(loss, margin):
+    """Raises ValueError where `loss` is none of `LOSSES`, or the margin has no room."""
+    one_of("loss", loss, LOSSES)
+    if margin <= 0:
+        raise ValueError(f"margin: {margin} is not greater than 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        loss: 'pairwise' = the hinge max(0, margin - relevant + other) of the two scores;
+            'pointwise' = binary cross-entropy of each, the mean of both.
+        margin: of the pairwise loss.
+        dropout: on the pooled output.
+        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
+            `base.Objective.pool`.
+        weight: factor of this loss in the sum.
+    """
+
+    loss: str = "pairwise"
+    margin: float = 1.0
+    dropout: float = 0.1
+    pooling: str = "pooled"
+    weight: float = 1.0
+
+    def __post_init__(self):
+        check_loss(self.loss, self.margin)
+        pooled.check(self)
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"text_mask"})
+
+
+class Ranker(base.Objective):
+    """Scores of documents, and the loss of a relevant one beside others.
+
+    A batch has fields [B, C, T]: with C of two and more the first document of each example is the
+    relevant one, with C of one it is to be scored, and there is nothing to learn from it. Fields
+    [N, T] are taken as they are.
+    """
+
+    def prepare(self, batch, rng=None):
+        """Gives every document a row of its own."""
+        del rng
+        return base.sequences_apart(batch)
+
+    def scores(self, batch, encoded, rng=None):
+        """The scores of all documents, in the type of losses: [N]."""
+        raise NotImplementedError
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self.example_weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; the accuracy is of pairs, a tie counts half."""
+        weights = self.example_weights(batch)  # [B]
+        rows = batch.get("example_rows")
+        if rows is None or rows.shape[1] == 1:
+            return base.Terms(losses={}, metrics={})
+        scores = ops.take(self.scores(batch, encoded, rng), rows)  # [B, C]
+        count = rows.shape[1]
+        margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
+        if self.config.loss == "pairwise":
+            losses = ops.mean(ops.relu(self.config.margin - margins), axis=1)
+        else:
+            losses = ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / count
+        hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2
+        return base.Terms(
+            losses={self.name: ops.sum(losses * weights)},
+            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns `score` [N]."""
+        return {"score": self.scores(batch, encoded)}
+
+
+class Objective(pooled.Head, Ranker):
+    """Dropout and one affine map of the pooled output to the score."""
+
+    def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):
+        super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
+
+    def scores(self, batch, encoded, rng=None):
+        """See `Ranker`."""
+        del batch
+        return self.outputs(encoded, rng)[:, 0]

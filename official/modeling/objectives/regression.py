@@ -1,0 +1,62 @@
+"""A number for each example, from the pooled output.
+
+Shapes: B batch, D hidden.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.objectives import base, pooled
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        dropout: on the pooled output.
+        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
+            `base.Objective.pool`.
+        weight: factor of this loss in the sum.
+        task: which task the head is for, where a model has several; see `official.data.mixture`.
+    """
+
+    dropout: float = 0.1
+    pooling: str = "pooled"
+    weight: float = 1.0
+    task: str = ""
+
+    def __post_init__(self):
+        pooled.check(self)
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    return base.fields(config, "score")
+
+
+class Objective(pooled.Head):
+    """Dropout and one affine map to the score; the loss is the squared error."""
+
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        name = name or config.task or "regression"
+        super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
+
+    def scores(self, encoded, rng=None):
+        """The predicted numbers: [B]."""
+        return self.outputs(encoded, rng)[:, 0]
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        weights = self.example_weights(batch)
+        errors = self.scores(encoded, rng) - self.as_loss(batch[base.field(self.config, "score")])
+        squared = ops.sum(ops.square(errors) * weights)
+        return base.Terms(
+            losses={self.name: squared},
+            metrics={f"{self.name}_squared_error": (squared, ops.sum(weights))},
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns `score` [B]; of one of several tasks with its name before it."""
+        return {base.field(self.config, "score"): self.scores(encoded)}

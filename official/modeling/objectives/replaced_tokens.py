@@ -1,0 +1,139 @@
+"""Replaced token detection: which tokens are not the original ones (Clark et al. 2020, ELECTRA).
+
+What replaced them comes from `official.modeling.objectives.generator`.
+
+Shapes: B batch, T length, D hidden.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.activation import ACTIVATIONS
+from official.modeling.layers.linear import Linear
+from official.modeling.objectives import base
+from official.utils.names import one_of
+
+PACKS = True  # asks of each token by itself
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
+            (the paper's ELECTRA 15%, section 3.5).
+        weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
+        adversarial_weight: above 0, the generator is trained to raise this loss, by policy
+            gradient (appendix F); it needs a generator with `baseline`.
+    """
+
+    tokens: str = "all"
+    weight: float = 50.0
+    adversarial_weight: float = 0.0
+
+    def __post_init__(self):
+        if self.adversarial_weight < 0:
+            raise ValueError(f"adversarial_weight: {self.adversarial_weight} is negative")
+        one_of("tokens", self.tokens, ["all", "masked"])
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    fields = frozenset({"padding_mask", "replaced"})
+    if config.tokens == "masked":
+        fields |= {"masked", "masked_weights"}
+    if config.adversarial_weight:
+        fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
+    return fields
+
+
+class Objective(base.Objective):
+    """A layer with activation and one score for each token; the loss is binary cross-entropy."""
+
+    def __init__(self, config, encoder_config, *, name="replaced_tokens", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.activation = ACTIVATIONS[encoder_config.activation]
+
+        def linear(size, name):
+            return Linear(
+                encoder_config.hidden_size,
+                size,
+                initializer=self.initializer,
+                name=name,
+                dtype=self.dtype_policy,
+            )
+
+        self.transform = linear(encoder_config.hidden_size, "transform")
+        self.output_projection = linear(1, "output")
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.transform.build()
+        self.output_projection.build()
+
+    def logits(self, hidden):
+        """Scores of having been replaced, for hidden states [B, T, D]: [B, T]."""
+        hidden = self.activation(self.transform(hidden))
+        return self.as_loss(self.output_projection(hidden))[..., 0]
+
+    @property
+    def term_weights(self):
+        """See `base.Objective`."""
+        weights = {self.name: self.config.weight}
+        if weight := self.config.adversarial_weight:
+            weights |= {"adversarial": weight, "adversarial_baseline": weight}
+        return weights
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        counted = "padding_mask" if self.config.tokens == "all" else "masked_weights"
+        sums = {self.name: ops.sum(self._weights(batch, counted))}
+        if self.config.adversarial_weight:
+            masked = ops.sum(self._weights(batch, "masked_weights"))
+            sums |= {"adversarial": masked, "adversarial_baseline": masked}
+        return sums
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        logits = self.logits(encoded["sequence_output"])
+        counted = "padding_mask" if self.config.tokens == "all" else "masked"
+        weights = self._weights(batch, counted)  # [B, T]
+        labels = self.as_loss(batch["replaced"])
+        losses = ops.softplus(logits) - logits * labels
+        hits = self.as_loss(ops.equal(logits > 0, batch["replaced"]))
+        total = ops.sum(weights)
+        adversarial = self._adversarial(batch, losses) if self.config.adversarial_weight else {}
+        return base.Terms(
+            losses={self.name: ops.sum(losses * weights), **adversarial},
+            metrics={
+                f"{self.name}_accuracy": (ops.sum(hits * weights), total),
+                f"{self.name}_rate": (ops.sum(labels * weights), total),
+                f"{self.name}_auc": base.score_histograms(logits, labels, weights),
+            },
+        )
+
+    def _adversarial(self, batch, losses):
+        """Losses that train the generator and its baseline from this loss at each draw [B, T].
+
+        A draw's reward is the loss at its position. REINFORCE raises the chance of draws whose
+        reward is above what the baseline b = -log sigmoid(w h) expected, h the generator's hidden
+        state; exp(-b) is fitted to exp(-reward), the chance that the encoder gave to the right
+        answer, by cross-entropy.
+        """
+        positions = batch["masked_positions"]
+        rewards = gather.positions(ops.stop_gradient(losses)[..., None], positions)
+        rewards = ops.reshape(rewards, ops.shape(positions))  # [B, P]
+        guesses, weights = batch["baseline_logits"], self._weights(batch, "masked_weights")
+        surprise = rewards - ops.stop_gradient(ops.softplus(-guesses))
+        misfit = ops.softplus(guesses) - guesses * ops.exp(-rewards)
+        return {
+            "adversarial": -ops.sum(surprise * batch["sample_log_probs"] * weights),
+            "adversarial_baseline": ops.sum(misfit * weights),
+        }
+
+    def _weights(self, batch, counted):
+        """The weight of each element of a field: its shape."""
+        return self.as_loss(batch[counted]) * self.example_weights(batch)[:, None]

@@ -1,0 +1,95 @@
+"""How two segments belong together, asked of the pooled output.
+
+Next-sentence prediction is BERT's (Devlin et al. 2018, section 3.1), sentence-order prediction
+ALBERT's (Lan et al. 2019, section 3.1).
+
+Shapes: B batch, D hidden, K parts of a row (see `terms`).
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers.linear import linear
+from official.modeling.objectives import base
+from official.utils.errors import UserError
+from official.utils.names import one_of
+
+LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
+
+PACKS = True  # asks of each part of a row
+_POOLER = "reads the pooled output: set encoder.pooler to true"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked.
+
+    Attributes:
+        relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
+            'sentence_order': are the segments in their order (0) or swapped (1)?
+        weight: factor of this loss in the sum.
+    """
+
+    relation: str = "next_sentence"
+    weight: float = 1.0
+
+    def __post_init__(self):
+        one_of("relation", self.relation, LABELS)
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    return frozenset({LABELS[config.relation]})
+
+
+def check(config, whole):
+    """Raises ValueError where the encoder of the config `whole` has no pooled output."""
+    if whole.encoder is not None and not whole.encoder.pooler:
+        raise ValueError(_POOLER)
+
+
+class Objective(base.Objective):
+    """Two classes from the pooled output, without dropout."""
+
+    def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
+        super().__init__(
+            config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
+        )
+        if not encoder_config.pooler:
+            raise UserError(f"{self.name} {_POOLER}")
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        self.kernel = self.add_weight(
+            (self.encoder_config.hidden_size, 2), self.initializer, name="kernel"
+        )
+        self.bias = self.add_weight((2,), "zeros", name="bias")
+
+    def logits(self, encoded):
+        """Scores of the two classes: [B, 2], or [B, K, 2] where each part has a pooled output."""
+        return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def _weights(self, batch):
+        """Weights of the examples [B], or of the parts [B, K] of a batch that has parts."""
+        weights = self.example_weights(batch)
+        if "part_weights" not in batch:
+            return weights
+        return weights[:, None] * self.as_loss(batch["part_weights"])
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; labels are [B], or [B, K] where rows have parts."""
+        return base.class_terms(
+            self.name,
+            ops.reshape(self.logits(encoded), (-1, 2)),
+            ops.reshape(batch[LABELS[self.config.relation]], (-1,)),
+            ops.reshape(self._weights(batch), (-1,)),
+        )
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns the probabilities of the two classes [B, 2] or [B, K, 2]."""
+        return {f"{self.name}_probabilities": ops.softmax(self.logits(encoded))}

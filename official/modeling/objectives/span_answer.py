@@ -1,0 +1,290 @@
+"""The part of a context that answers a question, or that there is none.
+
+`independent` (Devlin et al., 2019, sections 4.2 and 4.3): one affine map gives each token a score
+as the first and as the last token of the answer; a question without an answer has it at [CLS]. The
+loss is the mean of both cross-entropies, a span's score the sum of both scores, and the null score
+that of [CLS] as both.
+
+`conditional` (XLNet's release, function_builder.get_qa_outputs): the last token is scored given the
+first one, [h; h(start)] -> linear, tanh, LayerNorm -> linear; and a logistic regression on
+[sum of p(start) h; h(CLS)] -> linear, tanh -> linear says whether the window has no answer. Its
+loss, times `answerable_weight`, comes on top of the mean of the other two. At prediction the
+likeliest starts each have their likeliest ends (a beam); a span's score is the logarithm of its
+probability, and the null score the logit of the regression.
+
+Shapes: B batch, T length, D hidden, K spans, S starts of the beam, E ends of each, A longest
+answer.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.dropout import dropout
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
+from official.modeling.objectives import base
+from official.utils.names import one_of
+
+NEVER = -1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is asked, and what counts as an answer.
+
+    Attributes:
+        form: 'independent' (BERT) or 'conditional' (XLNet); see above.
+        candidates: where an answer may be: 'context' = its tokens and [CLS]; 'row' = all real
+            tokens, of the question too, as in BERT's release (predictions are of the context only).
+        max_answer_length: tokens of the longest answer that is predicted.
+        n_best: how many answers are kept of a window, and of a question.
+        start_beam: of `conditional`, how many starts are gone on with.
+        end_beam: of `conditional`, how many ends each of them has.
+        null_threshold: a question has no answer where the null score exceeds that of the best
+            answer (`independent`), or 0 (`conditional`), by more than this.
+        answerable_weight: of `conditional`, factor of the regression's loss.
+        dropout: of `conditional`, before the last map of the regression.
+        weight: factor of this loss in the sum.
+    """
+
+    form: str = "independent"
+    candidates: str = "context"
+    max_answer_length: int = 30
+    n_best: int = 20
+    start_beam: int = 5
+    end_beam: int = 5
+    null_threshold: float = 0.0
+    answerable_weight: float = 0.5
+    dropout: float = 0.1
+    weight: float = 1.0
+
+    def __post_init__(self):
+        one_of("form", self.form, ["independent", "conditional"])
+        one_of("candidates", self.candidates, ["context", "row"])
+        for name in ("max_answer_length", "n_best", "start_beam", "end_beam"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    window = "context_start context_length window_start own_start own_end"
+    return frozenset({*window.split(), "answer_start", "answer_end"})
+
+
+class Objective(base.Objective):
+    """The scores of starts and ends, and of there being no answer."""
+
+    def __init__(self, config, encoder_config, *, name="span_answer", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        size = encoder_config.hidden_size
+        self._cls_last = encoder_config.layout == "cls_last"
+
+        def linear(inputs, outputs, name, use_bias=True):
+            return Linear(
+                inputs,
+                outputs,
+                initializer=self.initializer,
+                name=name,
+                use_bias=use_bias,
+                dtype=self.dtype_policy,
+            )
+
+        if config.form == "independent":
+            self.output_projection = linear(size, 2, "output")
+            return
+        self.start_projection = linear(size, 1, "start")
+        self.end_hidden = linear(2 * size, size, "end_hidden")
+        self.end_norm = LayerNorm(
+            size, epsilon=encoder_config.norm_epsilon, name="end_norm", dtype=self.dtype_policy
+        )
+        self.end_projection = linear(size, 1, "end")
+        self.answerable_hidden = linear(2 * size, size, "answerable_hidden")
+        self.answerable_projection = linear(size, 1, "answerable", use_bias=False)
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build()
+
+    def start_logits(self, states):
+        """Of `conditional`: scores of starts [B, T]."""
+        return self.as_loss(self.start_projection(states))[:, :, 0]
+
+    def end_logits(self, states, starts):
+        """Of `conditional`: scores of ends [B, S, T], given starts int [B, S]."""
+        begin = gather.each(states, starts)[:, :, None, :]  # [B, S, 1, D]
+        every = states[:, None, :, :]  # [B, 1, T, D]
+        shape = ops.shape(ops.add(begin, every))
+        both = ops.concatenate(
+            [ops.broadcast_to(every, shape), ops.broadcast_to(begin, shape)], axis=-1
+        )
+        hidden = self.end_norm(ops.tanh(self.end_hidden(both)))
+        return self.as_loss(self.end_projection(hidden))[..., 0]
+
+    def null_logits(self, states, start_logits, allowed, rng=None):
+        """Of `conditional`: how much speaks against there being an answer [B].
+
+        Args:
+            states: [B, T, D].
+            start_logits: [B, T].
+            allowed: bool [B, T], where a start may be.
+            rng: `Draws` for dropout, or None.
+        """
+        chances = ops.softmax(ops.where(allowed, start_logits, NEVER))
+        start = ops.einsum("btd,bt->bd", states, ops.cast(chances, states.dtype))
+        pooled = ops.concatenate([start, states[:, -1 if self._cls_last else 0]], axis=-1)
+        hidden = dropout(ops.tanh(self.answerable_hidden(pooled)), self.config.dropout, rng)
+        return self.as_loss(self.answerable_projection(hidden))[:, 0]
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self.example_weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        del encoder
+        states = encoded["sequence_output"]
+        weights = self.example_weights(batch)
+        allowed, cls = self._allowed(batch), self._cls(batch)
+        shift = batch["context_start"] - batch["window_start"]
+        found = batch["answer_start"] >= 0  # [B]
+        start = ops.where(found, batch["answer_start"] + shift, cls)
+        end = ops.where(found, batch["answer_end"] + shift, cls)
+        if self.config.form == "independent":
+            start_logits, end_logits = self.boundary_logits(states)
+        else:
+            start_logits = self.start_logits(states)
+            end_logits = self.end_logits(states, start[:, None])[:, 0]
+        start_logits = ops.where(allowed, start_logits, NEVER)
+        end_logits = ops.where(allowed, end_logits, NEVER)
+        losses = 0.5 * (
+            ops.sparse_categorical_crossentropy(start, start_logits, from_logits=True)
+            + ops.sparse_categorical_crossentropy(end, end_logits, from_logits=True)
+        )
+        hits = ops.equal(ops.argmax(start_logits, axis=-1), start)
+        hits = hits & ops.equal(ops.argmax(end_logits, axis=-1), end)
+        metrics = {f"{self.name}_accuracy": (_total(hits, weights), ops.sum(weights))}
+        if self.config.form == "conditional":
+            logits = self.null_logits(states, start_logits, allowed, rng)
+            missing = ops.cast(ops.logical_not(found), logits.dtype)
+            against = ops.softplus(logits) - missing * logits  # of a logistic regression
+            losses = losses + self.config.answerable_weight * against
+            right = ops.equal(logits > 0, ops.logical_not(found))
+            metrics[f"{self.name}_answerable_accuracy"] = (_total(right, weights), ops.sum(weights))
+        return base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
+
+    def predictions(self, batch, encoded, encoder):
+        """The best spans of each window, of those that begin with a token that it owns.
+
+        Returns:
+            `span_scores` [B, K], falling, `NEVER` or less where there are no more spans;
+            `span_starts` and `span_ends` int [B, K], the numbers of the first and last token in the
+            whole context; and `null_scores` [B].
+        """
+        del encoder
+        states = encoded["sequence_output"]
+        place = self._places(batch)
+        begin = batch["context_start"][:, None]
+        number = place - begin + batch["window_start"][:, None]  # [B, T], in the whole context
+        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
+        own = (number >= batch["own_start"][:, None]) & (number < batch["own_end"][:, None])
+        if self.config.form == "independent":
+            start_logits, end_logits = self.boundary_logits(states)
+            spans = self._pairs(start_logits, end_logits, inside & own, inside)
+            cls = self._cls(batch)[:, None]
+            null = ops.take_along_axis(start_logits, cls, 1) + ops.take_along_axis(
+                end_logits, cls, 1
+            )
+            null = null[:, 0]
+        else:
+            allowed = self._allowed(batch)
+            start_logits = self.start_logits(states)
+            null = self.null_logits(states, start_logits, allowed)
+            spans = self._beam(states, start_logits, allowed, inside & own, inside)
+        scores, starts, ends = spans
+        shift = (batch["window_start"] - batch["context_start"])[:, None]
+        return {
+            "span_scores": scores,
+            "span_starts": starts + shift,
+            "span_ends": ends + shift,
+            "null_scores": null,
+        }
+
+    def boundary_logits(self, states):
+        """Of `independent`: scores of starts and of ends, [B, T] each."""
+        logits = self.as_loss(self.output_projection(states))  # [B, T, 2]
+        return logits[:, :, 0], logits[:, :, 1]
+
+    def _pairs(self, start_logits, end_logits, starts, ends):
+        """The best pairs: scores, starts and ends [B, K]."""
+        longest, count = self.config.max_answer_length, self.config.n_best
+        length = ops.shape(start_logits)[1]
+        start_logits = ops.where(starts, start_logits, NEVER)
+        end_logits = ops.where(ends, end_logits, NEVER)
+        end_logits = ops.pad(end_logits, [[0, 0], [0, longest - 1]], constant_values=NEVER)
+        later = [end_logits[:, i : i + length] for i in range(longest)]
+        scores = start_logits[:, :, None] + ops.stack(later, axis=-1)  # [B, T, A]
+        scores = ops.reshape(scores, (ops.shape(scores)[0], length * longest))
+        scores = ops.pad(scores, [[0, 0], [0, count]], constant_values=2 * NEVER)
+        best, places = ops.top_k(scores, count)
+        first = places // longest
+        return best, first, first + places % longest
+
+    def _beam(self, states, start_logits, allowed, starts, ends):
+        """The likeliest ends of the likeliest starts: log-probabilities, starts, ends [B, S E]."""
+        config = self.config
+        batch, length = ops.shape(start_logits)
+        chances = ops.log_softmax(ops.where(allowed, start_logits, NEVER))
+        chances = ops.pad(
+            ops.where(starts, chances, NEVER),
+            [[0, 0], [0, config.start_beam]],
+            constant_values=2 * NEVER,
+        )
+        best, first = ops.top_k(chances, config.start_beam)  # [B, S]
+        first = ops.minimum(first, length - 1)
+        logits = self.end_logits(states, first)  # [B, S, T]
+        chances = ops.log_softmax(ops.where(allowed[:, None], logits, NEVER))
+        far = ops.arange(length)[None, None, :] - first[:, :, None]  # [B, S, T]
+        fits = ends[:, None] & (far >= 0) & (far < config.max_answer_length)
+        chances = ops.pad(
+            ops.where(fits, chances, NEVER),
+            [[0, 0], [0, 0], [0, config.end_beam]],
+            constant_values=2 * NEVER,
+        )
+        more, last = ops.top_k(chances, config.end_beam)  # [B, S, E]
+        last = ops.minimum(last, length - 1)
+        scores = best[:, :, None] + more
+        first = ops.broadcast_to(first[:, :, None], ops.shape(scores))
+        size = config.start_beam * config.end_beam
+        scores, first, last = (ops.reshape(x, (batch, size)) for x in (scores, first, last))
+        scores, order = ops.top_k(scores, size)
+        return scores, ops.take_along_axis(first, order, 1), ops.take_along_axis(last, order, 1)
+
+    def _places(self, batch):
+        """The positions of a row: int [1, T]."""
+        length = ops.shape(batch["token_ids"])[1]
+        return ops.arange(length, dtype=batch["context_start"].dtype)[None]
+
+    def _cls(self, batch):
+        """The position of [CLS]: int [B]."""
+        starts = batch["context_start"]
+        last = ops.shape(batch["token_ids"])[1] - 1 if self._cls_last else 0
+        return ops.zeros_like(starts) + last
+
+    def _allowed(self, batch):
+        """Where an answer may be, or [CLS] in its stead: bool [B, T]."""
+        if self.config.candidates == "row":
+            return batch["padding_mask"]
+        place, begin = self._places(batch), batch["context_start"][:, None]
+        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
+        return inside | ops.equal(place, self._cls(batch)[:, None])
+
+
+def _total(flags, weights):
+    return ops.sum(ops.cast(flags, weights.dtype) * weights)

@@ -1,0 +1,113 @@
+"""The span boundary objective: a hidden span from what stands beside it (SpanBERT, section 3.2).
+
+Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows,
+O size of the embedding of a place in a span.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.activation import ACTIVATIONS
+from official.modeling.layers.embeddings import Table
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.norm import LayerNorm
+from official.modeling.objectives import base
+
+PACKS = True  # what stands beside a span is of the span's own part
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is predicted.
+
+    Attributes:
+        max_targets: tokens of a span that are predicted, counted from its beginning.
+        offset_size: O.
+        weight: factor of this loss in the sum.
+    """
+
+    max_targets: int = 15
+    offset_size: int = 200
+    weight: float = 1.0
+
+    def __post_init__(self):
+        for name in ("max_targets", "offset_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
+
+
+def needs(config):
+    """The batch fields that the objective reads."""
+    del config
+    return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
+
+
+class Objective(base.Objective):
+    """Two layers over [left neighbour, right neighbour, place in the span], and a tied output.
+
+    A layer is an affine map, the encoder's activation and a norm; the output has a bias of its own.
+    """
+
+    def __init__(self, config, encoder_config, *, name="span_boundary", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        hidden_size = encoder_config.hidden_size
+        options = {"initializer": self.initializer, "dtype": self.dtype_policy}
+        self.activation = ACTIVATIONS[encoder_config.activation]
+        self.offset_embedding = Table(
+            config.max_targets, config.offset_size, name="offset_embedding", **options
+        )
+        sizes = (
+            2 * hidden_size + config.offset_size,
+            hidden_size,
+            encoder_config.embedding_size or hidden_size,
+        )
+        self.transforms = [
+            Linear(sizes[i], sizes[i + 1], name=f"transform_{i}", **options) for i in range(2)
+        ]
+        self.norms = [
+            LayerNorm(
+                sizes[i + 1],
+                epsilon=encoder_config.norm_epsilon,
+                name=f"norm_{i}",
+                dtype=self.dtype_policy,
+            )
+            for i in range(2)
+        ]
+
+    def build(self, input_shape=None):
+        """Makes the variables."""
+        for layer in (self.offset_embedding, *self.transforms, *self.norms):
+            layer.build()
+        self.output_bias = self.add_weight(
+            (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
+        )
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`."""
+        sequence = encoded["sequence_output"]  # [B, T, D]
+        offsets = ops.minimum(batch["span_offset"], self.config.max_targets - 1)
+        x = ops.concatenate(
+            [
+                gather.positions(sequence, batch["span_left"]),
+                gather.positions(sequence, batch["span_right"]),
+                self.offset_embedding(ops.reshape(offsets, (-1,))),
+            ],
+            axis=-1,
+        )  # [R, 2 D + O]
+        for transform, norm in zip(self.transforms, self.norms, strict=True):
+            x = norm(self.activation(transform(x)))  # [R, D], then [R, E]
+        logits = self.as_loss(encoder.token_table.scores(x)) + self.output_bias  # [R, V]
+        targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
+        weights = ops.reshape(self._weights(batch), (-1,))
+        return base.token_terms(self.name, logits, targets, weights)
+
+    def _weights(self, batch):
+        """[B, P]."""
+        near = ops.cast(batch["span_offset"] < self.config.max_targets, "float32")
+        return self.as_loss(batch["span_weights"] * near) * self.example_weights(batch)[:, None]

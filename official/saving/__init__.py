@@ -1,0 +1,1 @@
+"""What a model folder holds: checkpoints, records of the run, config and tokenizer."""

@@ -1,0 +1,53 @@
+"""Records of a run: JSON objects with a checksum, whose entries are of known types."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from official.utils import atomic, json_files
+from official.utils.errors import UserError
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """Writes an object with its checksum.
+
+    Raises:
+      UserError: it cannot be written.
+    """
+    with atomic.file(path) as stream:
+        json_files.dump(record, stream)
+
+
+def read(
+    path: Path, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Reads what `write` wrote; objects without a checksum are of older versions.
+
+    Args:
+      path: of the file.
+      kinds: the types of the entries that are needed.
+      defaults: for entries that older versions did not write.
+
+    Raises:
+      UserError: the file is missing or damaged.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: missing")
+    try:
+        record = json_files.checked(json_files.read(path), path)
+    except UserError as error:
+        raise UserError(f"{path}: damaged (it {str(error).removeprefix(f'{path} ')})") from None
+    record = {**defaults, **record}
+    for name, kind in kinds.items():
+        if not isinstance(record.get(name), kind):
+            raise UserError(f"{path}: damaged ({name}: {record.get(name)!r})")
+    return record
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """Says in words why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"{path}: missing")
+    reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+    return UserError(f"{path}: damaged ({reason or type(error).__name__})")

@@ -1,0 +1,64 @@
+"""What a precision costs: the figures of the validation split, as trained and as exported."""
+
+import os
+from pathlib import Path
+
+import tensorflow as tf
+
+from official import config as configs
+from official.data import Source
+from official.evaluation.evaluator import Evaluator
+from official.modeling.model import Model
+from official.serving import loaded_model
+from official.serving import precision as precisions
+from official.serving.task_head import with_one_head
+from official.training import resolve
+
+
+def compare(
+    model_dir: str | os.PathLike,
+    data: str | os.PathLike,
+    precision: str,
+    checkpoint: str = "best",
+    task: str | None = None,
+) -> dict[str, dict[str, float]]:
+    """Evaluates a model in `float32` and with the weights and products of another precision.
+
+    Args:
+      model_dir: the model folder.
+      data: shards of its task, with a validation split.
+      precision: one of `precisions.PRECISIONS`.
+      checkpoint: as in `official.serving.loaded_model.restore`.
+      task: which head, of a model of several tasks.
+
+    Returns:
+      {precision: {figure: value}}, as `--mode=eval` gives them.
+
+    Raises:
+      UserError: no such model, or the data is not of its task.
+    """
+    found = {}
+    for name in dict.fromkeys(("float32", precision)):
+        config, _, model = loaded_model.restore(model_dir, checkpoint, name)
+        config = with_one_head(config, model, task)
+        if name == "int8":
+            precisions.round_weights(model)
+        found[name] = _figures(config, model, Path(model_dir), str(data))
+    return found
+
+
+def _figures(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
+    source = Source(data, config, "validation")
+    source.check(config)
+    resolve.check_labels(config, source.manifest, data)
+    source.check_tokenizer(model_dir / "tokenizer")
+    return Evaluator(config, model, tf.distribute.get_strategy()).run(source)
+
+
+def table(found: dict[str, dict[str, float]]) -> str:
+    """The figures side by side, a line each."""
+    lines = ["".join([f"{'validation':24}", *(f"{name:>12}" for name in found)])]
+    for figure in next(iter(found.values())):
+        values = (figures[figure] for figures in found.values())
+        lines.append("".join([f"{figure:24}", *(f"{value:12.6f}" for value in values)]))
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The signatures of a SavedModel, a module for each kind of task."""

@@ -1,0 +1,47 @@
+"""`generate` and `sample`: a causal LM goes on with texts (see `official.serving.generator`).
+
+Shapes: B batch, N new tokens.
+"""
+
+import tensorflow as tf
+
+from official.serving import sampling
+from official.serving.generator import Generator
+from official.serving.signatures import inputs
+from official.utils import seeding
+
+
+def signatures(parts: inputs.Parts, count: int) -> dict[str, inputs.Signature]:
+    """The signatures of a causal LM, which writes `count` tokens to the end of a text."""
+    tokenizer = parts.tokenizer
+    generator = Generator(parts.config, tokenizer, parts.model)
+    length = parts.max_length - count  # slots for a text
+
+    def go_on(text: tf.Tensor, **how: tf.Tensor) -> dict[str, tf.Tensor]:
+        read = tokenizer.tokenize(text)  # [B, None]
+        # From the end that is written to, backwards.
+        nearest = read if generator.backward else tf.reverse(read, axis=[1])
+        starts = tf.fill([read.nrows(), 1], generator.start_id)
+        rows = tf.concat([nearest[:, : length - 1], starts], axis=1)
+        ids = rows.to_tensor(tokenizer.pad_id, shape=[None, length])
+        mask = tf.sequence_mask(rows.row_lengths(), length)
+        ids, mask = (tf.reverse(values, axis=[1]) for values in (ids, mask))
+        with parts.weights.read():
+            new = generator.write(ids, mask, count, **how)
+        before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
+        said = tf.ragged.boolean_mask(new, before_end)
+        both = [tf.reverse(said, axis=[1]), read] if generator.backward else [read, said]
+        return {"text": tokenizer.join(tf.concat(both, axis=1)), "token_ids": new}
+
+    def sample(text, temperature, top_k, top_p, seed):
+        temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
+        numbers = tf.range(tf.size(text, tf.int64))
+        seeds = seeding.row_seeds(seed, 0, numbers)
+        return go_on(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)
+
+    types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
+    scalars = [tf.TensorSpec([], kind, name) for name, kind in types.items()]
+    return {
+        "generate": inputs.signature(go_on, *inputs.texts("text")),
+        "sample": inputs.signature(sample, *inputs.texts("text"), *scalars),
+    }

@@ -1,0 +1,86 @@
+"""`single`, `pair` and `tokens`: a label, a number or vectors for each text or pair of texts.
+
+Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from official import config as configs
+from official.modeling.layers.precision import accurate
+from official.serving import length_groups
+from official.serving.signatures import inputs, model_garden
+from official.tokenizers.packing import pack
+from official.utils.errors import UserError
+
+Outputs = dict[str, tf.Tensor]
+
+# What is given of an encoder's outputs: texts do not go on, so nobody needs its memory.
+_VECTORS = ("sequence_output", "pooled_output")
+
+
+def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+    """The signatures of a classifier, of a regression, or of an encoder without a head.
+
+    Raises:
+      UserError: the labels of a classifier have no names.
+    """
+    layout = parts.config.encoder.layout
+    score, finished = _head(parts)
+    scored = length_groups.scorer(score, parts.config.encoder)
+
+    def packed(*texts: tf.Tensor) -> Outputs:
+        if len(texts) == 2:
+            texts = inputs.same_number(**dict(zip(("text", "text_b"), texts, strict=True)))
+        read = [parts.tokenizer.tokenize(t) for t in texts]
+        return pack(read, parts.tokenizer, parts.max_length, layout)
+
+    def of_texts(*texts: tf.Tensor) -> Outputs:
+        batch = packed(*texts)
+        outputs = finished(scored(batch))
+        if "sequence_output" in outputs:
+            outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
+        return outputs
+
+    def tokens(*ids):
+        return finished(scored(inputs.batch_of_ids(parts, *ids)))
+
+    def bare(batch):
+        (outputs,) = scored(batch).values()
+        return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
+
+    made = {
+        "single": inputs.signature(of_texts, *inputs.texts("text")),
+        "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
+        "tokens": inputs.signature(tokens, *inputs.ids()),
+    }
+    if parts.head is None:
+        return made
+    return made | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+
+
+def _head(parts: inputs.Parts) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
+    """What is computed for each row, and how that is said."""
+    head = parts.head
+    if head is None:
+        return lambda batch: {
+            name: tf.cast(value, accurate(value.dtype.name))
+            for name, value in parts.encode(batch).items()
+            if name in _VECTORS
+        }, dict
+    if configs.type_of(head.config) == "regression":
+        return lambda batch: {"score": head.scores(parts.encode(batch))}, dict
+    labels = head.config.labels
+    if not labels:
+        raise UserError(
+            "objectives: the classification has no `labels` in config.yaml: write the names "
+            "there, in the order of their numbers, and remove its first line, the checksum"
+        )
+
+    def named(outputs: Outputs) -> Outputs:
+        probabilities = tf.nn.softmax(outputs["logits"])
+        label = tf.gather(tf.constant(labels), tf.argmax(probabilities, axis=-1))
+        return {"probabilities": probabilities, "label": label}
+
+    return lambda batch: {"logits": head.logits(parts.encode(batch))}, named

@@ -1,0 +1,59 @@
+"""`choose` and `tokens`: context, question and choices in, probabilities out.
+
+Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B * K.
+"""
+
+import tensorflow as tf
+
+from official.serving import length_groups
+from official.serving.signatures import inputs
+from official.tasks.choice_text import joined_tensors
+from official.tokenizers.packing import pack
+
+
+def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+    """The signatures of multiple choice; choices are put into blanks as in training."""
+    head, tokenizer = parts.head, parts.tokenizer
+    layout = parts.config.encoder.layout
+    blank = parts.task.get("blank", False)
+    scored = length_groups.scorer(
+        lambda batch: {"scores": head.outputs(parts.encode(batch))[:, 0]}, parts.config.encoder
+    )
+
+    def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Of no questions, too, there are as many choices as were given.
+        probabilities = tf.nn.softmax(tf.reshape(scored(batch)["scores"], shape))
+        index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        return {"probabilities": probabilities, "index": index}
+
+    def choose(context, question, choices):
+        shape = tf.shape(choices)
+        count, each = tf.unstack(shape)
+        same = "context, question and choices are to have as many rows"
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_equal(tf.size(context), count, same),
+                tf.debugging.assert_equal(tf.size(question), count, same),
+                tf.debugging.assert_greater(each, 0, "choices: there is none to choose from"),
+            ]
+        ):
+            numbers = tf.repeat(tf.range(count), each)
+        texts = joined_tensors(tf.gather(question, numbers), tf.reshape(choices, [-1]), blank)
+        segments = [tf.gather(tokenizer.tokenize(context), numbers), tokenizer.tokenize(texts)]
+        packed = pack(segments, tokenizer, parts.max_length, layout, cut="first")
+        outputs = answer(packed, shape)
+        chosen = tf.gather(choices, outputs["index"], axis=1, batch_dims=1)
+        return {**outputs, "choice": chosen}
+
+    def tokens(*ids):
+        batch = inputs.batch_of_ids(parts, *ids)
+        shape = tf.shape(batch["token_ids"])
+        count = tf.reduce_prod(shape[:2])
+        flat = {n: tf.reshape(v, tf.stack([count, shape[2]])) for n, v in batch.items()}
+        return answer(flat, shape[:2])
+
+    several = tf.TensorSpec([None, None], tf.string, "choices")
+    return {
+        "choose": inputs.signature(choose, *inputs.texts("context", "question"), several),
+        "tokens": inputs.signature(tokens, *inputs.ids(rank=3)),
+    }

@@ -1,0 +1,44 @@
+"""`rank` and `tokens`: how well each document answers a query.
+
+Shapes: B documents.
+"""
+
+import tensorflow as tf
+
+from official.data.sequences import text_mask
+from official.serving import length_groups
+from official.serving.signatures import inputs
+from official.tokenizers.packing import pack
+
+
+def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+    """The signatures of a ranking."""
+    head, tokenizer = parts.head, parts.tokenizer
+    layout = parts.config.encoder.layout
+
+    def score(batch):
+        text = text_mask(batch["token_ids"], batch["padding_mask"], tokenizer.special_ids)
+        ready = head.prepare({**batch, "text_mask": text})
+        return {"scores": head.scores(ready, parts.encode(ready))}
+
+    scored = length_groups.scorer(score, parts.config.encoder)
+
+    def rank(query, documents):
+        given, wanted = tf.size(query), tf.size(documents)
+        fits = tf.debugging.assert_equal(
+            tf.logical_or(tf.equal(given, 1), tf.equal(given, wanted)),
+            True,
+            "give one query, or as many queries as documents",
+        )
+        with tf.control_dependencies([fits]):
+            numbers = tf.minimum(tf.range(wanted), given - 1)  # one query is read once
+        both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
+        return scored(pack(both, tokenizer, parts.max_length, layout))
+
+    def tokens(*ids):
+        return scored(inputs.batch_of_ids(parts, *ids))
+
+    return {
+        "rank": inputs.signature(rank, *inputs.texts("query", "documents")),
+        "tokens": inputs.signature(tokens, *inputs.ids()),
+    }

@@ -1,0 +1,1 @@
+"""The format of shard folders on disk: features, manifest, questions and candidates."""

@@ -1,0 +1,111 @@
+"""The features of a shard's examples: one table, from which they are written and parsed.
+
+An example on disk is a `tf.train.Example` whose lists are as long as the text: nothing is padded.
+Adding a feature is adding a line to `FEATURES`; a manifest names those that its shards hold.
+
+Shapes: B examples of a batch.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from official.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One line of the table.
+
+    Attributes:
+      kind: 'ints' (a list), 'int' or 'float' (one number), 'part' (one number for each part of the
+        example: a list where the manifest names `part_lengths`, otherwise one number).
+      doc: what it holds.
+    """
+
+    kind: str
+    doc: str
+
+
+FEATURES: dict[str, Feature] = {
+    "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
+    "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
+    "sequence_lengths": Feature("ints", "tokens of each sequence, where an example has several"),
+    "part_lengths": Feature("ints", "packing: tokens of each example that shares the row"),
+    "next_sentence_label": Feature("part", "1 if the second segment is a random one, else 0"),
+    "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),
+    "masked_positions": Feature("ints", "static masks: positions to predict, as often as drawn"),
+    "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
+    "phrase_inner": Feature("ints", "positions that go on with the phrase before them, ascending"),
+    "entity_inner": Feature("ints", "positions that go on with the entity before them, ascending"),
+    "continues": Feature("int", "stream: 1 if the row goes on from the same row one batch before"),
+    "backward": Feature("int", "stream: 1 if the row is of text reversed"),
+    "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
+    "label": Feature("int", "number of the class in the task's labels"),
+    "score": Feature("float", "target of a regression"),
+    "answer": Feature("int", "number of the right one among the choices, each a sequence"),
+    "row": Feature("int", "number of the example's row in its source file, from 0"),
+    "context_start": Feature("int", "window: where the row has the first token of the context"),
+    "context_length": Feature("int", "window: how many tokens of the context it has"),
+    "window_start": Feature("int", "window: the number of the first of them in the whole context"),
+    "own_start": Feature("int", "window: number of the first token that it owns (see windows)"),
+    "own_end": Feature("int", "window: number behind the last token that it owns"),
+    "answer_start": Feature("int", "window: number of the answer's first token; -1 = not in it"),
+    "answer_end": Feature("int", "window: number of the answer's last token; -1 = not in it"),
+}
+
+# The option of build_shards that gives the lexicon which a feature comes from.
+LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
+
+
+def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
+    """Returns an example as a serialized `tf.train.Example`; the same values give the same bytes.
+
+    Raises:
+      UserError: a feature that the table does not have.
+    """
+    record = tf.train.Example()
+    fields = record.features.feature
+    for name, value in example.items():
+        if name not in FEATURES:
+            raise UserError(
+                f"{name!r} is no feature of official.shards.features: {', '.join(FEATURES)}"
+            )
+        kind = FEATURES[name].kind
+        if kind == "float":
+            fields[name].float_list.value.append(value)
+        elif kind == "int" or (kind == "part" and isinstance(value, int)):
+            fields[name].int64_list.value.append(value)
+        else:
+            values = value.tolist() if isinstance(value, np.ndarray) else value
+            fields[name].int64_list.value.extend(values)
+    return record.SerializeToString(deterministic=True)
+
+
+def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Parses a batch of serialized examples, all at once.
+
+    Args:
+      serialized: strings [B].
+      names: the features wanted, all of which every example must have.
+
+    Returns:
+      For 'ints' an int32 RaggedTensor [B, None], for 'int' int32 [B], for 'float' float32 [B], for
+      'part' the one or the other: a list if `part_lengths` is among the names.
+    """
+    names = set(names)
+    kinds = {
+        "ints": tf.io.RaggedFeature(tf.int64),
+        "int": tf.io.FixedLenFeature([], tf.int64),
+        "float": tf.io.FixedLenFeature([], tf.float32),
+    }
+    kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
+    parsed = tf.io.parse_example(
+        serialized, {name: kinds[FEATURES[name].kind] for name in sorted(names)}
+    )
+    return {
+        name: value if FEATURES[name].kind == "float" else tf.cast(value, tf.int32)
+        for name, value in parsed.items()
+    }

@@ -1,0 +1,186 @@
+"""TREC's two files, read strictly: qrels say what is relevant, a run what was found.
+
+  qrels   query 0 document grade          a grade of 1 and more is relevant, the more the better
+  run     query Q0 document rank score tag
+
+Columns are parted by blanks or tabs. As trec_eval does, a run is read by its scores, not by its
+ranks or the order of its lines: `ordered`.
+"""
+
+import gzip
+import math
+import zlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from official.utils.errors import UserError
+
+Qrels = dict[str, dict[str, int]]  # query → document → grade
+Run = dict[str, dict[str, float]]  # query → document → score
+
+# What becomes of a line that cannot be used: takes the kind of fault and the whole message.
+Bad = Callable[[str, str], None]
+
+
+def refuse(reason: str, message: str) -> None:
+    """Raises `UserError`; what becomes of a bad line by default."""
+    del reason
+    raise UserError(message)
+
+
+def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The documents of one query, the best first, in the order in which trec_eval sees them.
+
+    That is by score as float32, and where scores are equal by id, the greater one first.
+    """
+    by_id = sorted(scores.items(), reverse=True)
+    return sorted(by_id, key=lambda item: -np.float32(item[1]))
+
+
+def read_qrels(
+    path: Path,
+    queries: Container[str] | None = None,
+    documents: Container[str] | None = None,
+    bad: Bad = refuse,
+) -> Qrels:
+    """Reads qrels.
+
+    Args:
+      path: the file; `.gz` is decompressed.
+      queries: the ids that there are; None = any.
+      documents: the same of documents.
+      bad: is told of a line with another number of columns, a grade that is no whole number, an
+        unknown query or document, or a document judged twice for a query, and of bytes that are
+        not UTF-8; such lines are left out if it returns.
+
+    Raises:
+      UserError: no such file, a damaged or an empty one, or what `bad` raises.
+    """
+    found: Qrels = {}
+    for place, (query, _, document, grade) in _records(
+        path, 4, "query 0 document grade", queries, documents, bad
+    ):
+        try:
+            number = int(grade)
+        except ValueError:
+            bad("grade not a whole number", f"{place}: grade {grade!r} is not a whole number")
+            continue
+        if document in found.setdefault(query, {}):
+            bad("judged twice", f"{place}: document {document!r} is judged again for {query!r}")
+            continue
+        found[query][document] = number
+    return found
+
+
+def read_run(
+    path: Path,
+    queries: Container[str] | None = None,
+    documents: Container[str] | None = None,
+    bad: Bad = refuse,
+) -> Run:
+    """Reads a run; arguments and errors as for `read_qrels`, with scores in place of grades."""
+    found: Run = {}
+    for place, (query, _, document, _, score, _) in _records(
+        path, 6, "query Q0 document rank score tag", queries, documents, bad
+    ):
+        number = _number(score)
+        if not math.isfinite(number):
+            bad("score not a number", f"{place}: score {score!r} is not a number")
+            continue
+        if document in found.setdefault(query, {}):
+            bad("found twice", f"{place}: document {document!r} is there again for {query!r}")
+            continue
+        found[query][document] = number
+    return found
+
+
+def write_qrels(stream: IO[str], qrels: Qrels) -> None:
+    """Writes qrels to a text stream."""
+    for query, grades in qrels.items():
+        stream.writelines(f"{query} 0 {document} {grade}\n" for document, grade in grades.items())
+
+
+def write_run(stream: IO[str], run: Mapping[str, Mapping[str, float]], tag: str, top: int = 0):
+    """Writes a run to a text stream, the documents of each query from the best on.
+
+    Args:
+      stream: to write to.
+      run: query → document → score.
+      tag: names the run; blanks in it become underscores.
+      top: the most documents of a query; 0 = all.
+    """
+    tag = "_".join(tag.split()) or "run"
+    for query, scores in run.items():
+        best = ordered(scores)[: top or None]
+        stream.writelines(
+            f"{query} Q0 {document} {rank} {score!s} {tag}\n"
+            for rank, (document, score) in enumerate(best, 1)
+        )
+
+
+def check_id(text: str) -> str:
+    """Returns the id of a query or a document without outer space.
+
+    Raises:
+      ValueError: it is empty or has a blank within, which TREC's files cannot hold.
+    """
+    parts = text.split()
+    if len(parts) != 1:
+        raise ValueError(f"{text!r} cannot be an id: it is empty or has a blank in it")
+    return parts[0]
+
+
+def _records(
+    path: Path,
+    columns: int,
+    names: str,
+    queries: Container[str] | None,
+    documents: Container[str] | None,
+    bad: Bad,
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields 'file, line n' and the columns of each line that can be used."""
+    lines = 0
+    for number, line in enumerate(_lines(Path(path)), 1):
+        place = f"{path}, line {number}"
+        try:
+            cells = line.decode("utf-8").split()
+        except UnicodeDecodeError:
+            bad("not UTF-8", f"{place}: not UTF-8: convert the file")
+            continue
+        lines += bool(cells)
+        if not cells:
+            continue
+        if len(cells) != columns:
+            count = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
+            bad("wrong number of columns", f"{place}: {count} where {columns} are wanted ({names})")
+        elif queries is not None and cells[0] not in queries:
+            bad("unknown query", f"{place}: there is no query {cells[0]!r}")
+        elif documents is not None and cells[2] not in documents:
+            bad("unknown document", f"{place}: there is no document {cells[2]!r}")
+        else:
+            yield place, cells
+    if not lines:
+        raise UserError(f"{path} is empty: it has no lines")
+
+
+def _lines(path: Path) -> Iterable[bytes]:
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
+            for number, line in enumerate(stream):
+                yield line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder where a file is wanted") from error
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,260 @@
+"""One update as every replica runs it, and the loop of updates inside the graph.
+
+The loss of an update is, for each term, its sum over every example of the batch divided by its
+weight sum over the same; replicas and accumulation steps only share out the summing, so they
+change nothing but rounding. Weight sums come first (they need no network), are summed over
+replicas, and scale each part's loss before its gradient is taken.
+
+Shapes: A accumulation steps, K statistics of a step.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from official.distribution.memory import Memory
+from official.modeling.layers.random import Draws
+from official.modeling.model import Model
+from official.training.optimizers import Optimizer
+
+_GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
+_SITES = 1 << 16  # draws that one replica may make in one step
+
+
+def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
+    """The random numbers of one forward pass: a function of (seed, pass count, replica, site)."""
+    base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
+    first = tf.cast(count, tf.int32) + base
+    return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
+
+
+class Statistics:
+    """Names the entries of the vector that a step returns; set while the step is traced.
+
+    Sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
+    `tokens`. A metric that is a pair of histograms (`official.modeling.objectives.base`) has an
+    entry for each bin, `positive/NAME/0` and so on.
+    """
+
+    def __init__(self):
+        self.names: list[str] = []
+
+    def pack(
+        self, losses: Mapping, loss_weights: Mapping, metrics: Mapping, batch: Mapping
+    ) -> tf.Tensor:
+        """Sums of one replica as one vector [K]."""
+        entries = {f"loss/{name}": value for name, value in losses.items()}
+        entries |= {f"loss_weight/{name}": loss_weights[name] for name in losses}
+        for name, (total, weight) in metrics.items():
+            histograms = tf.convert_to_tensor(total).shape.rank > 0
+            kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
+            entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
+        weights = batch["example_weights"]
+        # Of each example, however many sequences it has.
+        real = ops.reshape(ops.cast(batch["padding_mask"], "float32"), (ops.shape(weights)[0], -1))
+        entries["tokens"] = ops.sum(real * weights[:, None])
+        self.names, parts = [], []
+        for name, value in entries.items():
+            part = tf.cast(value, keras.config.floatx())
+            self.names += (
+                [f"{name}/{i}" for i in range(part.shape[0])] if part.shape.rank else [name]
+            )
+            parts.append(tf.reshape(part, [-1]))
+        return tf.concat(parts, axis=0)
+
+    def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
+        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric.
+
+        Without any term (a ranking is evaluated by its metrics alone) there is no `loss`.
+        """
+        sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
+        summary = {"loss": 0.0} if any(name.startswith("loss/") for name in sums) else {}
+        histograms: dict[str, dict[str, list[float]]] = {}
+        for name, value in sums.items():
+            kind, _, key = name.partition("/")
+            if kind in ("positive", "negative"):
+                both = histograms.setdefault(key.rpartition("/")[0], {})
+                both.setdefault(kind, []).append(value)
+            if kind in ("loss", "metric"):
+                weight = sums[f"{kind}_weight/{key}"]
+                summary[key] = float(value / weight) if weight else 0.0
+            if kind == "loss":
+                summary["loss"] += term_weights[key] * summary[key]
+        return summary | {name: area_under_curve(**both) for name, both in histograms.items()}
+
+
+def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> float:
+    """The chance that a positive scores higher than a negative, ties counting half.
+
+    Args:
+      positive: weight of the positives in bins of rising score.
+      negative: the same of the negatives.
+
+    Returns:
+      The area under the ROC curve, or 0.5 where a class has no weight.
+    """
+    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    pairs = positive.sum() * negative.sum()
+    below = np.cumsum(negative) - negative / 2
+    return float((positive * below).sum() / pairs) if pairs else 0.5
+
+
+def keep_order_of_sums():
+    """Makes a sum of three and more tensors the same to the bit in every run.
+
+    TensorFlow's `AddN` begins with whichever input's buffer is free at that moment. The graph
+    optimizer makes `AddN` of any tree of additions, differently from one trace to the next, so it
+    is told not to, and gradients of a tensor with several uses are added two by two. Its other
+    rewrites of arithmetic change last bits too, so evaluation is spared them as training is:
+    figures of a checkpoint are the same whether the process that evaluates it has trained or not.
+    """
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+
+
+class TrainStep:
+    """Updates a model under a strategy.
+
+    Args:
+      seed: of dropout and every other draw of the network.
+      accumulation: A; a replica's batch is cut into as many parts.
+      jit_compile: compile forward and backward pass with XLA.
+      memory: of the rows, where the encoder has one.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Optimizer,
+        strategy: tf.distribute.Strategy,
+        *,
+        seed: int,
+        accumulation: int = 1,
+        jit_compile: bool = False,
+        memory: Memory | None = None,
+    ):
+        keep_order_of_sums()
+        self.model = model
+        self.optimizer = optimizer
+        self.strategy = strategy
+        self.seed = seed
+        self.accumulation = accumulation
+        self.memory = memory
+        self.statistics = Statistics()
+        self.updated: list[keras.Variable] = []
+        if jit_compile:
+            self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
+        self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
+
+    def run(self, iterator, steps: int) -> np.ndarray:
+        """Makes `steps` updates without leaving the graph.
+
+        Returns:
+          [steps, K + 2]: `statistics.names` of each step, then the gradient's global norm before
+          clipping (not finite: the update was left out) and the number of the first variable of
+          `updated` whose gradient was not finite, or -1.
+        """
+        return self._loop(iterator, tf.constant(steps, tf.int32)).numpy()
+
+    def _run(self, iterator, steps: tf.Tensor) -> tf.Tensor:
+        def body(i, rows):
+            result = self.strategy.run(self.replica_step, args=(next(iterator),))
+            local = self.strategy.experimental_local_results(result)[0]
+            return i + 1, rows.write(i, local)
+
+        rows = tf.TensorArray(keras.config.floatx(), size=steps, infer_shape=False)
+        _, rows = tf.while_loop(
+            lambda i, _: i < steps, body, (tf.constant(0), rows), parallel_iterations=1
+        )
+        return rows.stack()
+
+    def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """One replica's share of one update; returns a row of what `run` returns."""
+        context = tf.distribute.get_replica_context()
+        reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
+        replica = context.replica_id_in_sync_group
+        weights = self.model.weight_sums(batch)
+        names = list(weights)
+        floatx = keras.config.floatx()
+        totals = reduce(tf.stack([tf.cast(weights[name], floatx) for name in names]))
+        scales = {
+            name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), totals[i])
+            for i, name in enumerate(names)
+        }
+        first = tf.cast(self.optimizer.iterations.value, tf.int32) * self.accumulation
+        if self.memory is not None:
+            batch = self.memory.read(batch)
+        part = lambda a: self._gradients(  # noqa: E731
+            self._part(batch, a), scales, first + a, replica
+        )
+        sums, remembered = part(0)
+        if self.accumulation > 1:
+            parts = [
+                tf.TensorArray(value.dtype, self.accumulation, element_shape=value.shape)
+                for value in remembered
+            ]
+            keep = lambda parts, a, values: [  # noqa: E731
+                array.write(a, value) for array, value in zip(parts, values, strict=True)
+            ]
+
+            def add(a, sums, parts):
+                more, remembered = part(a)
+                return a + 1, tf.nest.map_structure(tf.add, sums, more), keep(parts, a, remembered)
+
+            _, sums, parts = tf.while_loop(
+                lambda a, *_: a < self.accumulation,
+                add,
+                (tf.constant(1), sums, keep(parts, 0, remembered)),
+                parallel_iterations=1,
+            )
+            remembered = [array.concat() for array in parts]
+        gradients, statistics = sums
+        if self.memory is not None:
+            self.memory.write(*remembered)
+        # The loss of a head has no weight in the batches of other tasks.
+        heads = dict.fromkeys(self.optimizer.heads.values())
+        asked = {head: totals[names.index(head)] > 0 for head in heads}
+        self.optimizer.apply(gradients, self.updated, asked)
+        outcome = [self.optimizer.gradient_norm.value, self.optimizer.bad_variable.value]
+        return tf.concat(
+            [reduce(statistics), tf.stack([tf.cast(value, floatx) for value in outcome])], axis=0
+        )
+
+    def _part(self, batch: Mapping[str, tf.Tensor], a) -> dict[str, tf.Tensor]:
+        if self.accumulation == 1:
+            return dict(batch)
+
+        def rows(x):
+            return tf.reshape(x, tf.concat([[self.accumulation, -1], tf.shape(x)[1:]], axis=0))
+
+        parts = {}
+        for name, value in batch.items():
+            part = rows(value)[a]
+            size = value.shape[0]
+            if size is not None:
+                part = tf.ensure_shape(part, [size // self.accumulation, *value.shape[1:]])
+            parts[name] = part
+        return parts
+
+    def _gradients(self, batch, scales, count, replica):
+        """Returns the sums of a part of a batch, and what is remembered of its rows."""
+        rng = draws(self.seed, count, replica)
+        variables = self.model.trainable_variables
+        prepared = self.model.prepare(batch, rng)
+        encoded = self.model.encode_as_read(prepared, rng)
+        losses, metrics = self.model.terms(prepared, rng, encoded)
+        loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))
+        gradients = tf.gradients(
+            loss,
+            [variable.value for variable in variables],
+            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+        )
+        reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        # What no loss depends on (a pooler under masked LM alone) is not updated, nor decayed.
+        self.updated = [variables[i] for i in reached]
+        weights = self.model.weight_sums(batch)
+        statistics = self.statistics.pack(losses, weights, metrics, batch)
+        remembered = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
+        return ([tf.convert_to_tensor(gradients[i]) for i in reached], statistics), remembered

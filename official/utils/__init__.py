@@ -1,0 +1,1 @@
+"""What all packages use: errors, atomic files, seeds, JSON, names in messages."""

@@ -1,0 +1,77 @@
+"""JSON objects in files, and a checksum of an object inside it.
+
+An object that this program writes for itself has the SHA-256 of its own content under `KEY`. A bit
+that flips in the file, or an entry that is edited, is noticed when the object is read. Files of
+earlier versions have no such entry, and are taken as they are.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import IO, Any
+
+from official.utils import files
+from official.utils.errors import UserError
+
+KEY = "checksum"
+
+
+def read(path: str | os.PathLike, advice: str = "") -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Args:
+      path: of the file.
+      advice: what the message says beside what is wrong.
+
+    Raises:
+      UserError: the file cannot be read, or holds something else.
+    """
+    data = files.read_bytes(path, advice=advice)
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except RecursionError:
+        reason = "is nested too deep"
+    except ValueError as error:
+        reason = f"is not JSON: {error}"
+    else:
+        if isinstance(value, dict):
+            return value
+        reason = f"holds a {type(value).__name__}, but an object is wanted"
+    raise UserError(f"{path} {reason}{': ' if advice else ''}{advice}")
+
+
+def dump(values: Mapping[str, Any], stream: IO[str]) -> None:
+    """Writes an object with its checksum."""
+    json.dump({**values, KEY: _digest(values)}, stream, indent=1, ensure_ascii=False)
+    stream.write("\n")
+
+
+def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any]:
+    """Returns an object that was read, without its checksum.
+
+    Args:
+      values: from `read`.
+      path: of the file, for messages.
+
+    Raises:
+      UserError: the content is not what `dump` wrote.
+    """
+    content = {name: value for name, value in values.items() if name != KEY}
+    if KEY not in values:
+        if like := difflib.get_close_matches(KEY, content, n=1, cutoff=0.8):
+            raise UserError(f"{path} is damaged: it has {like[0]!r} in place of {KEY!r}")
+    elif values[KEY] != _digest(content):
+        raise UserError(
+            f"{path} is not as it was written: its {KEY} is not that of its content (if it was "
+            f"changed on purpose, remove {KEY!r} from it)"
+        )
+    return content
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    # As it will be read again: tuples are lists, and keys are text.
+    plain = json.loads(json.dumps(values))
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,143 @@
+import importlib.resources
+import itertools
+import shutil
+import subprocess
+import types
+
+import ir_measures
+import numpy as np
+import pytest
+from ir_measures import AP, ERR, RR, nDCG
+
+from official import tasks
+from official.evaluation import ranking_metrics
+from official.shards import candidates
+from official.tasks import trec
+from official.utils.errors import UserError
+
+
+def _random(seed, queries=12, documents=60, grades=5):
+    """Qrels and a run with ties, unjudged documents, and queries that only one of them has."""
+    draw = np.random.default_rng(seed)
+    names = [f"d{i}" for i in range(documents)]
+    qrels, run = {}, {}
+    for query in range(queries):
+        judged = draw.choice(names, draw.integers(1, 30), replace=False)
+        found = draw.choice(names, draw.integers(1, 50), replace=False)
+        qrels[str(query)] = {str(d): int(draw.integers(-1, grades)) for d in judged}
+        scores = draw.integers(0, 12, len(found)) / 8
+        run[str(query)] = {str(d): float(s) for d, s in zip(found, scores, strict=True)}
+    del run["3"]
+    del qrels["5"]
+    return qrels, run
+
+
+def _known(qrels, run):
+    return {query: scores for query, scores in run.items() if query in qrels}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_are_those_of_ir_measures(seed):
+    qrels, run = _random(seed)
+    computed = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, run)
+    assert list(computed) == ["ndcg_20", "err_20", "mrr", "map"]
+    theirs = ir_measures.calc_aggregate([nDCG @ 20, RR, AP], qrels, _known(qrels, run))
+    assert computed["ndcg_20"] == pytest.approx(theirs[nDCG @ 20], abs=1e-9)
+    assert computed["mrr"] == pytest.approx(theirs[RR], abs=1e-9)
+    assert computed["map"] == pytest.approx(theirs[AP], abs=1e-9)
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl script")
+@pytest.mark.parametrize("seed", range(5))
+def test_err_is_that_of_gdeval(seed, tmp_path):
+    """That of ir-measures, made to print more than its five digits."""
+    qrels, run = _random(seed)
+    script = importlib.resources.files("ir_measures").joinpath("bin/gdeval.pl").read_text()
+    assert script.count("%.5f,%.5f") == 1
+    (tmp_path / "gdeval.pl").write_text(script.replace("%.5f,%.5f", "%.15f,%.15f"))
+    with open(tmp_path / "qrels", "w") as stream:
+        trec.write_qrels(stream, qrels)
+    with open(tmp_path / "run", "w") as stream:
+        trec.write_run(stream, _known(qrels, run), "x")
+    told = subprocess.run(
+        ["perl", "gdeval.pl", "qrels", "run", "20"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    theirs = {line.split(",")[1]: float(line.split(",")[3]) for line in told.splitlines()[1:]}
+    assert len(theirs) > 8
+    for query, value in theirs.items():
+        ours = ranking_metrics.compute(["err_20"], {query: qrels[query]}, run)["err_20"]
+        assert ours == pytest.approx(value, abs=1e-9)
+    # And as the library says it, over all queries, to five digits.
+    rounded = ir_measures.calc_aggregate([ERR @ 20], qrels, _known(qrels, run))[ERR @ 20]
+    ours = ranking_metrics.compute(["err_20"], qrels, run)["err_20"]
+    assert ours == pytest.approx(rounded, abs=1e-5)
+
+
+def test_by_hand():
+    qrels = {"1": {"a": 0, "b": 4, "c": 1}, "2": {"a": 1}}
+    run = {"1": {"a": 3.0, "b": 2.0, "c": 1.0}}
+    ideal = 4 + 1 / np.log2(3)
+    found = 4 / np.log2(3) + 1 / np.log2(4)
+    computed = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, run)
+    expected = {
+        "ndcg_20": found / ideal,
+        "err_20": 15 / 16 / 2 + 1 / 16 * 1 / 16 / 3,
+        "mrr": 1 / 2,
+        "map": (1 / 2 + 2 / 3) / 2,
+    }
+    assert computed == pytest.approx({name: value / 2 for name, value in expected.items()})
+
+
+def test_ties_are_broken_by_id():
+    for order in itertools.permutations("abc"):
+        run = {"1": {document: 1.0 for document in order}}
+        assert ranking_metrics.compute(["mrr"], {"1": {"c": 1}}, run) == {"mrr": 1.0}
+        computed = ranking_metrics.compute(["mrr", "err_20"], {"1": {"a": 4}}, run)
+        assert computed == pytest.approx({"mrr": 1 / 3, "err_20": 15 / 16 / 3})
+
+
+def test_only_the_first_20_count():
+    assert ranking_metrics.expected_reciprocal_rank([0] * 20 + [4]) == 0
+    assert ranking_metrics.expected_reciprocal_rank([0] * 19 + [4]) == 15 / 16 / 20
+    assert ranking_metrics.expected_reciprocal_rank([-1, 1]) == 1 / 32
+
+
+@pytest.mark.parametrize(
+    "names, qrels, message",
+    [
+        (["ndcg"], {"1": {"a": 1}}, "there is no metric 'ndcg' (did you mean 'ndcg_20'?): metrics"),
+        (["map"], {}, "there are no judged queries to compute metrics on"),
+        (["map"], {"1": {}}, "there are no judged queries"),
+        (["err_20"], {"1": {"a": 5}}, "grade 5: the expected reciprocal rank wants grades of at"),
+    ],
+)
+def test_errors(names, qrels, message):
+    with pytest.raises(UserError) as error:
+        ranking_metrics.compute(names, qrels, {"1": {"a": 1.0}})
+    assert message in str(error.value)
+
+
+def _source(folder, qrels):
+    run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
+    _, digests = candidates.write(folder, "test", run, qrels)
+    made = types.SimpleNamespace(config={"candidates": digests}, task={"metrics": ["mrr"]})
+    return types.SimpleNamespace(folder=str(folder), split="test", manifest=made)
+
+
+OUTPUTS = {
+    "row": np.array([1, 0, 0], np.int32),
+    "score": np.array([0.5, 0.25, 9], np.float32),
+    "example_weights": np.array([1, 1, 0], np.float32),
+}
+
+
+def test_a_split_is_scored_over_the_queries_whose_candidates_were(tmp_path):
+    """Of query 2 nothing was, and the last row only fills the batch up."""
+    source = _source(tmp_path, {"1": {"a": 1}, "2": {"a": 1}})
+    assert ranking_metrics.evaluate(source, OUTPUTS) == {"mrr": 0.5}
+
+
+def test_a_split_without_judgements(tmp_path):
+    with pytest.raises(UserError, match="nothing is known of what is relevant in the test split"):
+        ranking_metrics.evaluate(_source(tmp_path, {"3": {"a": 1}}), OUTPUTS)

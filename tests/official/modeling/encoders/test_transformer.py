@@ -1,0 +1,541 @@
+import dataclasses
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.modeling import masks
+from official.modeling.encoders import transformer
+from official.modeling.layers.random import Draws
+from official.utils.errors import UserError
+from tests.official.modeling.encoders.numpy_transformer import encode
+
+SMALL = transformer.Config(
+    vocab_size=23,
+    hidden_size=12,
+    num_layers=2,
+    num_heads=3,
+    intermediate_size=20,
+    max_positions=9,
+    norm_epsilon=1e-6,
+)
+# A batch of two with different padding: on the right, and on the left.
+PADDING = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 1]], bool)
+TOKENS = np.random.default_rng(0).integers(0, 23, PADDING.shape).astype("int32")
+SEGMENTS = np.random.default_rng(1).integers(0, 2, PADDING.shape).astype("int32")
+
+
+def make(dtype=None, **changes):
+    """An encoder with random values everywhere, norms and biases too."""
+    if changes.get("causal"):
+        changes = {"pooled_position": "last", **changes}
+    encoder = transformer.Encoder(dataclasses.replace(SMALL, **changes), dtype=dtype)
+    encoder.build()
+    rng = np.random.default_rng(2)
+    for variable in encoder.variables:
+        noise = 0.3 * rng.standard_normal(variable.shape)
+        variable.assign(1 + noise if variable.path.endswith("scale") else noise)
+    return encoder
+
+
+def arrays(encoder):
+    return {v.path.removeprefix("encoder/"): v.numpy() for v in encoder.variables}
+
+
+def run(encoder, **options):
+    options.setdefault("attention_mask", masks.padding(PADDING))
+    return encoder(tf.constant(TOKENS), tf.constant(SEGMENTS), **options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "gelu", "norm": "pre", "causal": True, "segment_types": 0},
+        {"activation": "relu", "embedding_size": 5, "position_offset": 2},
+        {"layer_groups": 1, "num_layers": 3},
+        {"layer_groups": 2, "num_layers": 4, "inner_layers": 2, "embedding_size": 7},
+        {"embedding_size": 12, "causal": True},
+        {"norm": "pre", "embedding_size": 7},
+    ],
+    ids=str,
+)
+def test_equals_a_forward_pass_by_hand(changes):
+    encoder = make("float64", **changes)
+    outputs = run(encoder, output_all=True)
+    for b in range(2):
+        allowed = np.broadcast_to(PADDING[b], (7, 7)).copy()
+        if changes.get("causal"):
+            allowed &= np.tril(np.ones((7, 7), bool))
+        # Rows that may attend to nothing, for nobody's eyes, attend to themselves by hand.
+        seen = allowed.any(-1)
+        allowed[~seen] = np.eye(7, dtype=bool)[~seen]
+        states = encode(encoder.config, arrays(encoder), TOKENS[b], SEGMENTS[b], allowed)
+        assert len(states) == len(outputs["hidden_states"])
+        for ours, theirs in zip(outputs["hidden_states"], states, strict=True):
+            np.testing.assert_allclose(ours[b][seen], theirs[seen], rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(outputs["sequence_output"], outputs["hidden_states"][-1])
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    # The first position, or the last real one where no other is seen from the first.
+    places = [4, 6] if changes.get("causal") else [0, 0]
+    pooled = np.tanh(outputs["sequence_output"].numpy()[[0, 1], places] @ kernel + bias)
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, rtol=1e-9)
+
+
+def test_attention_weights():
+    outputs = run(make(), output_all=True)
+    assert len(outputs["attentions"]) == 2
+    for weights in outputs["attentions"]:
+        assert weights.shape == (2, 3, 7, 7)
+        np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones((2, 3, 7)), rtol=1e-5)
+        hidden = np.broadcast_to(~PADDING[:, None, None, :], weights.shape)
+        assert (weights.numpy()[hidden] == 0).all()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_last_real_position_may_be_pooled(causal):
+    encoder = make("float64", causal=causal, pooled_position="last")
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    outputs = run(encoder)
+    states = outputs["sequence_output"].numpy()
+    expected = np.tanh(states[[0, 1], [4, 6]] @ kernel + bias)
+    np.testing.assert_allclose(outputs["pooled_output"], expected, rtol=1e-12)
+    plain = run(encoder, attention_mask=None)
+    expected = np.tanh(plain["sequence_output"][:, -1] @ kernel + bias)
+    np.testing.assert_allclose(plain["pooled_output"], expected, rtol=1e-12)
+    places = np.array([[2, 0], [5, 6]], "int32")
+    some = run(encoder, pooled_positions=places)["pooled_output"]
+    expected = np.stack([states[b][places[b]] for b in range(2)])
+    np.testing.assert_allclose(some, np.tanh(expected @ kernel + bias), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
+def test_a_pooler_may_have_another_activation(name):
+    encoder = make("float64", pooler_activation=name)
+    kernel, bias = (arrays(encoder)[f"pooler/{name}"] for name in ("kernel", "bias"))
+    outputs = run(encoder)
+    z = outputs["sequence_output"].numpy()[:, 0] @ kernel + bias
+    expected = {
+        "gelu": [[v * (1 + math.erf(v / 2**0.5)) / 2 for v in row] for row in z],
+        "gelu_tanh": z / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (z + 0.044715 * z**3))),
+        "relu": np.maximum(z, 0),
+    }[name]
+    np.testing.assert_allclose(outputs["pooled_output"], expected, rtol=1e-9)
+
+
+def test_an_activation_of_poolers_that_there_is_none_of():
+    with pytest.raises(ValueError, match="pooler_activation: 'silu' is not one of gelu, gelu_tanh"):
+        transformer.Config(pooler_activation="silu")
+
+
+def test_which_position_is_pooled_where_nothing_says_so():
+    assert (SMALL.pooled_position, SMALL.layout) == ("first", "cls_first")
+    causal = transformer.Config(causal=True)
+    assert (causal.pooled_position, causal.layout) == ("last", "cls_first")
+    with pytest.raises(ValueError, match="pooled_position: first sees no other position where"):
+        transformer.Config(causal=True, pooled_position="first")
+    with pytest.raises(ValueError, match="pooled_position: 'mean' is not one of first, last"):
+        transformer.Config(pooled_position="mean")
+
+
+def test_a_cache_that_is_gone_on_with_pools_the_newest_position():
+    encoder = make("float64", causal=True)
+    first = encoder(TOKENS[:, :4], cache=encoder.empty_cache(2, 7))
+    second = encoder(TOKENS[:, 4:], positions=np.arange(4, 7)[None], cache=first["cache"], slot=4)
+    whole = encoder(TOKENS)["pooled_output"]
+    np.testing.assert_allclose(second["pooled_output"], whole, rtol=1e-9)
+
+
+def test_only_what_is_asked_for_is_returned():
+    assert run(make()).keys() == {"sequence_output", "pooled_output"}
+    assert run(make(pooler=False)).keys() == {"sequence_output"}
+
+
+def test_nothing_comes_from_padding():
+    encoder = make()
+    changed = np.where(PADDING, TOKENS, (TOKENS + 1) % 23)
+    before = run(encoder)["sequence_output"].numpy()
+    after = encoder(changed, SEGMENTS, masks.padding(PADDING))["sequence_output"].numpy()
+    np.testing.assert_array_equal(before[PADDING], after[PADDING])
+    assert not np.allclose(before[~PADDING], after[~PADDING])
+
+
+def test_nothing_comes_from_the_future_when_causal():
+    encoder = make(causal=True)
+    changed = TOKENS.copy()
+    changed[:, 4:] = (changed[:, 4:] + 1) % 23
+    before, after = (
+        encoder(tokens, SEGMENTS)["sequence_output"].numpy() for tokens in (TOKENS, changed)
+    )
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert not np.allclose(before[:, 4:], after[:, 4:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_a_row_that_may_attend_to_nothing_gives_numbers_and_gradients(dtype):
+    encoder = make(dtype)
+    nothing = masks.padding(np.zeros((2, 7), bool))
+    with tf.GradientTape() as tape:
+        outputs = run(encoder, attention_mask=nothing, output_all=True)
+        loss = tf.reduce_sum(tf.square(tf.cast(outputs["sequence_output"], tf.float32)))
+    for weights in outputs["attentions"]:
+        np.testing.assert_allclose(tf.cast(weights, tf.float32), 1 / 7, rtol=1e-6)
+    for gradient in tape.gradient(loss, encoder.embeddings.trainable_variables):
+        assert np.isfinite(gradient).all()
+
+
+def test_positions_and_segments_may_be_left_out():
+    encoder = make()
+    zeros = np.zeros_like(TOKENS)
+    rows = np.broadcast_to(np.arange(7, dtype="int32"), TOKENS.shape)
+    plain = encoder(TOKENS)["sequence_output"]
+    np.testing.assert_allclose(encoder(TOKENS, zeros)["sequence_output"], plain, atol=1e-6)
+    for positions in (rows, rows[:1]):
+        given = encoder(TOKENS, zeros, positions=positions)["sequence_output"]
+        np.testing.assert_allclose(given, plain, atol=1e-6)
+    shifted = encoder(TOKENS, zeros, positions=rows + 1)["sequence_output"]
+    assert not np.allclose(shifted, plain, atol=1e-3)
+
+
+def test_the_order_of_tokens_only_matters_through_positions():
+    encoder = make()
+    order = np.random.default_rng(3).permutation(7)
+    plain = encoder(TOKENS, SEGMENTS)["sequence_output"].numpy()
+    moved = encoder(TOKENS[:, order], SEGMENTS[:, order], positions=order[None].astype("int32"))[
+        "sequence_output"
+    ]
+    np.testing.assert_allclose(moved, plain[:, order], atol=1e-5)
+
+
+def test_paths_of_all_variables():
+    expected = [
+        "encoder/embeddings/token_embedding/table",
+        "encoder/embeddings/position_embedding/table",
+        "encoder/embeddings/segment_embedding/table",
+        "encoder/embeddings/norm/scale",
+        "encoder/embeddings/norm/offset",
+        "encoder/pooler/kernel",
+        "encoder/pooler/bias",
+    ]
+    for i in range(2):
+        for layer in ["attention/query_key_value", "attention/output"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
+        for layer in ["feed_forward/inner", "feed_forward/outer"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("kernel", "bias")]
+        for layer in ["attention_norm", "feed_forward_norm"]:
+            expected += [f"encoder/layer_{i}/{layer}/{name}" for name in ("scale", "offset")]
+    assert sorted(v.path for v in make().variables) == sorted(expected)
+
+
+def test_paths_of_other_forms():
+    paths = {v.path for v in make(norm="pre", embedding_size=5, pooler=False).variables}
+    assert {"encoder/final_norm/scale", "encoder/embeddings/projection/kernel"} <= paths
+    assert not [p for p in paths if p.startswith(("encoder/embeddings/norm", "encoder/pooler"))]
+    shared = {v.path for v in make(num_layers=4, layer_groups=2, inner_layers=2).variables}
+    blocks = {p.split("/")[1] for p in shared if "layer" in p}
+    assert blocks == {f"group_{g}_layer_{i}" for g in range(2) for i in range(2)}
+
+
+def count(**sizes):
+    """Parameters of an encoder, without making them."""
+    with keras.StatelessScope(initialize_variables=False):
+        encoder = transformer.Encoder(transformer.Config(**sizes))
+        encoder.build()
+        return sum(int(np.prod(v.shape)) for v in encoder.variables)
+
+
+LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
+
+
+@pytest.mark.parametrize(
+    "sizes, published",
+    [
+        ({"vocab_size": 30522}, 109_482_240),
+        ({"vocab_size": 28996}, 108_310_272),
+        ({"vocab_size": 30522, **LARGE}, 335_141_888),
+        # RoBERTa: positions from 2, one segment. ALBERT: one shared layer. ELECTRA: projection.
+        ({"vocab_size": 50265, "position_offset": 2, "segment_types": 1}, 124_645_632),
+        ({"vocab_size": 30000, "embedding_size": 128, "layer_groups": 1}, 11_683_584),
+        ({"vocab_size": 30522, "pooler": False}, 108_891_648),
+        (
+            {
+                "vocab_size": 50257,
+                "max_positions": 1024,
+                "norm": "pre",
+                "segment_types": 0,
+                "pooler": False,
+            },
+            124_439_808,
+        ),
+    ],
+    ids=["BERT base", "cased", "BERT large", "RoBERTa", "ALBERT", "ELECTRA", "GPT-2"],
+)
+def test_parameter_counts_are_the_published_ones(sizes, published):
+    assert count(**sizes) == published
+
+
+@pytest.mark.slow
+def test_a_whole_bert_base_has_the_published_number_of_parameters():
+    encoder = transformer.Encoder(transformer.Config(vocab_size=30522))
+    encoder.build()
+    assert sum(v.numpy().size for v in encoder.variables) == 109_482_240
+
+
+def test_initial_weights_are_a_function_of_seed_and_name():
+    def weights(**options):
+        encoder = transformer.Encoder(SMALL, **options)
+        encoder.build()
+        return {v.path.split("/", 1)[1]: v.numpy() for v in encoder.variables}
+
+    first, again = weights(seed=1), weights(seed=1)
+    others = [weights(seed=2), weights(seed=1, name="generator")]
+    kernels = [path for path in first if path.endswith(("kernel", "table"))]
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+        constant = 1.0 if path.endswith("scale") else 0.0
+        if path not in kernels:
+            np.testing.assert_array_equal(first[path], np.full_like(first[path], constant))
+    for path in kernels:
+        for other in others:
+            assert not np.isin(first[path], other[path]).any()
+    same_shape = [first[f"layer_{i}/attention/output/kernel"] for i in range(2)]
+    assert not np.isin(*same_shape).any()
+
+
+def test_residual_outputs_may_begin_smaller():
+    def kernels(**changes):
+        encoder = transformer.Encoder(dataclasses.replace(SMALL, hidden_size=48, **changes))
+        encoder.build()
+        return {p: a for p, a in arrays(encoder).items() if p.endswith(("kernel", "table"))}
+
+    plain, scaled = kernels(), kernels(scale_residual_init=True)
+    for path, values in scaled.items():
+        factor = 0.5 if path.endswith(("attention/output/kernel", "outer/kernel")) else 1.0
+        np.testing.assert_allclose(values, plain[path] * factor, rtol=1e-6)  # 2 layers: 1 / √4
+    deep = kernels(scale_residual_init=True, num_layers=8)
+    for path in ("layer_7/attention/output/kernel", "layer_7/feed_forward/outer/kernel"):
+        # Drawn within two deviations: 0.8796 of what it would be uncut.
+        np.testing.assert_allclose(deep[path].std(), 0.02 * 0.25 * 0.8796, rtol=0.05)
+
+
+def cached(encoder, steps, **options):
+    """The outputs of TOKENS given a few at a time, and the cache."""
+    cache, slot, found = encoder.empty_cache(2, 9), 0, []
+    real = np.pad(PADDING, ((0, 0), (0, 2)), constant_values=True)
+    for length in steps:
+        tokens = TOKENS[:, slot : slot + length]
+        outputs = encoder(
+            tokens,
+            SEGMENTS[:, slot : slot + length],
+            masks.padding(real),
+            positions=np.arange(slot, slot + length, dtype="int32")[None],
+            cache=cache,
+            slot=tf.constant(slot),
+            **options,
+        )
+        found.append(outputs["sequence_output"])
+        cache, slot = outputs["cache"], slot + length
+    return np.concatenate(found, axis=1), cache
+
+
+@pytest.mark.parametrize("steps", [(7,), (1,) * 7, (3, 1, 2, 1)], ids=str)
+@pytest.mark.parametrize("changes", [{"norm": "pre"}, {"layer_groups": 1, "num_layers": 3}])
+def test_a_cache_stands_for_the_tokens_before(steps, changes):
+    encoder = make("float64", causal=True, **changes)
+    whole = run(encoder)["sequence_output"].numpy()
+    found, cache = cached(encoder, steps)
+    # The row that is padded on the left has positions that see nothing, for nobody's eyes.
+    np.testing.assert_allclose(found[PADDING], whole[PADDING], rtol=0, atol=1e-12)
+    assert len(cache) == len(encoder.depths)
+    for keys, values in cache:
+        assert keys.shape == values.shape == (2, 3, 9, 4)
+        assert not np.any(keys[:, :, 7:]) and not np.any(values[:, :, 7:])
+        assert np.all(keys[:, :, :7]) and np.all(values[:, :, :7])
+
+
+def test_what_the_cache_has_room_for_is_not_seen():
+    encoder = make(causal=True)
+    real = masks.padding(np.ones((2, 9), bool))
+    noise = tuple(
+        tuple(tf.random.stateless_normal((2, 3, 9, 4), (i, j)) for j in range(2)) for i in range(2)
+    )
+    first, second = (
+        encoder(TOKENS[:, :3], None, real, cache=cache)["sequence_output"]
+        for cache in (encoder.empty_cache(2, 9), noise)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_dropout_is_seeded_and_off_without_draws():
+    encoder = make(dropout=0.3, attention_dropout=0.3)
+    plain = make(dropout=0.0, attention_dropout=0.0)
+    np.testing.assert_array_equal(run(encoder)["sequence_output"], run(plain)["sequence_output"])
+    # Where there is something to learn, GELU is another formula of the same function.
+    same = run(plain, rng=Draws((1, 2)))["sequence_output"]
+    np.testing.assert_allclose(same, run(plain)["sequence_output"], atol=2e-6)
+    first, again, other = (
+        run(encoder, rng=Draws(pair))["sequence_output"].numpy()
+        for pair in [(1, 2), (1, 2), (1, 2 + 65536)]
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert not np.allclose(first, run(encoder)["sequence_output"])
+
+
+def test_dropout_makes_no_variables():
+    assert len(make(dropout=0.3).variables) == len(
+        make(dropout=0.0, attention_dropout=0.0).variables
+    )
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_forward_and_backward_compile(jit_compile):
+    encoder = make()
+
+    def both(tokens):
+        with tf.GradientTape() as tape:
+            outputs = run(encoder, rng=Draws(tokens[0, :2]))
+            loss = tf.reduce_sum(outputs["sequence_output"] * outputs["pooled_output"][:, None])
+        return tape.gradient(loss, [v.value for v in encoder.trainable_variables])
+
+    compiled = tf.function(both, jit_compile=jit_compile)(tf.constant(TOKENS))
+    assert all(isinstance(gradient, tf.Tensor) for gradient in compiled)
+    assert all(np.isfinite(gradient).all() for gradient in compiled)
+
+
+def test_compiled_results_are_those_of_the_plain_graph():
+    encoder = make()
+    plain = run(encoder)["sequence_output"]
+    for jit_compile in (False, True):
+        compiled = tf.function(lambda: run(encoder)["sequence_output"], jit_compile=jit_compile)()
+        assert compiled.shape == (2, 7, 12)
+        np.testing.assert_allclose(compiled, plain, atol=1e-5)
+
+
+def test_batch_and_length_may_be_dynamic():
+    encoder = make(causal=True)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+    def encode_any(tokens, real):
+        return encoder(tokens, attention_mask=masks.padding(real))["sequence_output"]
+
+    for rows, length in [(1, 2), (2, 7), (2, 3)]:
+        tokens, real = TOKENS[:rows, :length], PADDING[:rows, :length].astype("int32")
+        expected = encoder(tokens, attention_mask=masks.padding(real))["sequence_output"]
+        np.testing.assert_allclose(encode_any(tokens, real), expected, atol=1e-5)
+
+
+def test_float64_is_float64_from_end_to_end():
+    encoder = make("float64")
+    outputs = run(encoder, output_all=True, rng=Draws((1, 2)))
+    assert {x.dtype for x in tf.nest.flatten(outputs)} == {tf.float64}
+
+    @tf.function
+    def both():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(run(encoder, rng=Draws((1, 2)))["sequence_output"])
+        return tape.gradient(loss, [v.value for v in encoder.trainable_variables[:5]])
+
+    for op in both.get_concrete_function().graph.get_operations():
+        assert tf.float32 not in [x.dtype for x in op.outputs], op.name
+
+
+def test_mixed_bfloat16_keeps_sums_in_float32():
+    encoder, exact = make("mixed_bfloat16"), make("float32")
+    outputs = run(encoder, output_all=True)
+    assert outputs["sequence_output"].dtype == tf.bfloat16
+    assert {v.dtype for v in encoder.variables} == {"float32"}
+    assert {w.dtype for w in outputs["attentions"]} == {tf.float32}
+    sums = tf.reduce_sum(outputs["attentions"][0], -1)
+    np.testing.assert_allclose(sums, np.ones((2, 3, 7)), rtol=1e-6)
+    error = tf.cast(outputs["sequence_output"], tf.float32) - run(exact)["sequence_output"]
+    assert tf.sqrt(tf.reduce_mean(error**2)) < 0.03
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_heads": 5}, "num_heads: 5 heads do not divide hidden_size 12"),
+        ({"activation": "swish"}, "activation: 'swish' is not one of gelu, gelu_tanh, relu"),
+        ({"norm": "none"}, "norm: 'none' is not one of post, pre"),
+        ({"dropout": 1.0}, r"dropout: 1.0 is not in \[0, 1\)"),
+        ({"attention_dropout": -0.1}, r"attention_dropout: -0.1 is not in \[0, 1\)"),
+        ({"num_layers": 0}, "num_layers: 0 is less than 1"),
+        ({"vocab_size": 0}, "vocab_size: 0 is less than 1"),
+        ({"segment_types": -1}, "segment_types: -1 is negative"),
+        ({"inner_layers": 2}, "inner_layers: has a meaning only where layer_groups is set"),
+        ({"layer_groups": 3}, "layer_groups: 3 groups do not divide 2 layers"),
+    ],
+)
+def test_config_errors(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_use_errors():
+    with pytest.raises(UserError, match="encoder.vocab_size: not set"):
+        transformer.Encoder(transformer.Config())
+    encoder = make()
+    with pytest.raises(UserError, match=r"a cache holds .*: encoder\.causal must be true"):
+        encoder(TOKENS, cache=encoder.empty_cache(2, 9))
+    with pytest.raises(UserError, match="sequences of 10 tokens, but the encoder has 9 positions"):
+        encoder(np.zeros((1, 10), "int32"))
+    with pytest.raises(UserError, match=r"token_ids: expected \[B, T\], got shape \(3,\)"):
+        encoder(np.zeros((3,), "int32"))
+    with pytest.raises(UserError, match=r"attention_mask: .* got \(2, 7\); masks.padding makes"):
+        encoder(TOKENS, attention_mask=PADDING)
+
+
+def test_one_row_of_segments_is_every_token_s():
+    # RoBERTa: the second text of a pair has no segment of its own.
+    encoder = make(segment_types=1, position_offset=2)
+    alike = encoder(tf.constant(TOKENS), attention_mask=masks.padding(PADDING))
+    found = run(encoder)
+    np.testing.assert_array_equal(found["sequence_output"], alike["sequence_output"])
+    table = arrays(encoder)["embeddings/segment_embedding/table"]
+    assert SEGMENTS.any() and table.shape == (1, 12)
+    # Its row is added to each token: with a zero in its place the outputs are others.
+    encoder.embeddings.segment.table.assign(np.zeros_like(table))
+    assert np.abs(run(encoder)["sequence_output"] - found["sequence_output"]).max() > 1e-3
+
+
+FIRST = [
+    {},
+    {"norm": "pre", "segment_types": 0},
+    {"layer_groups": 1, "num_layers": 3, "embedding_size": 5},
+    {"num_layers": 1},
+]
+
+
+@pytest.mark.parametrize("changes", FIRST)
+def test_the_first_position_alone_is_what_it_is_among_all(changes):
+    encoder = make("float64", **changes)
+    whole, alone = run(encoder), run(encoder, first_only=True)
+    assert set(alone) == set(whole) == {"sequence_output", "pooled_output"}
+    np.testing.assert_allclose(
+        alone["sequence_output"], whole["sequence_output"][:, :1], rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(alone["pooled_output"], whole["pooled_output"], rtol=1e-12)
+
+
+def test_the_first_position_alone_has_the_same_gradients():
+    encoder = make("float64")
+    found = []
+    for first_only in (False, True):
+        with tf.GradientTape() as tape:
+            outputs = run(encoder, first_only=first_only)
+            loss = tf.reduce_sum(tf.sin(outputs["pooled_output"]))
+            loss += tf.reduce_sum(tf.square(outputs["sequence_output"][:, 0]))
+        found.append(tape.gradient(loss, [v.value for v in encoder.variables]))
+    for variable, whole, alone in zip(encoder.variables, *found, strict=True):
+        np.testing.assert_allclose(alone, whole, rtol=1e-10, atol=1e-12, err_msg=variable.path)
+
+
+def test_of_the_last_layer_nothing_else_is_computed():
+    encoder = make()
+    traced = tf.function(lambda: run(encoder, first_only=True)).get_concrete_function()
+    products = [op for op in traced.graph.get_operations() if op.type == "MatMul"]
+    rows = [op.outputs[0].shape[0] for op in products if op.outputs[0].shape[1] == 20]
+    assert rows == [14, 2]  # of the feed-forward networks: all of two rows of 7, two positions

@@ -1,0 +1,96 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.modeling.layers.random import Draws, initializer
+
+
+def uniform(rng):
+    return np.array(keras.random.uniform((50,), seed=rng))
+
+
+def test_the_same_pair_gives_the_same_draws_in_the_same_order():
+    first, second = Draws((3, 7)), Draws((3, 7))
+    for _ in range(3):
+        np.testing.assert_array_equal(uniform(first), uniform(second))
+
+
+def test_steps_replicas_and_call_sites_differ():
+    rng = Draws((3, 7))
+    draws = [uniform(rng), uniform(rng), uniform(rng)]
+    draws += [uniform(Draws(pair)) for pair in [(4, 7), (3, 65536 + 7), (2, 7), (7, 3)]]
+    for i, a in enumerate(draws):
+        for b in draws[:i]:
+            assert not np.isin(a, b).any()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (2**32 - 5, 2**31 + 9),
+        (-5, 9 - 2**31),
+        np.array([2**32 - 5, 2**31 + 9], "uint32"),
+        tf.constant([2**32 - 5, 2**31 + 9], tf.uint32),
+        (tf.constant(-5), tf.constant(9 - 2**31)),
+    ],
+)
+def test_pairs_are_taken_modulo_2_to_the_32(pair):
+    np.testing.assert_array_equal(uniform(Draws(pair)), uniform(Draws((2**32 - 5, 2**31 + 9))))
+
+
+def test_a_traced_function_draws_anew_for_each_pair():
+    @tf.function
+    def draw(pair):
+        rng = Draws(pair)
+        return keras.random.uniform((50,), seed=rng), keras.random.uniform((50,), seed=rng)
+
+    for pair in [(1, 2), (1, 3)]:
+        rng = Draws(pair)
+        for drawn in draw(tf.constant(pair)):
+            np.testing.assert_array_equal(drawn, uniform(rng))
+
+
+def test_no_variables():
+    rng = Draws((1, 2))
+    uniform(rng)
+    assert not [x for x in vars(rng).values() if isinstance(x, keras.Variable | tf.Variable)]
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.03])
+@pytest.mark.parametrize("shape", [(101, 997), (2, 3, 128, 128), (5,), (1,)])
+def test_keep_meets_its_rate(rate, shape):
+    kept = np.array(Draws((5, 6)).keep(shape, rate))
+    assert kept.shape == shape
+    assert kept.dtype == bool
+    deviation = np.sqrt(rate * (1 - rate) / kept.size)
+    assert abs((1 - kept.mean()) - rate) < 4 * deviation + 1 / kept.size
+
+
+def test_neighbours_in_keep_are_independent():
+    # Neighbours share one random integer; so do not the elements two apart.
+    dropped = ~np.array(Draws((5, 6)).keep((1_000_000,), 0.1))
+    for lag in (1, 2, 3):
+        both = (dropped[lag:] & dropped[:-lag]).mean()
+        assert abs(both - 0.01) < 4 * np.sqrt(0.01 * 0.99 / dropped.size)
+
+
+def test_keep_of_a_dynamic_shape():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def keep(x):
+        return Draws((1, 2)).keep(keras.ops.shape(x), 0.5)
+
+    for rows in (1, 4, 7):
+        np.testing.assert_array_equal(keep(tf.zeros([rows, 3])), Draws((1, 2)).keep((rows, 3), 0.5))
+
+
+def test_initial_values_are_seeded_normal_and_cut_at_two_deviations():
+    initialize = initializer("truncated_normal", 0.02, Draws((1, 0)))
+    first, second = np.array(initialize((200, 300))), np.array(initialize((200, 300)))
+    assert not np.isin(first, second).all()
+    np.testing.assert_array_equal(
+        first, initializer("truncated_normal", 0.02, Draws((1, 0)))((200, 300))
+    )
+    assert np.abs(first).max() <= 0.04
+    # The standard deviation of a normal that is cut at two deviations is 0.8796 of the whole's.
+    assert first.std() == pytest.approx(0.02 * 0.8796, rel=0.01)

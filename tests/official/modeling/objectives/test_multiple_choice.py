@@ -1,0 +1,79 @@
+"""Multiple choice against loops by hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from official.modeling.objectives import base, multiple_choice
+from official.utils.errors import UserError
+from tests.official.modeling.objectives.test_objectives import (
+    ENCODER,
+    RNG,
+    check_terms,
+    cross_entropy,
+    make,
+)
+
+B, C, T = 3, 4, 5
+BATCH = {
+    "token_ids": np.arange(B * C * T).reshape(B, C, T).astype("int32") % 11,
+    "segment_ids": np.zeros((B, C, T), "int32"),
+    "padding_mask": np.ones((B, C, T), bool),
+    "example_weights": np.array([1, 1, 0], "float32"),
+    "answer": np.array([3, 0, 1], "int32"),
+}
+
+
+def test_values():
+    objective, encoder, v = make(multiple_choice)
+    batch = objective.prepare(BATCH)
+    encoded = {"pooled_output": RNG.standard_normal((B * C, 8))}
+    kernel, bias = v["multiple_choice/output/kernel"], v["multiple_choice/output/bias"]
+    logits = (encoded["pooled_output"] @ kernel + bias).reshape(B, C)
+    terms = objective.terms(batch, encoded, encoder)
+    check_terms(
+        terms,
+        "multiple_choice",
+        [(w, cross_entropy(x, a)) for x, a, w in zip(logits, [3, 0, 1], [1, 1, 0], strict=True)],
+        [(w, x.argmax() == a) for x, a, w in zip(logits, [3, 0, 1], [1, 1, 0], strict=True)],
+    )
+    assert float(objective.weight_sums(BATCH)["multiple_choice"]) == 2
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = objective.predictions(batch, encoded, encoder)
+    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-9)
+    # The same head with two choices: it knows nothing of their number.
+    two = {**batch, "example_weights": np.ones(6, "float32")}
+    found = objective.predictions(two, encoded, encoder)["probabilities"]
+    expected = np.exp(logits.reshape(6, 2)) / np.exp(logits.reshape(6, 2)).sum(1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_every_choice_is_a_row_for_the_encoder():
+    objective, _, _ = make(multiple_choice)
+    batch = objective.prepare(BATCH)
+    assert batch["token_ids"].shape == batch["padding_mask"].shape == (B * C, T)
+    np.testing.assert_array_equal(batch["token_ids"], BATCH["token_ids"].reshape(-1, T))
+    assert batch["answer"] is BATCH["answer"]
+    again = base.sequences_apart(batch)
+    assert all(again[name] is batch[name] for name in batch)
+
+
+def test_the_first_position_in_place_of_a_pooler():
+    objective, encoder, v = make(multiple_choice, pooling="first")
+    states = RNG.standard_normal((B * C, T, 8))
+    found = objective.predictions(BATCH, {"sequence_output": states}, encoder)["probabilities"]
+    scores = states[:, 0] @ v["multiple_choice/output/kernel"]
+    logits = scores.reshape(B, C)
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"dropout: 1.0 is not in \[0, 1\)"):
+        multiple_choice.Config(dropout=1.0)
+    with pytest.raises(ValueError, match="pooling: 'last' is not one of"):
+        multiple_choice.Config(pooling="last")
+    config = dataclasses.replace(ENCODER, pooler=False)
+    with pytest.raises(UserError, match="multiple_choice reads the pooled output: set encoder"):
+        multiple_choice.Objective(multiple_choice.Config(), config)

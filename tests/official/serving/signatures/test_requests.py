@@ -1,0 +1,162 @@
+"""The requests of docs/serving.md are what exported models take."""
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from tensorflow.core.framework import tensor_pb2
+
+from official import export
+from official.modeling.objectives import causal_lm, multiple_choice, ranking, span_answer
+from tests.official import test_export
+
+DOC = Path(__file__).resolve().parents[3] / "docs" / "serving.md"
+# Which model has the signature of a request.
+HEADS = {
+    "rank": ranking.Config(),
+    "choose": multiple_choice.Config(),
+    "answer": span_answer.Config(),
+    "sample": causal_lm.Config(),
+}
+
+
+def blocks(kind):
+    found = re.findall(rf"```{kind}\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def signatures(tmp_path_factory):
+    """Signatures by the name that a request gives."""
+    folder = tmp_path_factory.mktemp("served")
+    test_export.make(folder / "model", "classification")
+    export.export(folder / "model", folder / "saved")
+    found = dict(tf.saved_model.load(str(folder / "saved")).signatures)
+    for name, head in HEADS.items():
+        more = {"encoder": test_export.causal_encoder()} if name == "sample" else {}
+        test_export.make(folder / name, "bare", objectives=(head,), **more)
+        task = {"doc_stride": 4, "max_query_length": 4, "max_length": 12}
+        (folder / name / "task.json").write_text(json.dumps(task))
+        export.export(folder / name, folder / f"{name}-saved")
+        loaded = tf.saved_model.load(str(folder / f"{name}-saved"))
+        found[name] = loaded.signatures[name]
+    return found
+
+
+def columns(body):
+    """The inputs of a request to TensorFlow Serving's REST API, by name."""
+    assert body.keys() == {"signature_name", "inputs" if "inputs" in body else "instances"}
+
+    def plain(value):
+        if isinstance(value, dict) and value.keys() == {"b64"}:
+            return base64.b64decode(value["b64"])
+        return list(map(plain, value)) if isinstance(value, list) else value
+
+    if "inputs" in body:
+        return {name: plain(value) for name, value in body["inputs"].items()}
+    rows = body["instances"]
+    if not isinstance(rows[0], dict) or rows[0].keys() == {"b64"}:
+        return {None: [plain(row) for row in rows]}  # the only input there is
+    return {name: [plain(row[name]) for row in rows] for name in rows[0]}
+
+
+def ask(signature, given):
+    """Answers, after names, types and shapes were held against the signature's."""
+    specs = signature.structured_input_signature[1]
+    assert given.keys() == specs.keys()
+    tensors = {}
+    for name, spec in specs.items():
+        tensors[name] = tf.constant(given[name], spec.dtype)
+        assert spec.shape.is_compatible_with(tensors[name].shape), name
+    return signature(**tensors)
+
+
+def rows_of(given):
+    return max(len(v) for v in given.values() if isinstance(v, list))
+
+
+@pytest.mark.parametrize("block", blocks("json"))
+def test_a_rest_body_is_answered(signatures, block):
+    body = json.loads(block)
+    given = columns(body)
+    signature = signatures[body["signature_name"]]
+    if None in given:
+        (name,) = signature.structured_input_signature[1]
+        given = {name: given.pop(None)}
+    answers = ask(signature, given)
+    assert answers
+    for name, value in answers.items():
+        assert value.shape[0] == rows_of(given), name
+        assert value.dtype == tf.string or np.isfinite(value.numpy()).all(), name
+
+
+def predict_request():
+    """The message class, its fields numbered as in TensorFlow Serving's predict.proto."""
+    pool = descriptor_pool.DescriptorPool()
+    needed = {}
+
+    def add(file):
+        for other in file.dependencies:
+            add(other)
+        if file.name not in needed:
+            needed[file.name] = descriptor_pb2.FileDescriptorProto()
+            file.CopyToProto(needed[file.name])
+            pool.Add(needed[file.name])
+
+    add(tensor_pb2.DESCRIPTOR)
+    text = """
+      name: "predict.proto" package: "tensorflow.serving" syntax: "proto3"
+      dependency: "tensorflow/core/framework/tensor.proto"
+      message_type {
+        name: "ModelSpec"
+        field { name: "name" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+        field { name: "signature_name" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL }
+      }
+      message_type {
+        name: "PredictRequest"
+        field {
+          name: "model_spec" number: 1 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".tensorflow.serving.ModelSpec"
+        }
+        field {
+          name: "inputs" number: 2 type: TYPE_MESSAGE label: LABEL_REPEATED
+          type_name: ".tensorflow.serving.PredictRequest.InputsEntry"
+        }
+        nested_type {
+          name: "InputsEntry" options { map_entry: true }
+          field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+          field {
+            name: "value" number: 2 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+            type_name: ".tensorflow.TensorProto"
+          }
+        }
+      }
+    """
+    pool.Add(text_format.Parse(text, descriptor_pb2.FileDescriptorProto()))
+    found = pool.FindMessageTypeByName("tensorflow.serving.PredictRequest")
+    return message_factory.GetMessageClass(found)
+
+
+@pytest.mark.parametrize("block", blocks("textproto"))
+def test_a_grpc_body_is_answered(signatures, block):
+    request = text_format.Parse(block, predict_request()())
+    signature = signatures[request.model_spec.signature_name]
+    specs = signature.structured_input_signature[1]
+    given = {}
+    for name, value in request.inputs.items():
+        proto = tensor_pb2.TensorProto.FromString(value.SerializeToString())
+        assert proto.dtype == specs[name].dtype.as_datatype_enum
+        array = tf.make_ndarray(proto)
+        assert proto == tf.make_tensor_proto(array, proto.dtype, array.shape)
+        given[name] = array.tolist()
+    answers = ask(signature, given)
+    assert [label in (b"bad", b"good", b"neither") for label in answers["label"].numpy()] == [
+        True,
+        True,
+    ]

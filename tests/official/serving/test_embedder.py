@@ -1,0 +1,141 @@
+"""Vectors of texts and of tokens, beside the encoder run by hand on one text at a time."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import official
+from official import config as configs
+from official.modeling.model import Model
+from official.saving import checkpoints
+from official.serving import embedder
+from official.utils.errors import UserError
+from tests import small
+
+TEXTS = ["Ba be  bi", "", "ré BO-bu!", "do " * 60, "a fafe, “gi”", "ba"]
+LENGTH = 16  # of training
+
+
+@pytest.fixture(scope="module", params=["transformer", "transformer_xl"])
+def folder(request, tmp_path_factory):
+    """A model with random weights; the second kind has its special tokens at the end."""
+    folder = tmp_path_factory.mktemp("embedding") / "model"
+    config = small.config(segments__max_length=LENGTH, encoder__initializer_range=0.5)
+    if request.param == "transformer_xl":
+        sizes = {"vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
+        config = small.config(
+            segments__max_length=LENGTH,
+            corruption={"type": "permutation", "k": 4, "num_predict": 4, "max_span": 2},
+            encoder={"type": "transformer_xl", "initializer_range": 0.5, **sizes},
+            objectives=[{"type": "permutation_lm"}],
+        )
+    model = Model(config)
+    folder.mkdir()
+    small.tokenizer_folder(folder / "tokenizer")
+    configs.save(config, folder / "config.yaml")
+    checkpoints.save(folder, 1, checkpoints.values(model.variables_by_path()), {})
+    return folder
+
+
+def by_hand(loaded, text):
+    """Ids and hidden states of one text alone, all layers, and the columns of its own tokens."""
+    ids = loaded.tokenizer.encode([text])[0][: LENGTH - 2].tolist()
+    cls, sep = loaded.tokenizer.cls_id, loaded.tokenizer.sep_id
+    if loaded.config.encoder.layout == "cls_first":
+        row, segments, own = [cls, *ids, sep], [0] * (len(ids) + 2), slice(1, len(ids) + 1)
+    else:
+        row, segments, own = [*ids, sep, cls], [0] * (len(ids) + 1) + [2], slice(0, len(ids))
+    batch = {"token_ids": np.array([row], np.int32), "segment_ids": np.array([segments], np.int32)}
+    encoded = loaded.model.encode(batch, output_all=True)
+    return ids, [np.asarray(states)[0] for states in encoded["hidden_states"]], own
+
+
+@pytest.mark.parametrize("layer", [-1, 2, 1, 0, -3])
+def test_vectors_of_any_layer(folder, layer):
+    loaded = official.load(folder)
+    alone = [by_hand(loaded, text)[1][layer] for text in TEXTS]
+    for pooling, expected in {
+        "mean": [states.mean(axis=0) for states in alone],
+        "first": [states[0] for states in alone],
+        "last": [states[-1] for states in alone],
+    }.items():
+        found = loaded.encode(TEXTS, batch_size=4, pooling=pooling, layer=layer)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [-1, 1])
+def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
+    loaded = official.load(folder)
+    found = loaded.tokens(TEXTS, batch_size=2, layer=layer)
+    assert len(found) == len(TEXTS)
+    for text, token in zip(TEXTS, found, strict=True):
+        ids, states, own = by_hand(loaded, text)
+        assert token.pieces == [loaded.tokenizer.pieces[i] for i in ids]
+        np.testing.assert_allclose(token.vectors, states[layer][own], atol=1e-5)
+    words = [TEXTS[2][a:b] for a, b in zip(found[2].starts, found[2].ends, strict=True)]
+    assert words == ["ré", "BO", "-", "bu", "!"]
+    assert len(found[3].pieces) == LENGTH - 2 and found[1].vectors.shape == (0, 16)
+
+
+def test_files_of_vectors(folder, tmp_path, monkeypatch):
+    loaded, said = official.load(folder), []
+    monkeypatch.setattr(embedder, "_AT_ONCE", 4)
+    options = {"layer": 1, "report": said.append}
+    embedder.write(loaded.embedder, TEXTS, tmp_path / "v.npy", pooling="first", **options)
+    array = np.load(tmp_path / "v.npy")
+    assert array.dtype == np.float32
+    wanted = loaded.encode(TEXTS, pooling="first", layer=1)
+    np.testing.assert_allclose(array, wanted, atol=1e-5)
+    embedder.write(loaded.embedder, TEXTS, tmp_path / "v.jsonl", pooling="first", **options)
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == TEXTS
+    np.testing.assert_array_equal(np.float32([line["vector"] for line in lines]), array)
+    embedder.write(loaded.embedder, TEXTS, tmp_path / "t.jsonl", tokens=True, **options)
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    token = lines[2]["tokens"][1]
+    assert (token["piece"], token["start"], token["end"]) == ("bo", 3, 5)
+    np.testing.assert_allclose(token["vector"], loaded.tokens(TEXTS, layer=1)[2].vectors[1], 1e-5)
+    assert said[-1].startswith(f"{tmp_path}/t.jsonl: 6 texts, ")
+    assert said[-1].endswith(" cut at 16 tokens") and loaded.embedder.cut == 5  # one in each call
+    assert {path.name for path in tmp_path.iterdir()} == {"v.npy", "v.jsonl", "t.jsonl"}
+
+
+def test_what_cannot_be_is_refused(folder, tmp_path):
+    loaded = official.load(folder)
+    for options, message in [
+        ({"pooling": "max"}, "pooling: 'max' is not one of mean, first, last, pooled"),
+        ({"layer": 3}, "layer: 3 is not there: 0 are the embeddings, 1 to 2 the layers"),
+        ({"layer": -4}, "layer: -4 is not there"),
+        ({"batch_size": 0}, "batch_size: 0 is less than 1"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            loaded.encode(TEXTS, **options)
+    with pytest.raises(UserError, match=r"give a list of texts, such as \[text\]"):
+        loaded.tokens("a text")
+    message = "this encoder has no pooler"
+    if loaded.config.encoder.pooler:
+        message = "pooled is of the last layer, not of layer 1"
+    with pytest.raises(UserError, match=message):
+        loaded.encode(TEXTS, pooling="pooled", layer=1)
+    with pytest.raises(UserError, match=r"v\.txt: vectors are written as \.npy or \.jsonl"):
+        embedder.check_output(tmp_path / "v.txt", False)
+    with pytest.raises(UserError, match=r"v\.npy: .* name a \.jsonl file"):
+        embedder.check_output(tmp_path / "v.npy", True)
+
+
+@pytest.mark.slow
+def test_the_command(folder, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "official.main", "--mode=embed", f"--model_dir={folder}",
+         f"--texts={tmp_path / 'texts.txt'}", f"--output={tmp_path / 'v.npy'}", "--pooling=last"],
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "6 texts" in done.stdout
+    wanted = official.load(folder).encode(TEXTS, pooling="last")
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-5)

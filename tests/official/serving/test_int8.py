@@ -1,0 +1,108 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.modeling.layers.linear import Linear
+from official.serving import int8
+from official.utils.errors import UserError
+
+RNG = np.random.default_rng(0)
+
+
+def test_integers_are_within_half_a_step_of_what_they_stand_for():
+    array = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    array[:, 2] = 0
+    for axis, shape in ((-1, (1, 7)), (0, (5, 1))):
+        found, scale = int8.quantised(array, axis)
+        assert found.dtype == np.int8 and scale.dtype == np.float32 and scale.shape == shape
+        assert (np.abs(found * scale - array) <= scale * 0.5001).all()
+        largest = np.abs(found).max(axis=1 if axis == 0 else 0)
+        assert set(largest[np.abs(array).max(axis=1 if axis == 0 else 0) > 0]) == {127}
+    assert not int8.quantised(array, -1)[0][:, 2].any()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_products_are_those_of_integers(rows):
+    x = RNG.integers(-127, 128, (rows, 40)).astype(np.int8)
+    matrix = RNG.integers(-64, 65, (40, 24)).astype(np.int8)
+    x[:1], matrix[:, :1] = 127, 64  # the largest sum that there is
+    x[1:2], matrix[:, 1:2] = -127, -64
+    largest = RNG.uniform(0.1, 5, 24).astype(np.float32)
+    found = tf.function(int8.product)(x, matrix, largest)
+    assert found.dtype == tf.float32 and found.shape == (rows, 24)
+    expected = (x.astype(np.int64) @ matrix.astype(np.int64)) * (largest.astype(float) / 127)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_scales_are_those_of_the_call():
+    # oneDNN keeps what it made for shapes that it has seen; scales are not to be among it.
+    x, matrix = RNG.integers(-64, 65, (2, 8, 16)).astype(np.int8)
+    matrix = np.ascontiguousarray(matrix.T)
+    largest = tf.Variable(np.ones(8, np.float32))
+    function = tf.function(lambda: int8.product(tf.constant(x), matrix, largest))
+    for step in range(10):
+        largest.assign(np.full(8, step + 1.0))
+        exact = (x.astype(np.int64) @ matrix.astype(np.int64)) * ((step + 1) / 127)
+        np.testing.assert_allclose(function(), exact, rtol=1e-6)
+
+
+def test_rows_are_rounded_each_by_its_own_scale():
+    x = RNG.normal(size=(4, 30)).astype(np.float32) * [[1], [1e-6], [1e6], [0]]
+    found, scale = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))
+    assert found.dtype == np.int8
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(scale[:3], largest[:3] / 127, rtol=1e-6)
+    np.testing.assert_array_equal(np.abs(found[:3]).max(axis=1), 127)
+    assert (np.abs(found * scale - x) <= 0.501 * largest / 127).all()
+    assert not found[3].any()
+
+
+@pytest.mark.parametrize("bias", [None, RNG.normal(size=10).astype(np.float32)])
+def test_a_map_is_near_the_one_of_its_layer(bias):
+    kernel = RNG.normal(size=(48, 10)).astype(np.float32) * RNG.uniform(0.01, 3, 10)
+    made = int8.Linear(kernel.astype(np.float32), None if bias is None else tf.Variable(bias))
+    x = RNG.normal(size=(3, 5, 48)).astype(np.float32)
+    x[1, 2] = 0
+    found = made(tf.constant(x)).numpy()
+    exact = x @ kernel + (0 if bias is None else bias)
+    # By NumPy, with integers alone until the end.
+    rows, scale = (v.numpy() for v in int8.rounded(tf.constant(x.reshape(15, 48))))
+    steps = made.largest.numpy().astype(float) / 127
+    by_hand = (rows.astype(np.int64) @ made.integers.numpy().astype(np.int64)) * steps * scale
+    by_hand = by_hand.reshape(3, 5, 10) + (0 if bias is None else bias)
+    np.testing.assert_allclose(found, by_hand, rtol=1e-5, atol=1e-5)
+    assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+    # Nothing but the bias is left of a row of zeros, and no row depends on another.
+    np.testing.assert_array_equal(found[1, 2], np.zeros(10) if bias is None else bias)
+    np.testing.assert_array_equal(made(tf.constant(x[2:])), found[2:])
+    assert made(tf.zeros([0, 48])).shape == (0, 10)
+    np.testing.assert_allclose(made.matrix(), kernel, atol=np.abs(kernel).max() / 127)
+
+
+def test_pairs_of_the_largest_products_are_not_cut_off():
+    # CPUs without VNNI add pairs of products in 16 bits.
+    x = tf.constant(RNG.choice([-1.0, 1.0], (5, 64)), tf.float32)
+    kernel = RNG.choice([-1.0, 1.0], (64, 8)).astype(np.float32)
+    kernel[:, :2] = 1, -1
+    x = tf.concat([x, tf.ones([1, 64]), -tf.ones([1, 64])], axis=0)
+    np.testing.assert_allclose(int8.Linear(kernel)(x), x @ kernel, rtol=1e-6, atol=1e-5)
+
+
+def test_a_layer_is_computed_by_what_serves_it():
+    layer = Linear(4, 3, initializer="glorot_normal", name="map")
+    layer.build()
+    x = tf.ones([2, 4])
+    exact = layer(x)
+    layer.served = int8.Linear(np.asarray(layer.kernel), layer.bias.value)
+    assert 0 < np.abs(layer(x) - exact).max() < 0.05
+    assert [keras.ops.shape(v) for v in layer.variables] == [(4, 3), (3,)]  # no others
+    layer.served = None
+    np.testing.assert_array_equal(layer(x), exact)
+
+
+def test_a_tensorflow_without_such_products_is_told_at_once(monkeypatch):
+    int8.check()
+    monkeypatch.setattr(int8, "_OP", "_NoSuchProduct")
+    with pytest.raises(UserError, match="--precision=int8: this TensorFlow has no products of 8-b"):
+        int8.check()

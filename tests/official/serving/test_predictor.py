@@ -1,0 +1,192 @@
+"""`official.load(DIR)` says of texts what the functions of the SavedModel say."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import config as configs
+from official import tokenizers
+from official.saving import checkpoints
+from official.serving import loaded_model, precision
+from official.serving.signatures import inputs, table
+from official.utils.errors import UserError
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "hf_files" / "bare"
+BERT = {
+    "type": "transformer", "hidden_size": 12, "num_layers": 2, "num_heads": 3,
+    "intermediate_size": 20, "max_positions": 24, "initializer_range": 0.5,
+}  # fmt: skip
+XLNET = {
+    "type": "transformer_xl", "hidden_size": 12, "num_layers": 2, "num_heads": 3,
+    "intermediate_size": 20, "initializer_range": 0.5,
+}  # fmt: skip
+TEXTS = ["The cat sat.", "", "a", "dog " * 40, "ünïcødé 猫 😀", "A quick dog ran on a mat!"]
+SECOND = ["The dog ran.", "", "cats", "?", "cat " * 50, "a mat"]
+CLOSE = dict(rtol=0, atol=1e-5)
+
+
+def load(folder, *objectives, encoder=BERT, max_length=16, **task):
+    """A model folder with random weights, loaded."""
+    folder.mkdir(exist_ok=True)
+    tokenizer = tokenizers.load(GOLDEN)
+    raw = {"name": "x", "encoder": {**encoder, "vocab_size": tokenizer.vocab_size}}
+    raw["encoder"]["pooler"] = True
+    config = configs.from_dict({**raw, "objectives": objectives, "recipe": {"steps": 1}})
+    configs.save(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer")
+    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
+    checkpoints.save(folder, 1, variables, {})
+    (folder / "task.json").write_text(json.dumps({"max_length": max_length, **task}))
+    return official.load(folder)
+
+
+def server(loaded, **task):
+    """The signatures of an export."""
+    kind, head = table.kind_of(loaded.config, loaded.model)
+    weights = precision.Weights([loaded.model.encoder, head])
+    parts = loaded.config, loaded.tokenizer, loaded.model, weights, loaded.max_length
+    return kind.signatures(inputs.Parts(*parts, task, head))
+
+
+def constants(*texts):
+    return [tf.constant(values, tf.string) for values in texts]
+
+
+@pytest.mark.parametrize("batch_size", [2, 32])
+def test_labels(tmp_path, batch_size):
+    loaded = load(tmp_path, {"type": "classification", "labels": ["bad", "good", "neither"]})
+    single, pair = (server(loaded)[name] for name in ("single", "pair"))
+    for found, expected in (
+        (loaded.classify(TEXTS, batch_size=batch_size), single(*constants(TEXTS))),
+        (loaded.classify(TEXTS, SECOND, batch_size), pair(*constants(TEXTS, SECOND))),
+    ):
+        assert [label.label.encode() for label in found] == expected["label"].numpy().tolist()
+        assert all(list(label.probabilities) == ["bad", "good", "neither"] for label in found)
+        chances = [list(label.probabilities.values()) for label in found]
+        np.testing.assert_allclose(chances, expected["probabilities"], **CLOSE)
+        assert np.ptp(chances, axis=0).min() > 0.01
+    assert loaded.classify([]) == []
+
+
+def test_scores(tmp_path):
+    loaded = load(tmp_path, {"type": "regression"}, encoder=XLNET)
+    found = loaded.score(TEXTS, SECOND, batch_size=4)
+    assert found.dtype == np.float32 and np.ptp(found) > 0.01
+    expected = server(loaded)["pair"](*constants(TEXTS, SECOND))["score"]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    assert loaded.score([]).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", ["ranking", "kernel_ranking"])
+def test_documents(tmp_path, kind):
+    loaded = load(tmp_path, {"type": kind})
+    rank = server(loaded)["rank"]
+    found = loaded.rank("the dog", TEXTS, batch_size=4)
+    np.testing.assert_allclose(found, rank(*constants(["the dog"], TEXTS))["scores"], **CLOSE)
+    assert np.ptp(found) > 0.01
+    found = loaded.rank(SECOND, TEXTS)
+    np.testing.assert_allclose(found, rank(*constants(SECOND, TEXTS))["scores"], **CLOSE)
+    assert loaded.rank("the dog", []).shape == (0,)
+
+
+@pytest.mark.parametrize("form, encoder", [("independent", BERT), ("conditional", XLNET)])
+def test_answers(tmp_path, form, encoder):
+    objective = {"type": "span_answer", "form": form, "max_answer_length": 4}
+    sizes = {"doc_stride": 4, "max_query_length": 5}
+    loaded = load(tmp_path, objective, encoder=encoder, no_answers=True, **sizes)
+    asked = ["the dog?", "", "a cat sat on", "a", "which mat"]
+    contexts = ["The cat sat. " * 9, "", "ünïcødé 猫 dog 😀", "A quick dog ran!", "the mat"]
+    served = server(loaded, no_answers=True, **sizes)["answer"](*constants(asked, contexts))
+    expected = {name: value.numpy() for name, value in served.items()}
+    found = loaded.answer(asked, contexts, batch_size=2)
+    for i, answer in enumerate(found):
+        assert answer.text == contexts[i][answer.start : answer.end]
+        assert answer.text.encode() == expected["answer"][i]
+        assert (answer.start, answer.end) == (expected["start"][i], expected["end"][i])
+        if i != 1:  # of an empty context there is no span
+            assert answer.score == pytest.approx(expected["score"][i], abs=1e-5)
+            assert answer.null_odds == pytest.approx(expected["null_odds"][i], abs=1e-5)
+    # Without a threshold each has one, where there is any text.
+    found = loaded.answer(asked, contexts, no_answers=False)
+    assert [bool(answer.text) for answer in found] == [True, False, True, True, True]
+    assert {answer.null_odds for answer in found} == {None}
+    both = loaded.answer(["a", "the dog?"], contexts[0])
+    assert both[1][:3] == loaded.answer(asked, contexts)[0][:3]
+
+
+def test_choices(tmp_path):
+    loaded = load(tmp_path, {"type": "multiple_choice"}, blank=True)
+    contexts = ["The cat sat. " * 9, "", "A quick dog ran!", "a mat"]
+    asked = ["the _ sat", "", "who?", "a cat"]
+    choices = [["cat", "dog", "mat"], ["a", "the"], ["dog", "cat", "ünïcødé"], ["a", ""]]
+    choose = server(loaded, blank=True)["choose"]
+    found = loaded.choose(contexts, asked, choices, batch_size=3)
+    for i, choice in enumerate(found):
+        expected = choose(*constants(contexts[i : i + 1], asked[i : i + 1], choices[i : i + 1]))
+        np.testing.assert_allclose(choice.probabilities, expected["probabilities"][0], **CLOSE)
+        assert choice.index == expected["index"][0] == np.argmax(choice.probabilities)
+        assert choice.text == choices[i][choice.index]
+        assert choice.probabilities.sum() == pytest.approx(1, abs=1e-5)
+        assert np.ptp(choice.probabilities) > 1e-3
+    assert loaded.choose([], [], []) == []
+
+
+def test_a_model_of_several_tasks_is_told_which(tmp_path):
+    loaded = load(
+        tmp_path,
+        {"type": "classification", "labels": ["no", "yes"], "task": "rte"},
+        {"type": "classification", "labels": ["bad", "good", "so"], "task": "cola"},
+        {"type": "regression", "task": "stsb"},
+    )
+    encoded = [loaded.encode([text], pooling="pooled")[0] for text in TEXTS]
+    for objective, name in zip(loaded.model.objectives, ("rte", "cola", "stsb"), strict=True):
+        head = objective.output_projection
+        logits = np.array(encoded) @ head.kernel.numpy() + head.bias.numpy()
+        if name == "stsb":
+            np.testing.assert_allclose(loaded.score(TEXTS), logits[:, 0], **CLOSE)
+            continue
+        found = [list(x.probabilities.values()) for x in loaded.classify(TEXTS, task=name)]
+        expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found, expected, **CLOSE)
+    with pytest.raises(UserError, match="task: missing: those of classify .* are rte, cola$"):
+        loaded.classify(TEXTS)
+    with pytest.raises(UserError, match="task: 'mnli' is not known: those of score .* are stsb$"):
+        loaded.score(TEXTS, task="mnli")
+
+
+def test_what_a_model_cannot_say_is_refused(tmp_path):
+    loaded = load(tmp_path / "labels", {"type": "classification", "num_labels": 2})
+    for call, name in (
+        (lambda: loaded.score(["a"]), "score: this model has no objective regression"),
+        (lambda: loaded.rank("a", ["a"]), "no objective ranking or kernel_ranking"),
+        (lambda: loaded.answer(["a"], ["a"]), "no objective span_answer"),
+        (lambda: loaded.choose(["a"], ["a"], [["a"]]), "no objective multiple_choice"),
+    ):
+        with pytest.raises(UserError, match=f"{name}, only classification: call classify$"):
+            call()
+    with pytest.raises(UserError, match="the classification has no `labels` in config.yaml"):
+        loaded.classify(["a"])
+    bare = load(tmp_path / "bare")
+    with pytest.raises(UserError, match="answer: .* no objective span_answer, only none$"):
+        bare.answer(["a"], ["a"])
+
+
+def test_lists_that_cannot_be_are_refused(tmp_path):
+    loaded = load(tmp_path, {"type": "regression"}, {"type": "multiple_choice"})
+    with pytest.raises(UserError, match=r"texts: give a list, such as \[text\], not one text"):
+        loaded.score("a text")
+    with pytest.raises(UserError, match="second: give a list"):
+        loaded.score(["a text"], "another")
+    with pytest.raises(UserError, match="of each are wanted, and there are 2 texts, 1 second"):
+        loaded.score(["a", "b"], ["c"])
+    with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
+        loaded.score(["a"], batch_size=0)
+    with pytest.raises(UserError, match="there are 1 contexts, 1 questions, 2 choices"):
+        loaded.choose(["a"], ["a"], [["b"], ["c"]])
+    for none in ([], "bc"):
+        with pytest.raises(UserError, match="choices: row 0 has no list of choices"):
+            loaded.choose(["a"], ["a"], [none])

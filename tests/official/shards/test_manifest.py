@@ -1,0 +1,247 @@
+import dataclasses
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.shards import manifest
+from official.utils import json_files
+from official.utils.errors import UserError
+
+
+def make(folder, records=(3, 2)):
+    shards = []
+    for i, count in enumerate(records):
+        path = folder / f"train-{i:05d}-of-{len(records):05d}.tfrecord"
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for j in range(count):
+                writer.write(f"record {i} {j}".encode())
+        shards.append(manifest.describe(path))
+    shards[-1] = dataclasses.replace(shards[-1], split="validation")
+    made = manifest.Manifest(
+        kind="pretraining",
+        features=("token_ids", "segment_lengths"),
+        tokenizer={"vocab.txt": "ab" * 32},
+        tokenizer_fingerprint="cd" * 32,
+        max_length=16,
+        seed=5,
+        shards=tuple(shards),
+        config={"segments": {"max_length": 16}},
+        totals={"examples": sum(records), "skipped": {"empty document": 1}},
+        length_histogram=(0, 0, 5),
+    )
+    manifest.write(folder, made)
+    return made
+
+
+def change(folder, **values):
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content.update(values)
+    content.pop(json_files.KEY, None)  # as who edits on purpose has to
+    path.write_text(json.dumps(content))
+
+
+def test_read_gives_what_was_written(tmp_path):
+    made = make(tmp_path)
+    assert manifest.read(tmp_path) == made
+    assert made.shards[0].records == 3
+    data = (tmp_path / made.shards[0].name).read_bytes()
+    assert made.shards[0].bytes == len(data)
+    assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
+    assert [shard.records for shard in made.split("validation")] == [2]
+    assert manifest.verify(tmp_path, deep=True) == []
+
+
+def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / "manifest.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"empty document": 1', '"empty document": 3'))
+    with pytest.raises(UserError, match="manifest.json is not as it was written: its checksum"):
+        manifest.read(tmp_path)
+    path.write_text(whole.replace(json_files.KEY, "checksun"))
+    with pytest.raises(UserError, match="manifest.json is damaged: it has 'checksun'"):
+        manifest.read(tmp_path)
+    older = json.loads(whole)
+    del older[json_files.KEY]
+    path.write_text(json.dumps(older))
+    assert manifest.read(tmp_path) == made
+
+
+def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
+    made = make(tmp_path)
+    alike = dataclasses.replace(
+        made, seed=6, totals={}, task={"name": "a"}, config={"segments": {"packing": 1}}
+    )
+    assert manifest.fingerprint([alike], "train") == manifest.fingerprint([made], "train")
+    other = [
+        dataclasses.replace(made, **values)
+        for values in (
+            {"shards": (*made.shards, made.shards[0])},
+            {"shards": (dataclasses.replace(made.shards[0], sha256="0" * 64), made.shards[1])},
+            {"features": (*made.features, "next_sentence")},
+            {"tokenizer_fingerprint": "ee" * 32},
+            {"token_counts": "ee" * 32},
+            {"max_length": 17},
+            {"config": {"segments": {"rows": 4}}},
+            {"config": {"segments": {"packing": 4}}},
+        )
+    ]
+    prints = [manifest.fingerprint([found], "train") for found in (made, *other)]
+    prints += [manifest.fingerprint(found, "train") for found in ([made, made], [made, other[0]])]
+    prints += [manifest.fingerprint([other[0], made], "train")]
+    prints += [manifest.fingerprint([made], "validation")]
+    assert len(set(prints)) == len(prints)
+
+
+def test_task_is_kept(tmp_path):
+    make(tmp_path)
+    change(tmp_path, kind="task", task={"name": "sst2", "labels": ["bad", "good"]})
+    assert manifest.read(tmp_path).task == {"name": "sst2", "labels": ["bad", "good"]}
+
+
+def test_missing_folder_and_file(tmp_path):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        manifest.read(tmp_path / "nowhere")
+    with pytest.raises(
+        UserError, match=r"manifest.json is missing: .* make it with tfrecords_tools"
+    ):
+        manifest.read(tmp_path)
+
+
+def test_not_json(tmp_path):
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(
+        UserError, match="manifest.json is not JSON: .*make it with tfrecords_tools"
+    ):
+        manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="manifest.json is not JSON"):
+        manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(UserError, match="manifest.json holds a list, but an object is wanted"):
+        manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"format_version": 2}, "format_version 2, this program reads 1"),
+        ({"seed": "5"}, "seed is '5', which is of the wrong type"),
+        ({"max_length": 2**40}, "max_length: 1099511627776 is not from 1 to 1048576"),
+        ({"max_length": True}, "max_length is True, which is of the wrong type"),
+        ({"task": []}, r"task is \[\], which is of the wrong type"),
+        ({"colour": 1}, "unknown entry 'colour'"),
+        ({"kind": "pairs"}, "kind 'pairs' is none of pretraining, task, tf_models"),
+        ({"features": ["token_idz"]}, "feature 'token_idz' is unknown"),
+        ({"shards": [{"name": "a"}]}, "shard 0 lacks 'records'"),
+        ({"shards": [7]}, "shard 0 is no JSON object"),
+    ],
+)
+def test_bad_entries(tmp_path, values, message):
+    make(tmp_path)
+    change(tmp_path, **values)
+    with pytest.raises(UserError, match=message):
+        manifest.read(tmp_path)
+
+
+def test_missing_entry(tmp_path):
+    make(tmp_path)
+    path = tmp_path / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["features"], content[json_files.KEY]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="manifest.json lacks 'features'"):
+        manifest.read(tmp_path)
+
+
+def test_shards_stay_in_their_folder(tmp_path):
+    made = make(tmp_path)
+    bad = dataclasses.asdict(made.shards[0])
+    change(tmp_path, shards=[bad | {"name": "../x"}])
+    with pytest.raises(UserError, match="'../x' is no plain file name"):
+        manifest.read(tmp_path)
+    change(tmp_path, shards=[bad | {"split": "dev"}])
+    with pytest.raises(UserError, match="split 'dev' is none of train, validation, "):
+        manifest.read(tmp_path)
+
+
+def test_empty_cut_long_and_missing_shards(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[0].name
+    data = path.read_bytes()
+    third = len(data) // 3  # the three records are equally long
+    cases = [
+        (b"", f"is empty: expected {len(data)} bytes, found 0"),
+        (data[: 2 * third], f"is cut: expected {len(data)} bytes, found {2 * third}"),
+        (data + data, f"is longer than written: expected {len(data)} bytes, found {2 * len(data)}"),
+    ]
+    for content, message in cases:
+        path.write_bytes(content)
+        for deep in (False, True):
+            (problem,) = manifest.verify(tmp_path, deep=deep)
+            assert message in problem and path.name in problem
+        assert manifest.verify(tmp_path, deep=True, split="validation") == []
+    path.unlink()
+    (problem,) = manifest.verify(tmp_path, deep=False)
+    assert f"{path} is missing" in problem
+
+
+def test_flipped_bit_is_found_when_deep(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[1].name
+    data = bytearray(path.read_bytes())
+    data[14] ^= 4
+    path.write_bytes(data)
+    assert manifest.verify(tmp_path, deep=False) == []
+    (problem,) = manifest.verify(tmp_path, deep=True)
+    assert "has changed since it was written" in problem
+    assert made.shards[1].sha256 in problem
+    assert hashlib.sha256(data).hexdigest() in problem
+
+
+def test_wrong_count_is_found_when_deep(tmp_path):
+    made = make(tmp_path)
+    change(tmp_path, shards=[dataclasses.asdict(made.shards[0]) | {"records": 4}])
+    (problem,) = manifest.verify(tmp_path, deep=True)
+    assert "expected 4 records, found 3 records" in problem
+
+
+def test_describe_refuses_a_cut_record(tmp_path):
+    made = make(tmp_path)
+    path = tmp_path / made.shards[0].name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match="ends within a record"):
+        manifest.describe(path)
+
+
+def test_token_counts(tmp_path):
+    made = make(tmp_path)
+    assert manifest.token_counts(tmp_path, made) is None
+    digest = manifest.write_token_counts(tmp_path, np.array([3, 0, 5]))
+    made = dataclasses.replace(made, token_counts=digest)
+    manifest.write(tmp_path, made)
+    assert manifest.read(tmp_path) == made
+    assert manifest.token_counts(tmp_path, made).tolist() == [3, 0, 5]
+    path = tmp_path / manifest.TOKEN_COUNTS_FILE
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
+        manifest.token_counts(tmp_path, made)
+    for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
+        np.save(path, wrong, allow_pickle=True)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        changed = dataclasses.replace(made, token_counts=digest)
+        with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
+            manifest.token_counts(tmp_path, changed)
+    with open(path, "wb") as stream:  # more than any memory has
+        header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(UserError, match="token_counts.npy holds no counts"):
+        manifest.token_counts(tmp_path, dataclasses.replace(made, token_counts=digest))
+    path.unlink()
+    with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
+        manifest.token_counts(tmp_path, made)

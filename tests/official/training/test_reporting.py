@@ -1,0 +1,75 @@
+import json
+
+import pytest
+import tensorflow as tf
+
+from official.training import reporting
+
+
+def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
+    reporter = reporting.Reporter(tmp_path, total_steps=100)
+    reporter.start(1, 9.5)
+    reporter.train(11, {"loss": 2.0, "masked_lm": 1.5}, tokens=50.0)
+    reporter.evaluation(11, {"loss": 1.0}, "validation", "  (best so far)")
+    reporter.close()
+    out = capsys.readouterr().out
+    assert "step 11/100  loss 2.0000  (masked_lm 1.5)" in out and "left" in out
+    assert "step 11  validation: loss 1  (best so far)" in out
+    train, validation = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert train["loss"] == 2.0 and train["split"] == "train" and train["step"] == 11
+    assert train["tokens_per_second"] == pytest.approx(50 * train["steps_per_second"])
+    assert validation == {"step": 11, "split": "validation", "loss": 1.0}
+    (events,) = (tmp_path / "train").glob("events*")
+    found = {}
+    for record in tf.data.TFRecordDataset(str(events)):
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            found[value.tag] = float(tf.make_ndarray(value.tensor))
+    assert found["loss"] == 2.0 and found["masked_lm"] == 1.5
+
+
+def test_time_for_evaluation_is_no_training(tmp_path, monkeypatch):
+    clock = iter([0.0, 0.0, 30.0, 32.0, 32.0])  # start, pause, unpause, report (twice)
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: next(clock))
+    reporter = reporting.Reporter(tmp_path, total_steps=10)
+    reporter.start(0, 1.0)
+    with reporter.paused():
+        pass
+    reporter.train(4, {"loss": 1.0}, tokens=10.0)
+    record = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert record["steps_per_second"] == 2.0 and record["tokens_per_second"] == 20.0
+
+
+def test_lines_of_steps_that_were_lost_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": s}) + "\n" for s in (1, 2, 3)) + '{"step": 4, "lo')
+    reporting.Reporter(tmp_path, total_steps=9, start_step=2)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+def test_damaged_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"stfp": 1}\n{"step": "\xe9"}\n{"step": []}\n7\n{"step": 2}\n')
+    reporting.Reporter(tmp_path, total_steps=9, start_step=2)
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
+def test_only_the_chief_writes(tmp_path, capsys):
+    reporter = reporting.Reporter(tmp_path / "m", total_steps=9, silent=True)
+    reporter.start(1, 1.0)
+    reporter.train(2, {"loss": 1.0}, tokens=1.0)
+    assert capsys.readouterr().out == "" and not (tmp_path / "m").exists()
+
+
+def test_figures_that_are_no_numbers_stay_readable(tmp_path):
+    reporter = reporting.Reporter(tmp_path, total_steps=9)
+    reporter.evaluation(1, {"loss": float("nan")}, "validation", "")
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == "nan"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0s"), (59, "59s"), (61, "1m 01s"), (3600 * 3 + 1200, "3h 20m"), (float("inf"), "?")],
+)
+def test_duration(seconds, text):
+    assert reporting.duration(seconds) == text

@@ -1,0 +1,254 @@
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as configs
+from official.saving import checkpoints
+from official.serving import loaded_model
+from official.shards import manifest
+from official.training import resolve
+from official.utils.errors import UserError
+from tests import small
+
+ONE = tf.distribute.get_strategy()
+Manifest = collections.namedtuple("Manifest", "task")
+
+
+TRANSFORMER = {
+    "type": "transformer", "memory_length": None, "reuse_length": None, "max_positions": 9,
+    "pooler": False,
+}  # fmt: skip
+
+
+def tuned(**changes):
+    return configs.from_dict(
+        {
+            "name": "tuned",
+            "objectives": [{"type": "classification"}],
+            "recipe": {"epochs": 1},
+            **changes,
+        }
+    )
+
+
+def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
+    initial = small.config()
+    found = resolve.inherit(tuned(), initial)
+    found = resolve.resolve(found, initial.encoder.vocab_size, {"x": ("bad", "good")})
+    assert found.encoder == initial.encoder and found.objectives[0].labels == ("bad", "good")
+
+
+def test_the_config_may_change_the_dropout_of_init():
+    initial = small.config()
+    encoder = {**configs.to_dict(initial)["encoder"], "dropout": 0.5}
+    found = resolve.inherit(tuned(encoder=encoder), initial)
+    assert found.encoder == dataclasses.replace(initial.encoder, dropout=0.5)
+
+
+def test_sizes_other_than_those_of_init_are_refused():
+    initial = small.config()
+    encoder = {**configs.to_dict(initial)["encoder"], "num_layers": 3}
+    with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 2 in the model"):
+        resolve.inherit(tuned(encoder=encoder), initial)
+
+
+def test_the_vocabulary_size_comes_from_the_tokenizer():
+    config = small.config(encoder__vocab_size=None)
+    assert resolve.resolve(config, 77).encoder.vocab_size == 77
+    with pytest.raises(UserError, match="encoder.vocab_size: 125 is less than the 126 pieces"):
+        resolve.resolve(small.config(), 126)
+
+
+def test_no_encoder_anywhere():
+    with pytest.raises(UserError, match="encoder: the config has none: give one, or .* --init"):
+        resolve.inherit(tuned())
+
+
+def test_labels_of_another_task():
+    config = tuned(objectives=[{"type": "classification", "labels": ["a", "b"]}])
+    config = resolve.inherit(config, small.config())
+    with pytest.raises(UserError, match="labels a, b in the config, b, a in the data"):
+        resolve.resolve(config, 10, {"x": ("b", "a")})
+
+
+def test_a_model_folder_of_another_config_is_refused(tmp_path):
+    config = small.config()
+    resolve.check_same_run(config, tmp_path)
+    configs.save(config, tmp_path / "config.yaml")
+    resolve.check_same_run(small.replace(config, report_every=7), tmp_path)
+    with pytest.raises(UserError) as caught:
+        resolve.check_same_run(small.replace(config, steps=7), tmp_path)
+    assert "config.yaml: this model folder was made with another config" in str(caught.value)
+    assert "recipe.steps: 6 there, 7 now" in str(caught.value)
+
+
+def test_weights_from_another_model(tmp_path):
+    config = small.config()
+    model = resolve.build_model(config, ONE)
+    variables = model.variables_by_path()
+    arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in variables.items()}
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    count, fresh = resolve.start_from(model, str(tmp_path), "last", "encoder")
+    for path, variable in variables.items():
+        assert (variable.numpy() == 0.5).all() == path.startswith("encoder/"), path
+    assert count == sum(path.startswith("encoder/") for path in variables)
+    assert fresh == ["masked_lm", "next_sentence"]
+    assert resolve.start_from(model, str(tmp_path), "last", "all") == (len(variables), [])
+    assert all((variable.numpy() == 0.5).all() for variable in variables.values())
+    assert resolve.start_from(model, "nowhere", "last", "none") == (
+        0,
+        ["encoder", "masked_lm", "next_sentence"],
+    )
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_more_positions_are_copies_of_those_of_init(tmp_path, offset):
+    initial = small.config(encoder__position_offset=offset, encoder__max_positions=32)
+    arrays = checkpoints.values(resolve.build_model(initial, ONE).variables_by_path())
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    longer = small.config(encoder__position_offset=offset, encoder__max_positions=75)
+    config = resolve.inherit(longer, initial)
+    assert config.encoder == longer.encoder
+    model = resolve.build_model(config, ONE)
+    resolve.start_from(model, str(tmp_path), "last", "encoder")
+    path = "encoder/embeddings/position_embedding/table"
+    given, found = arrays[path], model.variables_by_path()[path].numpy()
+    expected = [given[row] for row in range(offset)]
+    for position in range(75):
+        expected.append(given[offset + position % 32])
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(UserError, match="encoder.max_positions: 32 in the config and 75 in the"):
+        resolve.inherit(initial, longer)
+
+
+XL = {
+    "type": "transformer_xl", "vocab_size": 30, "hidden_size": 8, "num_layers": 2, "num_heads": 2,
+    "intermediate_size": 12, "memory_length": 6, "reuse_length": 4,
+}  # fmt: skip
+
+
+def pretrained(**encoder):
+    encoder = {key: value for key, value in {**XL, **encoder}.items() if value is not None}
+    return configs.from_dict({"name": "pretrained", "encoder": encoder})
+
+
+def test_a_task_adds_the_pooler_that_it_reads_and_leaves_memory_out():
+    initial = pretrained()
+    expected = dataclasses.replace(
+        initial.encoder, pooler=True, memory_length=0, reuse_length=0, dropout=0.3
+    )
+    given = dataclasses.replace(initial.encoder, dropout=0.3)
+    for kind in ("classification", "regression"):
+        for encoder in (given, expected):  # The config's, which may say it or not.
+            config = tuned(objectives=[{"type": kind}], encoder=plain(encoder))
+            assert resolve.inherit(config, initial).encoder == expected
+    kept = resolve.inherit(tuned(), pretrained(dropout=0.3)).encoder
+    assert kept == expected
+    config = tuned(objectives=[{"type": "classification", "pooling": "first"}])
+    assert not resolve.inherit(config, initial).encoder.pooler
+    with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 2 in the model"):
+        resolve.inherit(tuned(encoder={**XL, "num_layers": 3}), initial)
+
+
+def plain(encoder):
+    return configs.to_dict(configs.Config("x", encoder=encoder))["encoder"]
+
+
+def test_pretraining_that_goes_on_changes_nothing_of_the_encoder():
+    initial = small.config(encoder__pooler=False, objectives=[{"type": "masked_lm"}])
+    assert resolve.inherit(initial, initial).encoder == initial.encoder
+
+
+@pytest.mark.parametrize("kind", ["transformer_xl", "roberta", "gpt2"])
+def test_a_pooler_that_was_not_there_is_fresh_and_named(tmp_path, kind):
+    initial = {
+        "transformer_xl": pretrained(),
+        "roberta": pretrained(**TRANSFORMER),
+        "gpt2": pretrained(**TRANSFORMER, causal=True, norm="pre"),
+    }[kind]
+    objectives = [{"type": "classification", "num_labels": 2}]
+    made = resolve.build_model(initial, ONE).variables_by_path()
+    arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in made.items()}
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    model = resolve.build_model(resolve.inherit(tuned(objectives=objectives), initial), ONE)
+    before = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    count, fresh = resolve.start_from(model, str(tmp_path), "last", "encoder")
+    assert (count, fresh) == (len(made), ["encoder/pooler", "classification"])
+    for path, variable in model.variables_by_path().items():
+        expected = arrays[path] if path in arrays else before[path]
+        np.testing.assert_array_equal(variable, expected, err_msg=path)
+    assert np.std(before["encoder/pooler/kernel"]) > 0.01
+    assert model.encoder.config.pooled_position == ("first" if kind == "roberta" else "last")
+
+
+def test_half_a_pooler_is_an_error(tmp_path):
+    config = resolve.inherit(tuned(objectives=[{"type": "regression"}]), pretrained())
+    model = resolve.build_model(config, ONE)
+    arrays = {path: v.numpy() for path, v in model.variables_by_path().items()}
+    checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
+    del arrays["encoder/pooler/bias"]
+    checkpoints.save(tmp_path, 2, arrays, {"figures": {}})
+    assert resolve.start_from(model, str(tmp_path), "1", "encoder")[1] == ["regression"]
+    with pytest.raises(UserError, match="has no encoder/pooler/bias: it belongs to another config"):
+        resolve.start_from(model, str(tmp_path), "2", "encoder")
+
+
+def test_the_same_seed_gives_the_same_weights():
+    one, two = (resolve.build_model(small.config(), ONE).variables_by_path() for _ in range(2))
+    other = resolve.build_model(small.config(seed=1), ONE).variables_by_path()
+    for path, variable in one.items():
+        np.testing.assert_array_equal(variable.numpy(), two[path].numpy())
+    kernel = "encoder/pooler/kernel"
+    assert (one[kernel].numpy() != other[kernel].numpy()).any()
+
+
+def test_the_task_is_noted_for_serving(tmp_path):
+    task = {"name": "sst2", "labels": ["bad", "good"], "pair": False}
+    found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
+    resolve.save_task(found, tmp_path)
+    assert loaded_model.task(tmp_path) == {**task, "max_length": 64}
+    text = (tmp_path / "task.json").read_text()
+    (tmp_path / "task.json").write_text(text.replace("64", "60"))
+    with pytest.raises(UserError, match="task.json is not as it was written"):
+        loaded_model.task(tmp_path)
+
+
+def test_data_with_other_classes_than_the_model_is_refused():
+    encoder = {"type": "transformer"}
+    config = resolve.resolve(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
+
+    def check(*labels):
+        resolve.check_labels(config, Manifest({"name": "abc", "labels": list(labels)}), "shards")
+
+    check("a", "b", "c")
+    check("LABEL_0", "LABEL_1", "LABEL_2")
+    check()
+    resolve.check_labels(config, Manifest(None), "shards")
+    message = "shards: its labels are {}, and the model knows a, b, c: name the shards of the model"
+    for labels in (("a", "b"), ("b", "a", "c")):
+        with pytest.raises(UserError, match=message.format(", ".join(labels))):
+            check(*labels)
+
+
+def test_heads_of_several_tasks_get_the_labels_of_theirs():
+    heads = [{"type": "classification", "task": name} for name in ("abc", "xy")]
+    heads.append({"type": "regression", "task": "score"})
+    data = Manifest(
+        {
+            "metrics": ["average"],
+            "tasks": {
+                "abc": {"labels": ["a", "b", "c"]}, "xy": {"labels": ["x", "y"]},
+                "score": {"labels": []},
+            },
+        }
+    )  # fmt: skip
+    labels = resolve.labels_of(data)
+    config = resolve.resolve(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
+    assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]
+    resolve.check_labels(config, data, "shards")
+    resolve.check_labels(config, Manifest({"name": "xy", "labels": ["x", "y"]}), "shards")
+    with pytest.raises(UserError, match="shards: its labels are x, z, u, and the model knows x, y"):
+        resolve.check_labels(config, Manifest({"name": "xy", "labels": ["x", "z", "u"]}), "shards")

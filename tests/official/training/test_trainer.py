@@ -1,0 +1,321 @@
+"""The loop: the same weights whatever shares out the work, and however often it is stopped."""
+
+import collections
+import contextlib
+import errno
+import json
+import math
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.data import Source
+from official.evaluation.evaluator import target_entropy
+from official.saving import checkpoints
+from official.training import resolve, train_step
+from official.training.trainer import Stopped, Trainer
+from official.utils.errors import UserError
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return small.shard_folder(tmp_path_factory.mktemp("shards") / "train", small.config())
+
+
+@contextlib.contextmanager
+def precision(name):
+    resolve.set_precision(name)
+    try:
+        yield
+    finally:
+        resolve.set_precision("float32")
+
+
+def trainer(config, shards, model_dir, strategy=None):
+    strategy = strategy or tf.distribute.get_strategy()
+    source = Source(shards, config, "train", training=True)
+    return Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
+
+
+def weights(made):
+    return checkpoints.values(made.variables)
+
+
+def losses(model_dir):
+    lines = (model_dir / "metrics.jsonl").read_text().splitlines()
+    return {r["step"]: r["loss"] for r in map(json.loads, lines) if r["split"] == "train"}
+
+
+def still(**changes):
+    """A config without dropout, whose runs on different replicas must agree."""
+    return small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0, **changes)
+
+
+@pytest.mark.slow
+def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
+    """Fifty steps in float64, gradients clipped, tokens repeated within a batch."""
+    config = small.replace(still(recipe__precision="float64"), steps=50, report_every=1)
+    with precision("float64"):
+        found, curves = {}, {}
+        for name, strategy, accumulation in (
+            ("one device", None, 1),
+            ("one device, accumulated", None, 4),
+            ("mirrored 2", mirrored(2), 2),
+            ("mirrored 4", mirrored(4), 2),
+        ):
+            made = trainer(
+                small.replace(config, accumulation=accumulation),
+                shards,
+                tmp_path / name,
+                strategy,
+            )
+            made.train()
+            found[name], curves[name] = weights(made), losses(tmp_path / name)
+    reference = found.pop("one device")
+    assert len(curves["one device"]) == 50
+    assert curves["one device"][50] < curves["one device"][1] - 0.1
+    for name, values in found.items():
+        for path, value in values.items():
+            # The index of a bad variable and the like are whole numbers; the rest agree relatively.
+            scale = max(np.abs(reference[path]).max(), 1e-300)
+            assert np.abs(value - reference[path]).max() <= 1e-9 * scale, (name, path)
+        np.testing.assert_allclose(
+            list(curves[name].values()), list(curves["one device"].values()), rtol=1e-9
+        )
+
+
+def test_losses_agree_in_float32(shards, tmp_path, mirrored):
+    config = small.replace(still(), steps=50, report_every=1, accumulation=2)
+    trainer(config, shards, tmp_path / "one").train()
+    trainer(config, shards, tmp_path / "two", mirrored(2)).train()
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == 50
+    np.testing.assert_allclose(list(two.values()), list(one.values()), rtol=1e-5)
+
+
+def test_replicas_steps_and_seeds_draw_different_dropout(mirrored):
+    strategy = mirrored(2)
+
+    @tf.function
+    def masks(seed, count):
+        def replica():
+            number = tf.distribute.get_replica_context().replica_id_in_sync_group
+            rng = train_step.draws(3, count, number)
+            ones = keras.ops.ones((64,))
+            return tf.stack([keras.random.dropout(ones, 0.5, seed=rng) for _ in range(2)])
+
+        return strategy.experimental_local_results(strategy.run(replica))
+
+    first = [m.numpy() for m in masks(3, tf.constant(0))]
+    again = [m.numpy() for m in masks(3, tf.constant(0))]
+    later = [m.numpy() for m in masks(3, tf.constant(1))]
+    np.testing.assert_array_equal(first, again)
+    drawn = [*first[0], *first[1], *later[0], *later[1]]  # replica and call site, step
+    for i, a in enumerate(drawn):
+        assert all((a != b).any() for b in drawn[:i])
+    other = keras.random.dropout(keras.ops.ones((64,)), 0.5, seed=train_step.draws(4, 0, 0))
+    assert (other.numpy() != first[0][0]).any()
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
+    config = small.replace(small.config(), steps=6)
+    whole = trainer(config, shards, tmp_path / "whole")
+    whole.train()
+    made = trainer(config, shards, tmp_path / "stopped")
+    made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped):
+        made.train()
+    assert checkpoints.last_step(tmp_path / "stopped") < 6
+    resumed = trainer(config, shards, tmp_path / "stopped")
+    resumed.train()
+    for path, value in weights(whole).items():
+        np.testing.assert_array_equal(weights(resumed)[path], value, err_msg=path)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
+
+
+def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
+    config = small.replace(small.config(), steps=1000, save_every=1000, report_every=1000)
+    made = trainer(config, shards, tmp_path)
+    seconds = []
+
+    def limit(before, mean):
+        seconds.append(mean)
+        if len(seconds) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 1
+
+    made._limit = limit
+    with pytest.raises(Stopped, match="SIGTERM"):
+        made.train()
+    saved = checkpoints.last_step(tmp_path)
+    assert saved == 5 and f"SIGTERM: saved step {saved}" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_checkpoint_has_every_variable(shards, tmp_path):
+    made = trainer(small.config(), shards, tmp_path)
+    made.train()
+    saved = checkpoints.load_variables(tmp_path, "last", optimizer=True)
+    in_memory = [*made.model.variables, *made.optimizer.variables]
+    assert len(saved) == len(in_memory)
+    assert {id(v) for v in made.variables.values()} == {id(v) for v in in_memory}
+    for path, variable in made.variables.items():
+        np.testing.assert_array_equal(saved[path], variable.numpy(), err_msg=path)
+    assert int(saved["optimizer/iteration"]) == 6
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, tmp_path):
+    config = small.replace(small.config(), steps=40, max_bad_steps=3)
+    made = trainer(config, shards, tmp_path)
+    paths = made.model.variables_by_path()
+    bias = paths["masked_lm/output_bias"]
+    bias.assign(np.full(bias.shape, np.nan, np.float32))
+    before = {path: v.numpy() for path, v in paths.items()}
+    with pytest.raises(UserError, match=r"step 3: the loss term masked_lm is not finite, for 3 "):
+        made.train()
+    for path, variable in paths.items():
+        np.testing.assert_array_equal(variable.numpy(), before[path], err_msg=path)
+
+
+def test_a_gradient_that_is_not_finite_is_named(shards, tmp_path):
+    """sqrt at 0 has a finite value and an infinite gradient."""
+    config = small.replace(small.config(), steps=40, max_bad_steps=2)
+    made = trainer(config, shards, tmp_path)
+    pooler = made.model.variables_by_path()["encoder/pooler/bias"]
+    terms = made.model.terms
+
+    def broken(batch, rng=None, encoded=None):
+        losses, metrics = terms(batch, rng, encoded)
+        spike = keras.ops.sum(keras.ops.sqrt(pooler * 0.0))
+        return {**losses, "masked_lm": losses["masked_lm"] + spike}, metrics
+
+    made.model.terms = broken
+    with pytest.raises(UserError, match="gradient of .*encoder/pooler/bias is not finite, though"):
+        made.train()
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
+    made = trainer(small.replace(small.config(), steps=4), shards, tmp_path)
+    real = checkpoints.safetensors.numpy.save_file
+    calls = []
+
+    def full(arrays, path):
+        calls.append(path)
+        if len(calls) == 2:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(arrays, path)
+
+    monkeypatch.setattr(checkpoints.safetensors.numpy, "save_file", full)
+    with pytest.raises(UserError, match="no room to write .*step-00000004.*free some space"):
+        made.train()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+    assert checkpoints.load_variables(tmp_path, "last")
+
+
+def test_tokens_count_no_padding(shards):
+    source = Source(shards, small.config(), "train", training=True)
+    batch = next(iter(source.dataset(8)))
+    statistics = train_step.Statistics()
+    packed = statistics.pack({"t": 1.0}, {"t": 2.0}, {"m": (3.0, 4.0)}, batch).numpy()
+    named = dict(zip(statistics.names, packed, strict=True))
+    assert named["tokens"] == batch["padding_mask"].numpy().sum() < 8 * 32
+    figures = statistics.summarise(np.stack([packed, packed]), {"t": 2.0})
+    assert figures == {"loss": 1.0, "t": 0.5, "m": 0.75}
+
+
+def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
+    config = small.replace(small.config(), steps=8, eval_every=2, keep_checkpoints=1)
+    made = trainer(config, shards, tmp_path)
+    figures = iter([3.0, 1.0, 2.0, 2.5])
+    made._evaluator.run = lambda source, batches: {"loss": next(figures)}
+    made.train(validation=made.source)
+    assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
+    steps = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
+    assert steps == ["step-00000004", "step-00000008"]
+
+
+def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
+    """Also with a last batch that is not full, and shared out over replicas."""
+    config = small.replace(still(), batch_size=8, eval_batch_size=20)
+    source = Source(shards, config, "train")
+    assert source.num_examples % 20
+    made = trainer(config, shards, tmp_path)
+    found = made._evaluator.run(source)
+    total = weight = 0.0
+    for batch in source.dataset(1):
+        terms, _ = made.model.terms(batch)
+        total += float(terms["masked_lm"])
+        weight += float(made.model.weight_sums(batch)["masked_lm"])
+    assert found["masked_lm"] == pytest.approx(total / weight, rel=1e-5)
+    again = trainer(config, shards, tmp_path / "two", mirrored(2))._evaluator.run(source)
+    assert again == pytest.approx(found, rel=1e-5)
+
+
+def test_the_entropy_of_what_is_asked_for(shards):
+    source = Source(shards, small.config())
+    asked = collections.Counter()
+    for batch in source.dataset(7):  # 60 examples: the last batch is filled up
+        for ids, weights in zip(batch["masked_ids"], batch["masked_weights"], strict=True):
+            asked.update(int(i) for i, weight in zip(ids, weights, strict=True) if weight)
+    total = asked.total()
+    expected = sum(n / total * math.log(total / n) for n in asked.values())
+    assert expected > 3
+    assert target_entropy(source, 16) == pytest.approx(expected, rel=1e-12)
+    plain = small.config(corruption=None, objectives=[{"type": "sentence_pair"}])
+    assert target_entropy(Source(shards, plain), 16) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_the_whole_step_compiles_with_xla(shards, tmp_path, accumulation):
+    config = small.replace(small.config(), accumulation=accumulation)
+    made = trainer(config, shards, tmp_path)
+    batch = next(iter(made.source.dataset(8)))
+    compiled = tf.function(made._train_step.replica_step, jit_compile=True)
+    row = compiled(batch).numpy()
+    assert np.isfinite(row).all() and int(made.optimizer.iterations.numpy()) == 1
+
+
+def test_jit_compile_in_the_recipe(shards, tmp_path):
+    curves = {}
+    for jit in (False, True):
+        config = small.replace(still(), steps=3, report_every=1, jit_compile=jit)
+        trainer(config, shards, tmp_path / str(jit)).train()
+        curves[jit] = list(losses(tmp_path / str(jit)).values())
+    np.testing.assert_allclose(curves[True], curves[False], rtol=1e-5)
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path):
+    """Weights, moments and step are those of one run; the same data give the same weights."""
+    schedule = {"type": "bert", "warmup_steps": 2}
+    whole = trainer(still(recipe__schedule=schedule), shards, tmp_path / "whole")
+    whole.train()
+    longer = {**schedule, "steps": 6}
+    first = trainer(still(recipe__schedule=longer, recipe__steps=4), shards, tmp_path / "first")
+    first.train()
+    config = still(recipe__schedule=schedule, recipe__init_weights="run")
+    second = trainer(config, shards, tmp_path / "second")
+    second.go_on_from(str(tmp_path / "first"), "last")
+    second.train()
+    assert sorted(losses(tmp_path / "second")) == [6]
+    for path, value in weights(whole).items():
+        np.testing.assert_array_equal(weights(second)[path], value, err_msg=path)
+    # Its own checkpoints are gone on from before those of the other run.
+    again = trainer(config, shards, tmp_path / "second")
+    again.go_on_from(str(tmp_path / "first"), "last")
+    assert again.restore() == 6
+    short = trainer(small.replace(config, steps=4), shards, tmp_path / "short")
+    message = "its checkpoint is of step 4, and this run ends at 4: recipe.steps counts the steps"
+    with pytest.raises(UserError, match=message):
+        short.go_on_from(str(tmp_path / "first"), "last")
+
+
+def test_a_run_to_go_on_from_must_be_named():
+    with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run goes on with"):
+        resolve.inherit(small.config(recipe__init_weights="run"))

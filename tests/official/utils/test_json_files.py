@@ -1,0 +1,84 @@
+import io
+import json
+import os
+
+import pytest
+
+from official.utils import files, json_files
+from official.utils.errors import UserError
+
+VALUES = {"é": [1, 2.5, None], "pair": True, "sizes": (3, 4)}
+
+
+def written(values) -> str:
+    stream = io.StringIO()
+    json_files.dump(values, stream)
+    return stream.getvalue()
+
+
+def read_checked(path):
+    return json_files.checked(json_files.read(path), path)
+
+
+def test_what_was_written_is_read_without_its_checksum(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(written(VALUES))
+    assert read_checked(path) == {**VALUES, "sizes": [3, 4]}
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=7))
+    assert read_checked(path) == {**VALUES, "sizes": [3, 4]}
+
+
+def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(written(VALUES))
+    whole, values = path.read_bytes(), read_checked(path)
+    refused = 0
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert read_checked(path) == values, bit
+        except UserError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused > 7.9 * len(whole)
+    for size in range(len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(UserError):
+            read_checked(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000, "is nested too deep: copy it"),
+        (b'{"a": ' * 100_000, "is nested too deep"),
+        (b"\xff", "is not JSON: .*: copy it"),
+        (b"{", "is not JSON: "),
+        (b"7", "holds a int, but an object is wanted: copy it"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "is not JSON: "),
+    ],
+)
+def test_what_is_no_object(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"a.json {message}"):
+        json_files.read(path, "copy it")
+
+
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
+    with pytest.raises(UserError, match="none is missing: copy it"):
+        files.read_bytes(tmp_path / "none", advice="copy it")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    for name in ("pipe", "zeros", "."):
+        with pytest.raises(UserError, match="is not a regular file"):
+            files.read_bytes(tmp_path / name)
+    with open(tmp_path / "sparse", "wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UserError, match="1,099,511,627,776 bytes, where at most 67,108,864"):
+        files.read_bytes(tmp_path / "sparse")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UserError, match="loop"):
+        files.read_bytes(tmp_path / "loop")

@@ -1,0 +1,684 @@
+"""Tests of tfrecords_tools.pretraining.builder and of its command line."""
+
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from official import config, data, tokenizers
+from official.shards import manifest
+from official.utils.errors import UserError
+from tests import small
+from tfrecords_tools.pretraining import builder, chunks, examples
+from tfrecords_tools.text.documents import Document
+from tfrecords_tools.vocabulary import byte_bpe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return small.tokenizer_folder(tmp_path_factory.mktemp("made") / "tokenizer")
+
+
+def write_text(path, documents, seed=0, times=1):
+    text = "\n\n".join("\n".join(d) for d in small.documents(documents, seed)) + "\n\n"
+    path.write_text(text * times)
+    return path
+
+
+def build(tokenizer, inputs, output, made_of=None, report=print, seed=None, **options):
+    in_settings = {
+        k: options.pop(k)
+        for k in ("format", "split_sentences", "phrases", "entities")
+        if k in options
+    }
+    settings = builder.settings_of(made_of or small.config(), tokenizer, seed, **in_settings)
+    return builder.build(settings, str(inputs), output, report=report, **options)
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def records(folder):
+    paths = sorted(str(path) for path in folder.glob("*.tfrecord"))
+    return list(tf.data.TFRecordDataset(paths).as_numpy_iterator())
+
+
+def test_a_shard_folder(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 40, seed=1)
+    rows = [{"text": "\n".join(d)} for d in [*small.documents(30, seed=2), ["\u200b"], []]]
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    lines = []
+    inputs = f"{tmp_path}/a.txt,{tmp_path}/b.*"
+    made = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
+    assert manifest.read(tmp_path / "out") == made
+    assert manifest.verify(tmp_path / "out", deep=True) == []
+    documents = small.documents(40, seed=1) + small.documents(30, seed=2)
+    sentences = [s for d in documents for s in d]
+    assert made.totals["documents"] == 70
+    assert made.totals["sentences"] == len(sentences)
+    assert made.totals["tokens"] == sum(len(s.replace(" ", "")) // 2 for s in sentences)
+    assert made.totals["skipped"] == {"empty documents": 2}
+    found = records(tmp_path / "out")
+    assert made.totals["examples"] == len(found) == sum(s.records for s in made.shards)
+    names = [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)]
+    assert [shard.name for shard in made.shards] == names
+    lengths = [len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
+               for r in found]  # fmt: skip
+    assert list(made.length_histogram) == [lengths.count(n) for n in range(33)]
+    assert max(lengths) == 32
+    assert made.features == ("token_ids", "segment_lengths", "next_sentence_label")
+    assert (made.kind, made.seed, made.max_length) == ("pretraining", 0, 32)
+    assert made.config["segments"]["duplicates"] == 1 and made.config["corruption"] is None
+    # The examples are those of the pure function.
+    settings = builder.settings_of(small.config(), tokenizer)
+    read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
+    parts = chunks.cut(read)
+    expected = [e for part in parts for e in examples.process_piece(part, settings).examples]
+    assert sorted(found) == sorted(expected)
+    summary = "\n".join(lines)
+    for part in (
+        f"out: {len(found)} examples in 3 shards",
+        f"70 documents, {len(sentences)} sentences, {made.totals['tokens']:,} tokens",
+        "left out: 2 empty documents",
+        f"{sum(lengths):,} tokens in the examples",
+    ):
+        assert part in summary
+
+
+@pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
+def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
+    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
+    write_text(tmp_path / "a.txt", 300)
+    made_of = small.config(segments__duplicates=2)
+    for workers in (1, 2, 3):
+        build(
+            tokenizer,
+            tmp_path / "a.txt",
+            tmp_path / f"out{workers}",
+            made_of,
+            workers=workers,
+            num_shards=2,
+            **options,
+        )
+    first, second, third = (contents(tmp_path / f"out{n}") for n in (1, 2, 3))
+    assert first == second == third
+    assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
+
+
+def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 60)
+    lines = []
+    made_of = small.config(
+        segments__format="sentence_pairs", segments__packing=4, segments__max_length=64,
+        encoder__max_positions=64,
+    )  # fmt: skip
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of, report=lines.append)
+    assert "part_lengths" in made.features and made.config["segments"]["packing"] == 4
+    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    padding = 1 - tokens / (64 * made.totals["examples"])
+    assert f"{padding:.1%} of the rows is padding" in lines[-1] and padding < 0.1
+
+
+def test_one_sentence_has_no_order(tmp_path, tokenizer):
+    ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
+    (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")
+    lines = []
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=lines.append)
+    assert made.totals["examples"] == 1 and made.totals["documents"] == 3
+    assert made.totals["skipped"] == {"documents of one sentence": 2}
+    assert made.features == ("token_ids", "segment_lengths", "sentence_order_label")
+    assert "left out: 2 documents of one sentence" in lines[-1]
+    (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
+    message = (
+        r"2 documents of one sentence and no others in the input \(.*a.txt\): they have no order, "
+        "which segments.relation: sentence_order asks for; give longer documents, .* or set "
+        "segments.random_negatives: true"
+    )
+    with pytest.raises(UserError, match=message):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "none", ordered)
+
+
+def test_the_seed_decides(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 30)
+    for name, seed in {"a": 1, "b": 2, "c": None}.items():
+        made_of = small.config(seed=1)
+        build(tokenizer, tmp_path / "a.txt", tmp_path / name, made_of, seed=seed)
+    a, b, c = (records(tmp_path / name) for name in "abc")
+    assert a == c and a != b
+
+
+def test_static_masks_in_the_manifest(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 30)
+    made_of = small.config(segments__static_masks=True)
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    assert made.features[-2:] == ("masked_positions", "masked_ids")
+    assert made.config["corruption"]["max_predictions"] == 5
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
+    assert made.kind == "tf_models" and made.features[0] == "input_ids"
+    assert len(records(tmp_path / "their")) == made.totals["examples"]
+
+
+def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
+    # Words that are no piece of their own become [UNK]; "ba" and "be" are all that is left.
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(["ba", "be"], 20, p=[0.75, 0.25])) for _ in range(400)]
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{line}\n{line}" for line in lines))
+    made_of = small.config(
+        segments__static_masks=True,
+        corruption__random_tokens="unigram",
+        corruption__mask_prob=0.0,
+        corruption__random_prob=1.0,
+    )
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    counts = manifest.token_counts(tmp_path / "out", made)
+    ba, be = 5, 6
+    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == made.totals["tokens"]
+    assert counts[ba] == 2 * " ".join(lines).split().count("ba")
+    drawn = []
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = np.array(feature["token_ids"].int64_list.value)
+        drawn += ids[feature["masked_positions"].int64_list.value].tolist()
+    assert set(drawn) == {ba, be} and len(drawn) > 2000
+    share = counts[ba] / counts.sum()
+    deviation = np.sqrt(share * (1 - share) / len(drawn))
+    assert abs(np.mean(np.array(drawn) == ba) - share) < 4 * deviation
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_phrases_and_entities(tmp_path, tokenizer, static):
+    # Each word is two pieces: the phrase has four, the entity six.
+    text = ["bade bido bofu", "gapa boda bedo", "gapa bido fufu", "mema bade bido gapa"] * 16
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
+    (tmp_path / "phrases").write_text("bade bido\n\nbade  bido\nnever there\nbade bi\n")
+    (tmp_path / "entities").write_text("mema bade bido\n")
+    made_of = small.config(
+        corruption__unit="phrase",
+        corruption__mask_prob=1.0,
+        corruption__random_prob=0.0,
+        corruption__mask_rate=0.3,
+        segments__static_masks=static,
+    )
+    lines = []
+    made = build(
+        tokenizer,
+        tmp_path / "a.txt",
+        tmp_path / "out",
+        made_of,
+        phrases=tmp_path / "phrases",
+        entities=tmp_path / "entities",
+        report=lines.append,
+    )
+    assert {"phrase_inner", "entity_inner"} < set(made.features)
+    sentences = [s for pair in pairwise(text) for s in pair]
+    assert made.totals["lexicons"] == {
+        "phrase_inner": {
+            "lines": 4,
+            "never_matched": 3,
+            "matches": sum("bade bido" in s for s in sentences),
+        },
+        "entity_inner": {
+            "lines": 1,
+            "never_matched": 0,
+            "matches": sum("mema bade bido" in s for s in sentences),
+        },
+    }
+    assert "3 lines never match, such as 'bade  bido', 'never there', 'bade bi'" in lines[-1]
+    assert lines[-1].endswith("1 lines; 0 lines never match")
+    spelled = tokenizers.load(tokenizer).pieces
+    wholes = 0
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        values = {name: list(item.int64_list.value) for name, item in feature.items()}
+        hidden = dict(
+            zip(values.get("masked_positions", []), values.get("masked_ids", []), strict=True)
+        )
+        ids = [hidden.get(i, token) for i, token in enumerate(values["token_ids"])]
+        found = [spelled[i] for i in ids]
+        expected = []
+        for i in range(len(found) - 3):
+            if found[i : i + 4] == ["ba", "##de", "bi", "##do"]:
+                expected += [i + 1, i + 2, i + 3]
+                parts = [j in hidden for j in range(i, i + 4)]
+                assert all(parts) or not any(parts)  # hidden as a whole
+                wholes += all(parts)
+        # (What remains of a phrase that was cut at the front goes on with nothing before it.)
+        assert set(expected) <= set(values["phrase_inner"])
+        if "[MASK]" not in found and len(found) < 30:
+            assert expected == values["phrase_inner"]
+    assert wholes > 2 or not static
+
+
+def test_units_without_a_lexicon(tokenizer):
+    for unit, flag in (("phrase", "--phrases"), ("entity", "--entities")):
+        message = f"corruption.unit: {unit} needs {flag}=FILE, one {unit} a line"
+        with pytest.raises(UserError, match=message):
+            builder.settings_of(small.config(corruption__unit=unit), tokenizer)
+
+
+def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
+    path = write_text(tmp_path / "a.txt", 60)
+    assert len(build(tokenizer, path, tmp_path / "one").shards) == 1
+    monkeypatch.setattr(builder, "_BYTES_PER_SHARD", path.stat().st_size // 4)
+    assert len(build(tokenizer, path, tmp_path / "more").shards) == 5
+
+
+def test_progress(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(builder, "_SECONDS_BETWEEN_REPORTS", 0)
+    lines = []
+    build(tokenizer, write_text(tmp_path / "a", 40), tmp_path / "out", report=lines.append)
+    assert len(lines) == 2
+    assert lines[0].startswith("40 documents, 0.0 MB/s, ") and lines[0].endswith("0:00:00 left")
+
+
+def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 50)
+    lines = []
+    made = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
+    long = sum(sum(map(len, d[:-1])) > 50 for d in small.documents(10))
+    assert f"  {long} documents of over 50 characters were read in parts (is there" in lines[-1]
+    assert made.totals["documents"] == 10 and "skipped" not in lines[-1]
+
+
+def in_this_process(function, items, workers, setup):
+    return map(function, items)
+
+
+LONG = {
+    "first": (4000, 60, 60),
+    "in the middle": (60, 4000, 60),
+    "last": (60, 60, 4000),
+    "two": (4000, 4000),
+}
+
+
+@pytest.mark.parametrize("lengths", LONG.values(), ids=LONG)
+def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypatch, lengths):
+    """Each document has a word of its own; the long ones come in parts and fill several pieces."""
+    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 2000)
+    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))
+    several = len(lengths) == 2  # the others need no processes
+    if not several:
+        monkeypatch.setattr("tfrecords_tools.writing.parallel.ordered", in_this_process)
+    words = ["ba", "be", "bi"]
+    tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
+    documents = [[" ".join([word] * 6)] * (n // 6) for word, n in zip(words, lengths, strict=False)]
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
+    for workers in (2, 1) if several else (1,):
+        lines = []
+        made = build(
+            tokenizer, tmp_path / "a.txt", tmp_path / f"out{workers}", workers=workers,
+            report=lines.append,
+        )  # fmt: skip
+    if several:
+        assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
+    assert made.totals["documents"] == len(lengths) and made.totals["skipped"] == {}
+    assert made.totals["tokens"] == sum(len(d) * 6 for d in documents)
+    long = sum(n == 4000 for n in lengths)
+    assert f"{long} documents of over 2,000 characters were read in parts" in lines[-1]
+    drawn = 0
+    for record in records(tmp_path / "out1"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = list(feature["token_ids"].int64_list.value)
+        first, _ = feature["segment_lengths"].int64_list.value
+        (a,), (b,) = set(ids[1 : first - 1]), set(ids[first:-1])
+        random = feature["next_sentence_label"].int64_list.value[0]
+        assert (a != b) == random
+        drawn += random
+    assert drawn > 100
+
+
+@pytest.mark.parametrize("format", ["full_sentences", "blocks", "stream"])
+def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkeypatch, format):
+    monkeypatch.setattr("tfrecords_tools.writing.parallel.ordered", in_this_process)
+    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 2000)
+    monkeypatch.setattr(chunks.cut, "__defaults__", (5000, tuple))
+    words = [f"w{i}" for i in range(5000)]
+    tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
+    ends = [0, 30, 4000, 4100, 5000]
+    documents = [[" ".join(words[i : min(i + 7, stop)]) for i in range(start, stop, 7)]
+                 for start, stop in pairwise(ends)]  # fmt: skip
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
+    segments = {"format": format, "max_length": 16, "short_seq_prob": 0.0}
+    segments |= {"rows": 2} if format == "stream" else {}
+    made_of = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
+    assert made.totals["documents"] == 4 and made.totals["tokens"] == 5000
+    firsts = {5 + start for start in ends[:-1]}
+    seen, separators = [], 0
+    for record in records(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = list(feature["token_ids"].int64_list.value)
+        if "next_id" in feature:
+            ids += feature["next_id"].int64_list.value
+        elif format == "full_sentences":
+            ids = ids[1:-1]
+        for a, b in pairwise(ids):
+            if a == 3:
+                assert b in firsts
+            elif b == 3:
+                assert a + 1 in firsts | {5005}
+                separators += 1
+            else:
+                assert b == a + 1 and b not in firsts
+        seen += [token for token in ids if token != 3]
+    if format != "stream":
+        assert set(seen) == set(range(5, 5005))
+    assert separators >= 2 if format == "full_sentences" else separators == 4 - (format == "stream")
+
+
+def assert_nothing_left(folder, *names):
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"ba\n\xff\n", {}, r"a\.txt:2: not UTF-8 \(byte 0xff"),
+        (b"", {}, "the input is empty"),
+        (b"\n \n\n", {}, r"no text in the input \(.*a\.txt\): no examples"),
+        (b"\xe2\x80\x8b\n", {}, "no text in the input"),
+        (
+            b"ba be\nbi\n\nbo\n",
+            {"num_shards": 9},
+            r"\d examples do not fill 9 shards.*--num_shards",
+        ),
+    ],
+)
+def test_bad_input_leaves_nothing(tmp_path, tokenizer, content, options, message):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
+    assert_nothing_left(tmp_path, "a.txt")
+
+
+def test_missing_input(tmp_path, tokenizer):
+    with pytest.raises(UserError, match=r"no file matches '.*\*\.txt'"):
+        build(tokenizer, tmp_path / "*.txt", tmp_path / "out")
+    assert_nothing_left(tmp_path)
+
+
+def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_LINE_BYTES", 100)
+    (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
+    options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
+    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
+    assert made.totals["skipped"] == {"lines not UTF-8": 1, "lines too long": 1}
+    assert made.totals["sentences"] == 3
+
+
+def test_a_finished_folder_is_not_overwritten(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    build(tokenizer, path, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with pytest.raises(UserError, match="out is there already: name another folder or remove it"):
+        build(tokenizer, path, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+
+
+def test_what_killed_runs_left_is_swept(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    for name in (".tmp-out-abcd1234", ".tmp-out-2-abcd1234", ".tmp-other-abcd1234"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train").write_text("x")
+    build(tokenizer, path, tmp_path / "out")
+    others = [".tmp-other-abcd1234", ".tmp-out-2-abcd1234"]
+    assert_nothing_left(tmp_path, "a.txt", "out", *others)
+
+
+def test_two_runs_at_once(tmp_path, tokenizer):
+    path = write_text(tmp_path / "a.txt", 10)
+    (tmp_path / ".tmp-out-abcd1234").mkdir()
+    descriptor = os.open(tmp_path / ".tmp-out-abcd1234", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with pytest.raises(UserError, match=r"\.tmp-out-abcd1234 is being written by another run"):
+        build(tokenizer, path, tmp_path / "out")
+    os.close(descriptor)
+    build(tokenizer, path, tmp_path / "out")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder]).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_full_disk(tmp_path, tokenizer, tiny_disk):
+    path = write_text(tmp_path / "a.txt", 500)
+    with pytest.raises(UserError, match=r"no room to write .*disk/out \(No space left on device\)"):
+        build(tokenizer, path, tiny_disk / "out")
+    assert_nothing_left(tiny_disk)
+
+
+def test_full_disk_without_mounting(tmp_path, tokenizer, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "close", full)
+    path = write_text(tmp_path / "a.txt", 10)
+    with pytest.raises(UserError, match="no room to write .*out .No space left on device"):
+        build(tokenizer, path, tmp_path / "out")
+    assert_nothing_left(tmp_path, "a.txt")
+
+
+def test_settings_that_cannot_be(tokenizer):
+    raw = config.to_dict(small.config())
+    no_masks = {**raw, "corruption": None, "objectives": [{"type": "sentence_pair"}]}
+    with pytest.raises(UserError, match="'tiny' has no `corruption`.*tf_models needs masks"):
+        builder.settings_of(config.from_dict(no_masks), tokenizer, format="tf_models")
+    tuning = {"name": "tuning", "encoder": raw["encoder"], "recipe": raw["recipe"]}
+    tuning["objectives"] = [{"type": "classification"}]
+    sentences = small.config(segments__format="full_sentences", objectives=[])
+    with pytest.raises(
+        UserError, match="next-sentence labels, and the config says segments.format: full_sent"
+    ):
+        builder.settings_of(sentences, tokenizer, format="tf_models")
+    shared = small.config(segments__packing=3)
+    with pytest.raises(UserError, match="one example a row, and the config says .*packing: 3"):
+        builder.settings_of(shared, tokenizer, format="tf_models")
+    permuted = small.config(
+        corruption={"type": "permutation", "num_predict": 5, "max_span": 4}, objectives=[]
+    )
+    with pytest.raises(
+        UserError, match="corruption.type: permutation is drawn each time .*take token_masks"
+    ):
+        builder.settings_of(permuted, tokenizer, format="tf_models")
+    with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
+        builder.settings_of(config.from_dict(tuning), tokenizer)
+    with pytest.raises(UserError, match="seed: -1 is negative"):
+        builder.settings_of(small.config(), tokenizer, seed=-1)
+
+
+def command(tmp_path, tokenizer, *options):
+    raw = config.to_dict(small.config())
+    raw["segments"]["duplicates"] = 5
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(raw))
+    return [
+        sys.executable, "-m", "tfrecords_tools.build_shards", f"--config={tmp_path}/config.yaml",
+        f"--input={tmp_path}/*.txt", f"--tokenizer={tokenizer}", f"--output={tmp_path}/out",
+        "--workers=2", *options,
+    ]  # fmt: skip
+
+
+def run(arguments):
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_command_line(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 20)
+    done = run(command(tmp_path, tokenizer, "--override=segments.duplicates=2", "--seed=5"))
+    assert done.returncode == 0, done.stderr
+    assert "examples in 1 shards" in done.stdout
+    made = manifest.read(tmp_path / "out")
+    assert (made.seed, made.config["segments"]["duplicates"]) == (5, 2)
+    expected = build(
+        tokenizer,
+        tmp_path / "a.txt",
+        tmp_path / "again",
+        small.config(segments__duplicates=2),
+        seed=5,
+    )
+    assert made.shards == expected.shards
+
+
+def test_command_line_errors(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_bytes(b"\xff\n")
+    done = run(command(tmp_path, tokenizer))
+    assert done.returncode == 2
+    assert f"error: {tmp_path}/a.txt:1: not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = run([part for part in command(tmp_path, tokenizer) if "--tokenizer" not in part])
+    assert done.returncode == 2 and "error: --tokenizer is missing; --help says" in done.stderr
+
+
+def processes_with(mark):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.slow
+def test_killed_runs_leave_nothing_under_the_name(tmp_path, tokenizer):
+    write_text(tmp_path / "a.txt", 500, times=40)
+    arguments = command(tmp_path, tokenizer)
+    for writing in (False, True):
+        mark = f"TEST_MARK={uuid.uuid4()}"
+        environment = {**os.environ, "TEST_MARK": mark.partition("=")[2]}
+        process = subprocess.Popen(
+            arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            files = list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
+            # The second run sweeps what the first one left, perhaps just now.
+            with contextlib.suppress(FileNotFoundError):
+                if files and (not writing or max(file.stat().st_size for file in files)):
+                    break
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert not (tmp_path / "out").exists()
+        assert list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
+        deadline = time.monotonic() + 60
+        while (left := processes_with(mark)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not left  # neither workers nor the process that they are forked from
+    done = run(arguments)
+    assert done.returncode == 0, done.stderr
+    assert manifest.verify(tmp_path / "out", deep=True) == []
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_pairs_with_two_separators(tmp_path):
+    documents = small.documents(60)
+    write_text(tmp_path / "a.txt", 60)
+    counts = byte_bpe.word_counts()
+    counts.add([s for d in documents for s in d])
+    made = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 320))
+    made.save(tmp_path / "tok")
+    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "out")
+    sentences = {s for d in documents for s in d}
+    lengths, whole = [], 0
+    for record in records(tmp_path / "out"):
+        example = tf.train.Example.FromString(record).features.feature
+        ids = list(example["token_ids"].int64_list.value)
+        first, second = example["segment_lengths"].int64_list.value
+        assert ids[0] == made.cls_id and len(ids) == first + second <= 32
+        assert [i for i, piece in enumerate(ids) if piece == made.sep_id] == [
+            first - 2, first - 1, len(ids) - 1,
+        ]  # fmt: skip
+        whole += made.decode(ids[1 : first - 2]) in sentences
+        lengths.append(len(ids))
+    assert whole > 5 and max(lengths) == 32
+    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+    packed = small.config(segments__packing=4)
+    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "packed", packed)
+    lengths = [
+        len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
+        for r in records(tmp_path / "packed")
+    ]
+    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+
+
+def test_a_vocabulary_without_a_mask_token(tmp_path):
+    write_text(tmp_path / "a.txt", 10)
+    folder = small.tokenizer_folder(tmp_path / "tok")
+    pieces = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(pieces.replace("[MASK]", "other"))
+    message = r"tok has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
+    with pytest.raises(UserError, match=message):
+        build(folder, tmp_path / "a.txt", tmp_path / "x", small.config(segments__static_masks=True))
+    # Shards without masks want none; reading them for masked LM does.
+    build(folder, tmp_path / "a.txt", tmp_path / "out")
+    with pytest.raises(UserError, match=r"the tokenizer of .*out has no mask token, and corrup"):
+        data.Source(tmp_path / "out", small.config())
+
+
+def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
+    """Boundaries go with the examples: each stage hides its own units of the same shards."""
+    text = ["bade bido bofu gapa", "mema bade bido fufu"] * 30
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
+    (tmp_path / "phrases").write_text("bade bido\n")
+    (tmp_path / "entities").write_text("mema bade bido\n")
+    stages = {
+        unit: small.config(
+            corruption__unit=unit,
+            corruption__mask_rate=0.3,
+            corruption__max_predictions=8,
+            corruption__mask_prob=1.0,
+            corruption__random_prob=0.0,
+        )
+        for unit in ("token", "phrase", "entity")
+    }
+    lexicons = {"phrases": tmp_path / "phrases", "entities": tmp_path / "entities"}
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "out", stages["token"], **lexicons)
+    pieces = np.array(tokenizers.load(tokenizer).pieces)
+    spelled = {"phrase": "ba ##de bi ##do", "entity": "me ##ma ba ##de bi ##do"}
+    parts = dict.fromkeys([(s, u) for s in stages for u in spelled], 0)
+    wholes = dict(parts)
+    for stage, made_of in stages.items():
+        source = data.Source(tmp_path / "out", made_of)
+        for batch in source.dataset(8).as_numpy_iterator():
+            ids = batch["token_ids"].copy()
+            for row, places, was, real in zip(
+                ids, batch["masked_positions"], batch["masked_ids"], batch["masked_weights"],
+                strict=True,
+            ):  # fmt: skip
+                row[places[real > 0]] = was[real > 0]
+            hidden = batch["token_ids"] != ids
+            for unit, wanted in spelled.items():
+                size = len(wanted.split())
+                for i, j in np.ndindex(len(ids), ids.shape[1] - size + 1):
+                    if pieces[ids[i, j : j + size]].tolist() == wanted.split():
+                        share = hidden[i, j : j + size].mean()
+                        wholes[stage, unit] += share == 1
+                        parts[stage, unit] += 0 < share < 1
+    assert parts["token", "phrase"] > 20 and parts["token", "entity"] > 20
+    # A phrase is hidden as a whole or not at all, and so is an entity, of which it may be a part.
+    assert parts["phrase", "phrase"] == 0 < wholes["phrase", "phrase"]
+    assert parts["phrase", "entity"] > 5
+    assert parts["entity", "entity"] == 0 < wholes["entity", "entity"]

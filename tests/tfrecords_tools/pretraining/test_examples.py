@@ -1,0 +1,310 @@
+"""Tests of tfrecords_tools.pretraining.examples."""
+
+import dataclasses
+import errno
+import hashlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import tokenizers
+from official.config import Segments
+from official.corruption import token_masks
+from official.corruption.vocabulary import Vocabulary
+from official.shards import features, manifest
+from official.utils import seeding
+from tests import small
+from tfrecords_tools.pretraining import examples, full_sentences, pairs, segments
+from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.examples import Settings
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(small.tokenizer_folder(tmp_path_factory.mktemp("made") / "tokenizer"))
+
+
+def settings(folder, format="examples", split_sentences=False, **options):
+    changes = {f"segments__{name}": value for name, value in options.items()}
+    made_of = small.config(corruption__unit="word", **changes)
+    static = made_of.segments.static_masks or format == "tf_models"
+    corruption = made_of.corruption if static else None
+    return Settings(made_of.segments, corruption, folder, 7, format, split_sentences)
+
+
+def text_piece(number=0, documents=30):
+    return TextPiece(number, small.documents(documents))
+
+
+def parsed(records, *names):
+    return {name: v.numpy() for name, v in features.parse(tf.constant(records), names).items()}
+
+
+def lists(values):
+    return [row.tolist() for row in values]
+
+
+def rebuilt(piece, how, cutter=pairs.cut):
+    """The examples of a piece in the order of `process_piece`, put together one by one."""
+    tokenizer = tokenizers.load(how.tokenizer)
+    ids, splits = tokenizer.encode_ragged([s for d in piece.documents for s in d])
+    tokens = segments.Piece.of(ids, splits, [len(d) for d in piece.documents])
+    made, labels, duplicates = [], [], []
+    for i in range(how.segments.duplicates):
+        cut = cutter(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
+        for first, stop, label in zip(cut.splits, cut.splits[1:], cut.labels, strict=False):
+            ids, lengths = [2], []
+            for (start, end), opens in zip(
+                cut.runs[first:stop], cut.opens[first:stop], strict=True
+            ):
+                ids += [*tokens.ids[start:end].tolist(), 3]
+                if opens:
+                    lengths.append(0)
+                lengths[-1] = len(ids) - sum(lengths[:-1])
+            made.append((ids, lengths))
+            labels.append(label)
+            duplicates.append(i)
+    order = seeding.numpy_rng(7, piece.number).permutation(len(made))
+    seeds = [(7, duplicates[i], (piece.number << 32) + i) for i in order]
+    return [made[i] for i in order], [labels[i] for i in order], seeds
+
+
+def test_examples(folder):
+    piece, how = text_piece(number=3), settings(folder, duplicates=2)
+    made = examples.process_piece(piece, how)
+    expected, labels, _ = rebuilt(piece, how)
+    got = parsed(made.examples, "token_ids", "segment_lengths", "next_sentence_label")
+    assert lists(got["token_ids"]) == [ids for ids, _ in expected]
+    assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
+    assert got["next_sentence_label"].tolist() == labels
+    assert made.documents == 30
+    assert made.sentences == sum(map(len, piece.documents))
+    counts = np.bincount([len(ids) for ids, _ in expected], minlength=33)
+    assert made.lengths.tolist() == counts.tolist()
+    words = [word for d in piece.documents for s in d for word in s.split()]
+    assert made.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
+
+
+@pytest.mark.parametrize(
+    ("options", "cutter", "label"),
+    [
+        ({"relation": "sentence_order"}, pairs.cut, "sentence_order_label"),
+        ({"format": "sentence_pairs"}, pairs.cut, "next_sentence_label"),
+        ({"relation": "none"}, pairs.cut, None),
+        ({"format": "full_sentences"}, full_sentences.cut, None),
+        ({"format": "doc_sentences"}, full_sentences.cut, None),
+    ],
+)
+def test_formats(folder, options, cutter, label):
+    how = Settings(Segments(max_length=32, duplicates=2, **options), None, folder, 7)
+    piece = text_piece(number=3)
+    piece.documents.append(["ba"])
+    made = examples.process_piece(piece, how)
+    expected, labels, _ = rebuilt(piece, how, cutter)
+    names = ["token_ids", "segment_lengths", *filter(None, [label])]
+    assert set(tf.train.Example.FromString(made.examples[0]).features.feature) == set(names)
+    got = parsed(made.examples, *names)
+    assert lists(got["token_ids"]) == [ids for ids, _ in expected]
+    assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
+    if label:
+        assert got[label].tolist() == labels and 0 < sum(labels) < len(labels)
+    dropped = {"documents of one sentence": 1} if label == "sentence_order_label" else {}
+    assert made.left_out == dropped
+
+
+@pytest.mark.parametrize("options", [{}, {"relation": "none"}, {"format": "full_sentences"}])
+@pytest.mark.parametrize("static", [False, True])
+def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
+    plain = settings(folder).segments
+    options = {"relation": None, "short_seq_prob": 0.5, "duplicates": 2, **options}
+    plain = dataclasses.replace(plain, **options)
+    how = Settings(plain, token_masks.Config(max_predictions=6) if static else None, folder, 7)
+    shared = dataclasses.replace(plain, packing=3, row_length=50)
+    packed = dataclasses.replace(how, segments=shared)
+    names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
+    names += ["masked_positions", "masked_ids"] if static else []
+    alone = parsed(examples.process_piece(text_piece(), how).examples, *names)
+    made = examples.process_piece(text_piece(), packed)
+    assert made.examples == examples.process_piece(text_piece(), packed).examples
+    got = parsed(made.examples, "part_lengths", *names)
+
+    def marked(got, i):
+        """The tokens as the encoder sees them, each with what is to be predicted there."""
+        targets = [-1] * len(got["token_ids"][i])
+        if static:
+            for place, was in zip(got["masked_positions"][i], got["masked_ids"][i], strict=True):
+                targets[place] = int(was)
+        return list(zip(got["token_ids"][i].tolist(), targets, strict=True))
+
+    labels = alone[plain.label] if plain.label else None
+    expected = [
+        (marked(alone, i), lengths.tolist(), *([] if labels is None else [labels[i]]))
+        for i, lengths in enumerate(alone["segment_lengths"])
+    ]
+    found = []
+    for i, part_lengths in enumerate(got["part_lengths"]):
+        ids, lengths = marked(got, i), got["segment_lengths"][i].tolist()
+        assert len(part_lengths) <= 3 and sum(part_lengths) == len(ids) == sum(lengths) <= 50
+        for part, length in enumerate(part_lengths):
+            own, left = [], length
+            while left:
+                own.append(lengths.pop(0))
+                left -= own[-1]
+            label = [got[plain.label][i][part]] if plain.label else []
+            found.append((ids[:length], own, *label))
+            ids = ids[length:]
+        assert not ids and not lengths
+    assert sorted(found) == sorted(expected)
+    assert len(got["part_lengths"]) < len(expected)
+    assert max(map(len, got["token_ids"])) > 32
+    assert made.lengths.sum() == len(made.examples)
+
+
+def test_a_piece_of_one_document_borrows_random_segments(folder):
+    rng = np.random.default_rng(1)
+    long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
+    others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
+    piece, how = TextPiece(4, [long], True, True, others), settings(folder)
+    made, alone = (
+        examples.process_piece(piece, how),
+        examples.process_piece(TextPiece(4, [long]), how),
+    )
+    tokens = tokenizers.load(folder)
+    lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
+    assert not lent & set(tokens.encode_ragged(long)[0].tolist())
+    names = ["token_ids", "segment_lengths", "next_sentence_label"]
+    got = parsed(made.examples, *names)
+    for ids, (first, _), label in zip(*map(got.get, names), strict=True):
+        assert not lent & set(ids[: first - 1].tolist())
+        second = set(ids[first:-1].tolist())
+        assert second <= lent if label else not lent & second
+    assert 5 < got["next_sentence_label"].sum() < len(made.examples) - 5
+    # They count for nothing, and the rest of a document is no document.
+    assert made.token_counts.tolist() == alone.token_counts.tolist()
+    assert (made.sentences, made.tokens) == (alone.sentences, alone.tokens)
+    assert (made.documents, alone.documents) == (0, 1)
+    ordered = dataclasses.replace(how.segments, relation="sentence_order")
+    ordered = dataclasses.replace(how, segments=ordered)
+    with_others, without = (
+        examples.process_piece(TextPiece(4, [long], others=lend), ordered) for lend in (others, ())
+    )
+    assert with_others.examples == without.examples
+
+
+def test_pure(folder):
+    how = settings(folder, static_masks=True, duplicates=2)
+    first = examples.process_piece(text_piece(5), how)
+    examples.process_piece(text_piece(6), settings(folder))
+    again = examples.process_piece(text_piece(5), how)
+    assert first.examples == again.examples
+    other = examples.process_piece(text_piece(6), how)
+    assert set(first.examples).isdisjoint(other.examples)
+    assert len(set(first.examples)) == len(first.examples)
+
+
+def test_batches_leave_no_trace(folder, monkeypatch):
+    how = settings(folder, static_masks=True)
+    whole = examples.process_piece(text_piece(), how)
+    monkeypatch.setattr(examples, "_BATCH", 7)
+    assert examples.process_piece(text_piece(), how).examples == whole.examples
+
+
+def test_static_masks_are_those_of_the_corruption(folder):
+    piece, how = text_piece(number=2), settings(folder, static_masks=True, duplicates=2)
+    made = examples.process_piece(piece, how)
+    names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
+    got = parsed(made.examples, *names)
+    expected, _, seeds = rebuilt(piece, how)
+    vocabulary = Vocabulary.of(tokenizers.load(folder))
+    some_hidden = 0
+    for i, ((ids, lengths), (seed, duplicate, index)) in enumerate(
+        zip(expected, seeds, strict=True)
+    ):
+        row = {
+            "token_ids": tf.constant([ids], tf.int32),
+            "padding_mask": tf.ones([1, len(ids)], tf.bool),
+        }
+        row_seed = seeding.row_seeds(seed, duplicate, tf.constant([index], tf.int64))
+        masked = token_masks.corrupt(how.corruption, vocabulary, row, row_seed)
+        count = int(tf.reduce_sum(masked["masked_weights"]))
+        some_hidden += masked["token_ids"].numpy()[0].tolist() != ids
+        assert got["token_ids"][i].tolist() == masked["token_ids"].numpy()[0].tolist()
+        assert got["segment_lengths"][i].tolist() == lengths
+        for name in names[2:]:
+            assert got[name][i].tolist() == masked[name].numpy()[0, :count].tolist()
+    assert some_hidden > 0.9 * len(expected)
+
+
+def test_tf_models_features(folder):
+    """The same examples and masks as ours, padded, under the other names."""
+    names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
+    ours = examples.process_piece(text_piece(), settings(folder, static_masks=True))
+    got = parsed(ours.examples, *names, "next_sentence_label")
+    theirs = examples.process_piece(text_piece(), settings(folder, format="tf_models"))
+    kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in ("input_ids", "input_mask")}
+    kinds["segment_ids"] = kinds["input_ids"]
+    for name in ("masked_lm_positions", "masked_lm_ids"):
+        kinds[name] = tf.io.FixedLenFeature([5], tf.int64)
+    kinds["masked_lm_weights"] = tf.io.FixedLenFeature([5], tf.float32)
+    kinds["next_sentence_labels"] = tf.io.FixedLenFeature([1], tf.int64)
+    read = tf.io.parse_example(tf.constant(theirs.examples), kinds)
+    read = {name: value.numpy() for name, value in read.items()}
+    assert len(theirs.examples) == len(ours.examples)
+    for i, ids in enumerate(got["token_ids"]):
+        a, b = got["segment_lengths"][i]
+        count = len(got["masked_ids"][i])
+        padded = {
+            "input_ids": [*ids, *[0] * (32 - len(ids))],
+            "input_mask": [1] * len(ids) + [0] * (32 - len(ids)),
+            "segment_ids": [0] * a + [1] * b + [0] * (32 - a - b),
+            "masked_lm_positions": [*got["masked_positions"][i], *[0] * (5 - count)],
+            "masked_lm_ids": [*got["masked_ids"][i], *[0] * (5 - count)],
+            "masked_lm_weights": [1.0] * count + [0.0] * (5 - count),
+            "next_sentence_labels": [got["next_sentence_label"][i]],
+        }
+        for name, values in padded.items():
+            assert read[name][i].tolist() == values
+
+
+def test_paragraphs_are_split(folder):
+    lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
+    made = examples.process_piece(TextPiece(0, lines), settings(folder, split_sentences=True))
+    assert (made.documents, made.sentences, made.tokens) == (2, 6, 10 + 6)
+    made = examples.process_piece(TextPiece(0, lines), settings(folder))
+    assert made.sentences == 3
+
+
+def test_documents_without_a_token(folder):
+    lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
+    made = examples.process_piece(TextPiece(0, lines), settings(folder))
+    assert (made.documents, made.sentences, len(made.examples)) == (1, 1, 1)
+    made = examples.process_piece(TextPiece(0, lines[:1]), settings(folder))
+    assert made.examples == [] and made.documents == 0
+
+
+def test_writer(tmp_path):
+    writer = examples.Writer(tmp_path, 3, "validation")
+    writer.write([b"0", b"1"])
+    writer.write([])
+    writer.write([b"2", b"3", b"4"])
+    entries = writer.finish()
+    assert [entry.records for entry in entries] == [2, 2, 1]
+    for i, entry in enumerate(entries):
+        assert entry.name == f"validation-{i:05d}-of-00003.tfrecord"
+        assert entry == manifest.describe(tmp_path / entry.name, "validation")
+        content = (tmp_path / entry.name).read_bytes()
+        assert entry.sha256 == hashlib.sha256(content).hexdigest()
+        records = list(tf.data.TFRecordDataset(str(tmp_path / entry.name)).as_numpy_iterator())
+        assert records == [[b"0", b"3"], [b"1", b"4"], [b"2"]][i]
+
+
+def test_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
+
+    writer = examples.Writer(tmp_path, 1)
+    monkeypatch.setattr(writer._writers[0], "write", full, raising=False)
+    with pytest.raises(OSError) as caught:
+        writer.write([b"1"])
+    assert caught.value.errno == errno.ENOSPC

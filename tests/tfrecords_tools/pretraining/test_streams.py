@@ -1,0 +1,309 @@
+"""Rows that go on, walked through token by token in a corpus whose every token is marked."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as configs
+from official import tokenizers
+from official.corruption.vocabulary import Vocabulary
+from official.shards import features, manifest
+from official.utils import seeding
+from official.utils.errors import UserError
+from tests import small
+from tests.streams import CLS, FIRST, LENGTHS, SEP, Walk, config, marked, stream_folder
+from tfrecords_tools.pretraining import builder, segments, streams
+
+
+def read(folder):
+    """The examples as dicts of arrays, in the order of the shards."""
+    found = manifest.read(folder)
+    paths = [str(folder / shard.name) for shard in found.shards]
+    batch = next(iter(tf.data.TFRecordDataset(paths).batch(10**6)))
+    parsed = features.parse(batch, found.features)
+    return {name: np.array(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value)
+            for name, value in parsed.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("reuse", [0, 5])
+def test_each_row_goes_on_where_it_left_off(tmp_path, reuse, backward):
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=reuse, backward=backward)
+    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
+    rows = read(folder)
+    total, stride = len(rows["token_ids"]), reuse or 16
+    assert total % 4 == 0 and (rows["segment_lengths"].sum(axis=1) == 16).all()
+    # Forward rows share the text, and so do backward ones.
+    tokens = sum(LENGTHS) + len(LENGTHS)
+    streams = 2 if backward else 4
+    span = 13 if reuse else 17
+    assert total // 4 == ((tokens - span) // stride + 1) // streams
+    texts = []
+    for b in range(4):
+        row = rows["token_ids"][b::4]  # [steps, 16]
+        walk = Walk(LENGTHS, backward and b >= 2)
+        text = row[:, :stride].ravel()
+        walk.check(text.tolist())
+        texts.append(text)
+        assert rows["continues"][b::4].tolist() == [0] + [1] * (len(row) - 1)
+        if backward:
+            assert (rows["backward"][b::4] == (b >= 2)).all()
+        for tokens, lengths in zip(row, rows["segment_lengths"][b::4], strict=True):
+            if reuse:
+                first, second, last = lengths
+                assert last == 1 and tokens[-1] == CLS and tokens[-2] == SEP
+                assert tokens[first - 1] == SEP and first > reuse + 1 and second > 1
+                whole = [*tokens[: first - 1], *tokens[first:-2]]
+                assert len(whole) == 13
+                walk.check(whole)
+        if not reuse:
+            walk.check([*text.tolist(), int(rows["next_id"][b::4][-1])])
+            np.testing.assert_array_equal(rows["next_id"][b::4][:-1], row[1:, 0])
+    # No token is in two streams, nor twice in one; each direction takes the same number of them.
+    for half in (texts[:streams], texts[streams:]) if backward else (texts,):
+        real = np.concatenate(half)
+        real = real[real != SEP]
+        assert len(set(real)) == len(real) > 0.7 * sum(LENGTHS)
+
+
+def test_a_ends_where_a_sentence_does(tmp_path):
+    documents, words = marked(LENGTHS)
+    for backward in (False, True):
+        made_of = config(reuse_length=3, max_length=20, backward=backward, duplicates=6)
+        rows = read(stream_folder(tmp_path / f"{backward}", made_of, documents, words))
+        starts = np.cumsum([0, *LENGTHS])
+        lasts = {
+            int(min(start + i + 6, stop - 1)) + FIRST
+            for start, stop in zip(starts, starts[1:], strict=False)
+            for i in range(0, stop - start, 7)
+        }
+        firsts = {
+            int(start + i) + FIRST
+            for start, stop in zip(starts, starts[1:], strict=False)
+            for i in range(0, stop - start, 7)
+        }
+        seen = set()
+        for b in range(4):
+            reverse = backward and b >= 2
+            for tokens, (first, _, _) in zip(
+                rows["token_ids"][b::4], rows["segment_lengths"][b::4], strict=True
+            ):
+                # 14 tokens of A and B hold the end of a sentence of at most 7.
+                last = int(tokens[first - 2])
+                if reverse:  # a separator stands before the document that ended
+                    assert last in firsts, tokens
+                else:
+                    assert last in lasts or last == SEP, tokens
+                seen.add(int(first))
+        assert len(seen) > 8  # and it is drawn which
+
+
+@pytest.mark.parametrize("reuse", [0, 5])
+def test_an_end_of_document_stands_between_documents(tmp_path, reuse):
+    """XLNet's <eod>; [SEP] is left to end A and B, and an <eod> may be predicted."""
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=reuse, backward=True)
+    folder = stream_folder(tmp_path / "shards", made_of, documents, [*words, "<eod>"])
+    rows = read(folder)
+    tokenizer = tokenizers.load(folder / "tokenizer")
+    end = FIRST + len(words)
+    assert tokenizer.eod_id == end and tokenizer.pieces[end] == "<eod>"
+    assert tokenizer.encode(["<eod>"])[0].tolist() != [end]  # text never gives it
+    assert end not in tokenizer.special_ids and Vocabulary.of(tokenizer).maskable[end]
+    ends = 0
+    for b in range(4):
+        walk = Walk(LENGTHS, b >= 2, end)
+        walk.check(rows["token_ids"][b::4, : reuse or 16].ravel().tolist())
+        for tokens, lengths in zip(
+            rows["token_ids"][b::4], rows["segment_lengths"][b::4], strict=True
+        ):
+            seps = np.flatnonzero(tokens == SEP).tolist()
+            assert seps == ((np.cumsum(lengths)[:-1] - 1).tolist() if reuse else [])
+            text = tokens[(tokens != SEP) & (tokens != CLS)].tolist()
+            walk.check(text)
+            ends += text.count(end)
+    assert ends >= 2 * (len(LENGTHS) - 2)  # of both directions, but for what is cut off
+
+
+def test_short_documents_are_dropped_and_contexts_kept_apart(tmp_path):
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=5, short_documents="drop", rows=3)
+    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
+    rows = read(folder)
+    starts = np.cumsum([0, *LENGTHS])
+    of = np.repeat(np.arange(len(LENGTHS)), LENGTHS)  # document of each word
+    long = {i for i, length in enumerate(LENGTHS) if length >= 13}
+    seen = []
+    for b in range(3):
+        row, goes_on = rows["token_ids"][b::3], rows["continues"][b::3]
+        for t, tokens in enumerate(row):
+            text = tokens[(tokens != SEP) & (tokens != CLS)] - FIRST
+            assert len(set(of[text])) == 1, "one document"
+            assert (np.diff(text) == 1).all()
+            number = of[text[0]]
+            assert goes_on[t] == (t > 0 and text[0] != starts[number])
+            if goes_on[t]:
+                assert text[0] == row[t - 1][4] + 1 - FIRST
+            if not goes_on[t] and t > 0:
+                assert text[0] == starts[number]
+            seen.append(number)
+    assert set(seen) <= long and len(set(seen)) >= len(long) - 1
+    for number in set(seen):
+        assert seen.count(number) <= (LENGTHS[number] - 13) // 5 + 1
+    assert manifest.read(folder).totals["longest_memory"] > 20
+
+
+def test_a_random_b_is_of_another_document(tmp_path):
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=5, relation="next_sentence", duplicates=10)
+    rows = read(stream_folder(tmp_path / "shards", made_of, documents, words))
+    of = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    walk = Walk(LENGTHS, False)
+    labels = rows["next_sentence_label"]
+    assert abs(labels.mean() - 0.5) < 4 * np.sqrt(0.25 / len(labels))
+    begins = 0
+    for tokens, (first, second, _), label in zip(
+        rows["token_ids"], rows["segment_lengths"], labels, strict=True
+    ):
+        a, b = tokens[: first - 1].tolist(), tokens[first : first + second - 1].tolist()
+        walk.check(a)
+        walk.check(b)
+        if not label:
+            walk.check(a + b)
+            continue
+        opening = tokens[5] if tokens[5] != SEP else tokens[4]  # of the document where A begins
+        assert of[opening - FIRST] not in {of[token - FIRST] for token in b if token != SEP}
+        inside = of[b[0] - FIRST] if b[0] != SEP else None
+        start = np.cumsum([0, *LENGTHS])[inside] if inside is not None else None
+        begins += start is not None and (b[0] - FIRST - start) % 7 == 0
+    assert begins > 0.7 * labels.sum()
+
+
+def test_any_process_makes_the_same_block(tmp_path):
+    documents, words = marked(LENGTHS)
+    made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=80, rows=2)
+    first = read(stream_folder(tmp_path / "a", made_of, documents, words))
+    again = read(stream_folder(tmp_path / "b", made_of, documents, words, shard_count=2))
+    assert len(first["token_ids"]) > streams._BLOCK * 1.5
+    for name, value in first.items():
+        np.testing.assert_array_equal(again[name], value, err_msg=name)
+    other = read(stream_folder(
+        tmp_path / "c", configs.from_dict({**configs.to_dict(made_of), "seed": 1}),
+        documents, words,
+    ))  # fmt: skip
+    assert (other["token_ids"] != first["token_ids"]).mean() > 0.5
+
+
+def test_one_of_draws_each_flagged_column_alike():
+    flags = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool).repeat(4000, axis=0)
+    found = streams._one_of(flags, seeding.numpy_rng(0))
+    first, second = np.split(found, 2)
+    assert set(first) == {1, 3, 4} and set(second) == set(range(5))
+    for counts, share in ((np.bincount(first)[[1, 3, 4]], 1 / 3), (np.bincount(second), 1 / 5)):
+        assert (abs(counts / 4000 - share) < 4 * np.sqrt(share * (1 - share) / 4000)).all()
+
+
+def test_elsewhere_reaches_every_place_and_no_other():
+    """Three documents of 4, 6 and 5 tokens; each token is a sentence."""
+    text = streams.Text(np.arange(15, dtype=np.int32), np.ones(16, bool), np.array([0, 4, 10, 15]))
+    places = lambda here, length: set(  # noqa: E731
+        streams._elsewhere(
+            text, np.full(2000, here), np.full(2000, length), seeding.numpy_rng(here, length)
+        ).tolist()
+    )
+    assert places(5, 3) == {0, 1, 10, 11, 12}
+    assert places(0, 2) == set(range(4, 14))
+    assert places(14, 4) == set(range(7))
+    assert places(5, 6) == set(range(10))  # no other document has room: anywhere
+    two = streams.Text(np.arange(30, dtype=np.int32), np.ones(31, bool),
+                       np.array([0, 4, 10, 15, 19, 25, 30]), copies=2)  # fmt: skip
+    found = streams._elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
+    assert set(found.tolist()) == {15, 16, 25, 26, 27}
+    one = streams.Text(text.ids, text.begins, np.array([0, 15]))
+    found = streams._elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
+    assert set(found.tolist()) == {0, 1}
+
+
+def test_texts_that_are_too_short_are_refused(tmp_path):
+    documents, words = marked((20, 5))
+    for name, settings, message in (
+        ("a", {"reuse_length": 5}, r"27 tokens of text give 3 sequences of 16, and segments.rows: "
+         r"4 needs 4: lower segments.rows or max_length, or take more text"),
+        ("b", {"reuse_length": 5, "short_documents": "drop"},
+         r"20 tokens of text, without 1 short documents, give 2 seq.* needs 4: lower"),
+        ("c", {"backward": True}, r"27 .* give 1 seq.* needs 2, each in both directions: lower"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            stream_folder(tmp_path / name, config(**settings), documents, words)
+
+
+def test_separators_of_pairs_count(tmp_path):
+    plan = lambda between, reuse: streams.Plan(  # noqa: E731
+        "", config(reuse_length=reuse).segments, 0, SEP, CLS, between
+    )
+    assert plan(1, 11).span == 13 and plan(2, 9).span == 12
+    message = r"16 tokens .*reuse_length: 11 and 4 special tokens have no room .*_length to 10"
+    with pytest.raises(UserError, match=message):
+        _ = plan(2, 11).span
+    text = streams.Text(np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]))
+    made = streams._cut(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
+    for start, tokens, (first, second, last) in zip(
+        (10, 12), made["token_ids"], made["segment_lengths"], strict=True
+    ):
+        assert tokens[first - 2 : first].tolist() == [SEP, SEP] and tokens[-2:].tolist() == [3, 2]
+        assert [*tokens[: first - 2], *tokens[first:-2]] == list(range(start, start + 12))
+        assert first + second + last == 16
+
+
+@pytest.mark.slow
+def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch):
+    documents, words = marked(LENGTHS * 8)
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", words)
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
+    monkeypatch.setattr("tfrecords_tools.pretraining.chunks.cut.__defaults__", (400, tuple))
+    found, lines = [], []
+    for workers in (1, 2):
+        made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)
+        out = tmp_path / f"out{workers}"
+        made = builder.build(
+            builder.settings_of(made_of, tokenizer), str(tmp_path / "a.txt"), out,
+            workers, num_shards=3, report=lines.append,
+        )  # fmt: skip
+        found.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
+    assert found[0] == found[1] and len(found[0]) == 7
+    assert manifest.verify(out, deep=True) == []
+    assert made.totals["examples"] == sum(shard.records for shard in made.shards)
+    assert made.totals["tokens"] == sum(LENGTHS) * 8 and made.totals["documents"] == 80
+    assert made.totals["short_documents_joined"] == 24
+    steps = made.totals["examples"] // 4
+    assert made.totals["longest_memory"] == (steps - 1) * 5
+    text = 3 * 8 * (sum(LENGTHS) + len(LENGTHS))
+    assert made.totals["cut_tokens"] == text - ((2 * steps - 1) * 5 + 13)
+    assert made.length_histogram == (*[0] * 16, made.totals["examples"])
+    assert made.features == (
+        "token_ids", "segment_lengths", "next_sentence_label", "continues", "backward",
+    )  # fmt: skip
+    assert "0.0% of the rows is padding" in lines[-1]
+    rows = read(out)
+    for b in range(4):
+        Walk(LENGTHS * 8, b >= 2).check(rows["token_ids"][b::4, :5].ravel().tolist())
+    for options, message in (
+        ({"format": "tf_models"}, "--format=tf_models holds pairs, and the config says segments.f"),
+        ({"phrases": "x"}, "--phrases: a stream has no phrases and entities: take another unit"),
+    ):
+        with pytest.raises(UserError, match=message):
+            builder.settings_of(made_of, tokenizer, **options)
+    raw = configs.to_dict(made_of)
+    raw["corruption"]["unit"] = "phrase"
+    with pytest.raises(UserError, match="unit: phrase: a stream has no phrases"):
+        builder.settings_of(configs.from_dict(raw), tokenizer)
+
+
+def test_windows_of_contexts():
+    plan = streams.Plan("", config(reuse_length=5, short_documents="drop").segments, 0, 3, 2, 1)
+    windows = streams.Windows.of(np.array([0, 20, 32, 45]), plan)  # 20, 12 and 13 tokens; 13 a row
+    assert len(windows) == 3
+    starts, goes_on = windows[np.arange(3)]
+    assert starts.tolist() == [0, 5, 32] and goes_on.tolist() == [False, True, False]
+    assert segments.taken(np.array([0, 2, 5]), np.array([1]))[0].tolist() == [2, 3, 4]

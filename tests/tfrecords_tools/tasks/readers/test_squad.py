@@ -1,0 +1,261 @@
+"""SQuAD's files: what is read, what is refused, and the shards that they become."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from official import tasks, tokenizers
+from official.shards import features, manifest, questions
+from official.utils.errors import UserError
+from tests import small, squads
+from tfrecords_tools import build_task_shards
+from tfrecords_tools.tasks import span
+from tfrecords_tools.tasks.readers import squad
+from tfrecords_tools.tasks.readers.tables import BadRows
+
+
+def write(path, *paragraphs, **more):
+    path.write_text(json.dumps(squads.document(*paragraphs, **more)))
+    return path
+
+
+def test_questions_with_their_answers(tmp_path):
+    path = write(
+        tmp_path / "a.json",
+        ("Bada bede, bédu.", [("q1", "What?", [("bede", 5), ("bédu", 11)]), ("q2", "Why?", [])]),
+    )
+    first, second = squad.read(path, no_answers=True)
+    assert first.question == questions.Question("q1", "What?", "Bada bede, bédu.", ("bede", "bédu"))
+    assert first.start == 5
+    assert second.question.answers == () and second.start is None
+    # The same without answers, for a test split.
+    document = squads.document(("Bada.", [("q1", "What?", [])]))
+    del document["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    path.write_text(json.dumps(document))
+    (only,) = squad.read(path, answered=False)
+    assert only.question.answers is None and only.start is None
+
+
+P = "article 1 (Title), paragraph 1, question 'q1'"
+BAD = {
+    "answer not in its context": (
+        ("Bada bede.", [("q1", "What?", [("bede", 4)])]),
+        f"{P}: the answer 'bede' does not stand in the context at 4 (answer_start, in characters), "
+        "and first stands at 5",
+    ),
+    "empty context": ((" ", [("q1", "What?", [("x", 0)])]), f"{P}: the context is empty"),
+    "empty question": (("Bada.", [("q1", " ", [("Bada", 0)])]), f"{P}: the question is empty"),
+    "empty answer": (("Bada.", [("q1", "What?", [("", 0)])]), f"{P}: an answer is empty"),
+    "without an answer": (
+        ("Bada.", [("q1", "What?", [])]),
+        f"{P}: has no answer (is_impossible): --task=squad2 has such questions",
+    ),
+    "duplicate id": (
+        ("Bada.", [("q1", "What?", [("Bada", 0)])] * 2),
+        f"{P}: the id stands twice, first in FILE: {P}",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_questions_that_cannot_be_used(tmp_path, reason):
+    paragraph, message = BAD[reason]
+    path = write(tmp_path / "a.json", paragraph)
+    message = f"{path}: {message.replace('FILE', str(path))}; --skip_bad_rows leaves such rows out"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        list(squad.read(path))
+    bad = BadRows(skip=True)
+    good = list(squad.read(path, bad=bad))
+    assert len(good) == (reason == "duplicate id") and bad.counts == {reason: 1}
+
+
+def test_answers_that_are_nowhere_or_missing(tmp_path):
+    path = write(tmp_path / "a.json", ("Bada.", [("q1", "What?", [("bede", 0)])]))
+    with pytest.raises(UserError, match="at 0 .*, and is nowhere in it"):
+        list(squad.read(path))
+    document = squads.document(("Bada.", [("q1", "What?", [])]))
+    document["data"][0]["paragraphs"][0]["qas"][0]["is_impossible"] = False
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="'q1': has no answer and is not said to be impossible"):
+        list(squad.read(path, no_answers=True))
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (b"{", "is not JSON .*is it one of SQuAD's files"),
+        (b'{"data": "\xff"}', "is not UTF-8 .*convert the file"),
+        (b"[]", "a.json: list where an object with 'data' is wanted"),
+        (b'{"rows": []}', "a.json: no 'data': its keys are 'rows'; is this one of SQuAD's"),
+        (b'{"data": []}', "a.json holds no question"),
+        (b'{"data": [{}]}', "a.json: article 1: no 'paragraphs': its keys are none"),
+        (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: no 'context'"),
+        (
+            b'{"data": [{"title": "T", "paragraphs": [{"context": "x", "qas": [3]}]}]}',
+            r"article 1 \(T\), paragraph 1, question 1: int where an object with 'id' is wanted",
+        ),
+        (
+            b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 3}]}]}]}',
+            "article 1, paragraph 1: 'id' is 3, but a text is wanted",
+        ),
+        (
+            b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "q", "question": "x",'
+            b'"is_impossible": 1}]}]}]}',
+            "question 'q': is_impossible is 1, but true or false is wanted",
+        ),
+    ],
+)
+def test_files_of_another_form(tmp_path, text, words):
+    path = tmp_path / "a.json"
+    path.write_bytes(text)
+    with pytest.raises(UserError, match=words):
+        list(squad.read(path))
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(UserError, match="there is no file .*none.json"):
+        list(squad.read(tmp_path / "none.json"))
+    with pytest.raises(UserError, match="is a folder where a file is wanted"):
+        list(squad.read(tmp_path))
+
+
+def records(folder, split):
+    found = manifest.read(folder)
+    names = [str(folder / shard.name) for shard in found.split(split)]
+    serialized = list(tf.data.TFRecordDataset(names).as_numpy_iterator())
+    parsed = features.parse(serialized, found.features)
+    return [
+        {name: value[i].numpy() for name, value in parsed.items()} for i in range(len(serialized))
+    ]
+
+
+def test_every_answer_is_found_again_in_its_windows(tmp_path):
+    folder = squads.shard_folder(tmp_path / "shards", no_answers=True)
+    found = manifest.read(folder)
+    assert manifest.verify(folder, deep=True) == []
+    asked = questions.read(folder, "train", found)
+    rows = records(folder, "train")
+    tokenizer = tokenizers.load(folder / "tokenizer")
+    contexts = tokenizer.encode_with_offsets([question.context for question in asked])
+    whole = {number: 0 for number in range(len(asked))}
+    for row in rows:
+        question, (ids, starts, ends) = asked[row["row"]], contexts[row["row"]]
+        begin, first = int(row["context_start"]), int(row["window_start"])
+        held = ids[first : first + row["context_length"]]
+        assert row["token_ids"][begin : begin + len(held)].tolist() == held.tolist()
+        assert len(row["token_ids"]) == row["segment_lengths"].sum() <= squads.SIZES.max_length
+        if row["answer_start"] >= 0:
+            assert (
+                question.context[starts[row["answer_start"]] : ends[row["answer_end"]]]
+                == (question.answers[0])
+            )
+            whole[int(row["row"])] += 1
+        else:
+            assert row["answer_end"] == -1
+    answered = [number for number, question in enumerate(asked) if question.answers]
+    assert answered and len(answered) < len(asked) and len(rows) > len(asked)
+    assert sum(whole[number] > 0 for number in answered) >= 0.9 * len(answered)
+    assert all(not count or number in answered for number, count in whole.items())
+    totals = found.totals["splits"]["train"]
+    assert totals["questions"] == len(asked) and totals["examples"] == len(rows)
+    assert totals["without_answer"] == len(asked) - len(answered)
+    assert totals["with_answer_in_window"] == sum(whole.values())
+    assert found.length_histogram[squads.SIZES.max_length] > 0
+    assert found.task["kind"] == "span" and found.task["doc_stride"] == squads.SIZES.doc_stride
+
+
+def test_a_test_split_may_be_without_answers(tmp_path):
+    document = squads.make(3)
+    for paragraph in document["data"][0]["paragraphs"]:
+        for asked in paragraph["qas"]:
+            del asked["answers"]
+            asked.pop("is_impossible", None)
+    (tmp_path / "test.json").write_text(json.dumps(document))
+    lines = []
+    made = span.build(
+        tasks.TASKS["squad1"],
+        {"test": tmp_path / "test.json"},
+        tokenizers.load(small.tokenizer_folder(tmp_path / "tok")),
+        tmp_path / "shards",
+        squads.SIZES,
+        report=lines.append,
+    )
+    assert made.task["unlabelled"] == ["test"] and lines[0].endswith("; no answers")
+    assert all(q.answers is None for q in questions.read(tmp_path / "shards", "test", made))
+
+
+def test_shards_that_cannot_be_made(tmp_path):
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tok"))
+    path = write(tmp_path / "a.json", ("Bada \u200b.", [("q1", "What?", [("\u200b", 5)])]))
+    build = lambda **more: span.build(  # noqa: E731
+        tasks.TASKS["squad1"], {"train": path}, tokenizer, tmp_path / "out", squads.SIZES, **more
+    )
+    with pytest.raises(UserError, match="'q1': the tokenizer makes nothing of the answer"):
+        build()
+    with pytest.raises(UserError, match="no question can be used: 1 answer without a token"):
+        build(skip_bad_rows=True)
+    with pytest.raises(UserError, match="max_length: 5 has no room"):
+        span.build(tasks.TASKS["squad1"], {}, tokenizer, tmp_path / "out", span.Sizes(5, 1, 5))
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_that_have_changed(tmp_path):
+    folder = squads.shard_folder(tmp_path / "shards")
+    found = manifest.read(folder)
+    path = folder / "questions-train.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"ba", b"bo", 1))
+    message = f"{path} has changed since it was written"
+    with pytest.raises(UserError, match=f"{message}.*copy the folder again"):
+        questions.read(folder, "train", found)
+    assert message in manifest.verify(folder, deep=True)[0]
+    path.unlink()
+    with pytest.raises(UserError, match="questions-train.jsonl is missing"):
+        questions.read(folder, "train", found)
+    with pytest.raises(UserError, match="has no questions-test.jsonl"):
+        questions.read(folder, "test", found)
+
+
+def test_flags(tmp_path):
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    (tmp_path / "dev.json").write_text("{}")
+    plan = lambda *arguments: (  # noqa: E731
+        values.unparse_flags(),
+        values(["build_task_shards", *arguments]),
+        build_task_shards.plan(values),
+    )[2]
+    task, files = plan("--task=squad2", f"--validation_file={tmp_path}/dev.json")
+    assert task.no_answers and list(files) == ["validation"]
+    assert (values.doc_stride, values.max_query_length, values.max_length) == (128, 64, None)
+    with pytest.raises(
+        UserError, match="--doc_stride is for squad1 and squad2, not for --task=rte"
+    ):
+        plan("--task=rte", f"--test_file={tmp_path}/dev.json", "--doc_stride=3")
+
+
+def test_the_command_makes_windows_of_384_tokens(tmp_path):
+    (tmp_path / "train-v1.1.json").write_text(json.dumps(squads.make(4)))
+    tokenizer = small.tokenizer_folder(tmp_path / "tok")
+    values = flags.FLAGS
+    from absl.testing import flagsaver
+
+    if "task" not in values:
+        build_task_shards.define_flags()
+    values.mark_as_parsed()
+    with flagsaver.flagsaver(
+        task="squad1",
+        input=str(tmp_path),
+        validation_file="",
+        tokenizer=str(tokenizer),
+        output=str(tmp_path / "shards"),
+    ):
+        build_task_shards.main([])
+    found = manifest.read(tmp_path / "shards")
+    assert found.max_length == 384 and found.totals["examples"] == len(
+        records(tmp_path / "shards", "train")
+    )
+    assert np.array(found.config["doc_stride"]) == 128

@@ -1,0 +1,383 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from official import config, data, tasks, tokenizers
+from official.shards import candidates, features, manifest
+from official.tasks import trec
+from official.utils.errors import UserError
+from tests import small
+from tfrecords_tools import build_task_shards, inspect_shards
+from tfrecords_tools.tasks import ranking
+from tfrecords_tools.tasks.readers import tables
+
+ROOT = Path(__file__).resolve().parents[2]
+QUERIES = {"q1": "ba be", "q2": "bi", "q3": "bo bu", "q4": "da"}
+DOCUMENTS = {f"d{i}": " ".join(small.WORDS[i : i + 3 + i]) for i in range(8)}
+QRELS = {"q1": {"d0": 2, "d1": 1, "d2": 0}, "q2": {"d3": 1}, "q4": {"d5": 1}}
+RUN = {
+    "q1": {"d0": 5.0, "d2": 4.0, "d3": 3.0, "d4": 2.0, "d7": 1.0},
+    "q2": {"d1": 1.0, "d2": 2.0},
+    "q3": {"d1": 1.0},
+    "q4": {"d5": 1.0},
+}
+
+
+def write(folder, queries=QUERIES, documents=DOCUMENTS, qrels=QRELS, **runs):
+    folder.mkdir(exist_ok=True)
+    for name, texts in {"queries": queries, "documents": documents}.items():
+        lines = [f"{key}\t{text}\n" for key, text in texts.items()]
+        (folder / f"{name}.tsv").write_text("id\ttext\n" + "".join(lines))
+    with open(folder / "qrels", "w") as stream:
+        trec.write_qrels(stream, qrels)
+    for split, run in (runs or {"train": RUN, "validation": RUN}).items():
+        with open(folder / f"{split}.run", "w") as stream:
+            trec.write_run(stream, run, "first")
+    return folder
+
+
+def collection(folder, bad=None, qrels="qrels", **how):
+    return ranking.read_collection(
+        folder / "queries.tsv",
+        folder / "documents.tsv",
+        qrels and folder / qrels,
+        bad or tables.BadRows(),
+        **how,
+    )
+
+
+def build(folder, output, splits=("train", "validation"), bad=None, found=None, **how):
+    return ranking.build(
+        how.pop("task", tasks.ranking()),
+        found or collection(folder, bad),
+        {split: folder / f"{split}.run" for split in splits},
+        tokenizers.load(small.tokenizer_folder(folder / "tokenizer")),
+        output,
+        **{"max_length": 32, "report": lambda line: None, "bad": bad, **how},
+    )
+
+
+def examples(folder, split, made):
+    paths = [str(folder / shard.name) for shard in made.split(split)]
+    parsed = features.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), made.features)
+    return {
+        name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
+        for name, value in parsed.items()
+    }
+
+
+def spelled(ids, tokenizer):
+    return " ".join(tokenizer.pieces[i] for i in ids)
+
+
+def pair(query, document):
+    return f"[CLS] {QUERIES[query]} [SEP] {DOCUMENTS[document]} [SEP]"
+
+
+def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_path):
+    lines = []
+    made = build(write(tmp_path / "in"), tmp_path / "out", negatives=3, report=lines.append)
+    tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
+    found = examples(tmp_path / "out", "train", made)
+    assert found["row"] == list(range(len(found["row"])))
+    triples = []
+    for ids, lengths, segments in zip(
+        found["token_ids"], found["sequence_lengths"], found["segment_lengths"], strict=True
+    ):
+        assert len(lengths) == 2 and sum(lengths) == len(ids) == sum(segments)
+        texts = spelled(ids[: lengths[0]], tokenizer), spelled(ids[lengths[0] :], tokenizer)
+        triples.append(
+            next(
+                (q, a, b)
+                for q in QUERIES
+                for a in DOCUMENTS
+                for b in DOCUMENTS
+                if texts == (pair(q, a), pair(q, b))
+            )
+        )
+        assert sum(segments[:2]) == lengths[0]
+        assert segments[0] == len(QUERIES[triples[-1][0]].split()) + 2
+    # Each relevant document beside three of d2, d3, d4 and d7; q2 has only two others. q3 has no
+    # relevant document, q4 no other one.
+    assert len(set(triples)) == len(triples) == 3 + 3 + 2
+    for query, relevant, other in triples:
+        assert QRELS[query][relevant] > 0
+        assert other in RUN[query] and QRELS[query].get(other, 0) == 0
+    assert {t[1] for t in triples if t[0] == "q1"} == {"d0", "d1"}
+    assert made.task["sequences"] == {"train": 2, "validation": 1}
+    assert made.totals["splits"]["train"]["left_out"] == {
+        "queries without a relevant document": 1,
+        "queries without a candidate that is not relevant": 1,
+    }
+    assert lines[0].startswith("train: 2 queries, 8 triples;")
+    assert "1 queries without a relevant document" in lines[0]
+
+
+def test_inspect_shows_each_sequence(tmp_path):
+    made = build(write(tmp_path / "in"), tmp_path / "out")
+    tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
+    found = examples(tmp_path / "out", "train", made)
+    first = {name: value[0] for name, value in found.items()} | {"row": [found["row"][0]]}
+    facts, *texts = inspect_shards._example(first, tokenizer, made.task)
+    assert facts == f"{len(first['token_ids'])} tokens, row 0"
+    assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
+    assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"
+    assert texts[1] == f"1B: {DOCUMENTS['d0']} [SEP]"
+
+
+def test_triples_are_a_function_of_seed_and_query(tmp_path):
+    folder = write(tmp_path / "in")
+    drawn = {}
+    for name, seed in {"a": 0, "b": 0, "c": 1}.items():
+        made = build(folder, tmp_path / name, seed=seed, negatives=2)
+        drawn[name] = examples(tmp_path / name, "train", made)["token_ids"]
+    assert drawn["a"] == drawn["b"] != drawn["c"]
+    # Other queries do not matter.
+    write(folder, train={"q1": RUN["q1"]}, validation=RUN)
+    alone = build(folder, tmp_path / "d", negatives=2)
+    assert examples(tmp_path / "d", "train", alone)["token_ids"] == drawn["a"][:4]
+
+
+def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
+    run = {"q2": RUN["q2"], "q1": RUN["q1"]}
+    folder = write(tmp_path / "in", validation=run, test={"q3": RUN["q3"]})
+    made = build(folder, tmp_path / "out", splits=("validation", "test"))
+    tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
+    listed = candidates.read(tmp_path / "out", made, "validation")
+    order = [("q2", "d2"), ("q2", "d1"), *(("q1", d) for d in RUN["q1"])]
+    assert listed.pairs == tuple(order)
+    assert listed.qrels == {"q2": QRELS["q2"], "q1": QRELS["q1"]}
+    found = examples(tmp_path / "out", "validation", made)
+    assert found["row"] == list(range(7))
+    assert [spelled(ids, tokenizer) for ids in found["token_ids"]] == [pair(*p) for p in order]
+    assert found["sequence_lengths"] == [[len(ids)] for ids in found["token_ids"]]
+    assert made.task["unlabelled"] == ["test"]
+    assert candidates.read(tmp_path / "out", made, "test").qrels == {}
+    scores = np.arange(7, dtype=np.float32)
+    assert listed.run(np.arange(7)[::-1], scores[::-1]) == {
+        "q2": {"d2": 0, "d1": 1},
+        "q1": {"d0": 2, "d2": 3, "d3": 4, "d4": 5, "d7": 6},
+    }
+
+
+def test_long_documents_are_cut_and_counted(tmp_path):
+    documents = {**DOCUMENTS, "d0": "ba " * 100_000}
+    folder = write(tmp_path / "in", documents=documents, validation={"q2": {"d0": 1.0, "d1": 0.0}})
+    made = build(folder, tmp_path / "out", splits=("validation",), max_length=16)
+    found = examples(tmp_path / "out", "validation", made)
+    assert [len(ids) for ids in found["token_ids"]] == [16, 8]
+    assert found["segment_lengths"][0] == [3, 13]
+    assert made.totals["splits"]["validation"]["truncated"] == 1
+    assert made.totals["tokens"] == 24
+
+
+def _source(folder, split, training=False, **recipe):
+    made = config.Config("x", recipe=config.Recipe(steps=1, **recipe))
+    return data.Source(folder, made, split, training)
+
+
+def test_batches_have_an_axis_of_sequences(tmp_path):
+    made = build(write(tmp_path / "in"), tmp_path / "out")
+    source = _source(tmp_path / "out", "validation")
+    assert "text_mask" in source.fields
+    found = examples(tmp_path / "out", "validation", made)
+    tokenizer = source.tokenizer
+    batches = list(source.dataset(4))
+    seen = 0
+    for batch in batches:
+        assert batch["token_ids"].shape == (4, 1, 32)
+        for b in range(4):
+            if not batch["example_weights"][b]:
+                continue
+            row = int(batch["row"][b])
+            ids, mask = batch["token_ids"][b, 0].numpy(), batch["padding_mask"][b, 0].numpy()
+            assert ids[mask].tolist() == found["token_ids"][row]
+            assert (ids[~mask] == tokenizer.pad_id).all()
+            first = found["segment_lengths"][row][0]
+            expected = (np.arange(32) >= first) & mask
+            np.testing.assert_array_equal(batch["segment_ids"][b, 0], expected)
+            text = mask & ~np.isin(ids, tokenizer.special_ids)
+            np.testing.assert_array_equal(batch["text_mask"][b, 0], text)
+            assert text.sum() == mask.sum() - 3
+            seen += 1
+    assert seen == 9
+
+    triples = examples(tmp_path / "out", "train", made)
+    (batch,) = _source(tmp_path / "out", "train", training=True).dataset(4).take(1)
+    assert batch["token_ids"].shape == (4, 2, 32)
+    for b in range(4):
+        row = int(batch["row"][b])
+        ids = np.concatenate(
+            [batch["token_ids"][b, c][batch["padding_mask"][b, c]] for c in range(2)]
+        )
+        assert ids.tolist() == triples["token_ids"][row]
+
+
+def test_buckets_are_by_the_longest_sequence(tmp_path):
+    made = build(write(tmp_path / "in"), tmp_path / "out")
+    triples = examples(tmp_path / "out", "train", made)
+    source = _source(tmp_path / "out", "train", bucket_lengths=(10, 16))
+    lengths = {}
+    for batch in source.dataset(2):
+        for row, weight in zip(batch["row"].numpy(), batch["example_weights"], strict=True):
+            if weight:
+                lengths[int(row)] = batch["token_ids"].shape[2]
+    longest = [max(several) for several in triples["sequence_lengths"]]
+    bounds = [10, 16, 32]
+    assert lengths == {
+        row: min(b for b in bounds if b >= length) for row, length in enumerate(longest)
+    }
+    assert len(set(lengths.values())) > 1
+
+
+FAULTS = [
+    ("queries.tsv", "q1\tba\n", "duplicate id", "id 'q1' is there already"),
+    ("queries.tsv", "q 5\tba\n", "not an id", "'q 5' cannot be an id"),
+    ("queries.tsv", "q5\t \n", "empty text", "nothing in the text of 'q5'"),
+    ("documents.tsv", "d1\tba\n", "duplicate id", "id 'd1' is there already"),
+    ("documents.tsv", "d9\n", "wrong number of columns", "1 column where the header has 2"),
+    ("qrels", "q1 0 d9 1\n", "unknown document", "there is no document 'd9'"),
+    ("qrels", "q9 0 d1 1\n", "unknown query", "there is no query 'q9'"),
+    ("qrels", "q1 0 d1 1\n", "judged twice", "document 'd1' is judged again for 'q1'"),
+]
+
+
+@pytest.mark.parametrize("name, text, reason, message", FAULTS)
+def test_bad_lines_are_named_or_counted(tmp_path, name, text, reason, message):
+    folder = write(tmp_path / "in")
+    lines = (folder / name).read_text().count("\n")
+    with open(folder / name, "a") as stream:
+        stream.write(text)
+    with pytest.raises(UserError) as error:
+        collection(folder)
+    assert str(error.value).startswith(f"{folder / name}, line {lines + 1}: ")
+    assert message in str(error.value)
+    assert str(error.value).endswith("--skip_bad_rows leaves such rows out")
+    bad = tables.BadRows(skip=True)
+    found = collection(folder, bad)
+    assert bad.counts == {reason: 1}
+    assert (dict(found.queries), dict(found.documents)) == (QUERIES, DOCUMENTS)
+    assert found.qrels == QRELS
+    made = build(folder, tmp_path / "out", bad=bad, found=found)
+    assert made.totals["skipped"] == {reason: 1}
+
+
+def test_bad_lines_of_a_run(tmp_path):
+    folder = write(tmp_path / "in")
+    with open(folder / "validation.run", "a") as stream:
+        stream.write("q1 Q0 d9 6 0.5 first\n")
+    with pytest.raises(UserError, match="validation.run, line 10: there is no document 'd9'"):
+        build(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    made = build(folder, tmp_path / "out", bad=tables.BadRows(skip=True))
+    assert made.totals["splits"]["validation"]["skipped"] == {"unknown document": 1}
+    assert made.totals["splits"]["validation"]["examples"] == 9
+
+
+def test_texts_without_a_header_and_as_json_lines(tmp_path):
+    folder = write(tmp_path / "in")
+    for name in ("queries", "documents"):
+        path = folder / f"{name}.tsv"
+        path.write_text(path.read_text().removeprefix("id\ttext\n"))
+    assert collection(folder, header=False).documents == DOCUMENTS
+    lines = [json.dumps({"id": i, "text": text}) for i, text in enumerate(QUERIES.values())]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    found = ranking.read_collection(
+        folder / "queries.jsonl", folder / "queries.jsonl", None, tables.BadRows(), header=False
+    )
+    assert found.queries == dict(zip("0123", QUERIES.values(), strict=True))
+    assert found.qrels == {}
+
+
+def test_what_cannot_be_built(tmp_path):
+    folder = write(tmp_path / "in", train={"q3": RUN["q3"]}, validation=RUN)
+    with pytest.raises(UserError) as error:
+        build(folder, tmp_path / "out")
+    assert str(error.value) == (
+        f"{folder / 'train.run'}: nothing to learn from: 1 queries without a relevant document"
+    )
+    with pytest.raises(UserError, match="--max_length=4 leaves no room .*: the least is 5"):
+        build(folder, tmp_path / "out", max_length=4)
+    write(folder, qrels={"q1": {"d1": 5}})
+    with pytest.raises(UserError, match="grade 5 of document 'd1' for query 'q1': err_20 wants"):
+        build(folder, tmp_path / "out")
+    build(folder, tmp_path / "out", task=tasks.ranking(["map"]))
+    (folder / "queries.tsv").write_text("id\ttext\nq1\t \n")
+    with pytest.raises(UserError, match="queries.tsv: no row can be used: 1 empty text"):
+        collection(folder, tables.BadRows(skip=True))
+
+
+def test_candidate_files_that_have_changed(tmp_path):
+    made = build(write(tmp_path / "in"), tmp_path / "out")
+    with pytest.raises(UserError, match="the train split has no candidates to rank: name --spl"):
+        candidates.read(tmp_path / "out", made, "train")
+    with open(tmp_path / "out" / "validation.qrels", "a") as stream:
+        stream.write("q1 0 d7 1\n")
+    with pytest.raises(UserError, match="validation.qrels has changed since it was written: exp"):
+        candidates.read(tmp_path / "out", made, "validation")
+    (tmp_path / "out" / "validation.run").unlink()
+    with pytest.raises(UserError, match="validation.run is missing: copy the folder again"):
+        candidates.read(tmp_path / "out", made, "validation")
+
+
+def _plan(*arguments):
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    values(["build_task_shards", *arguments])
+    return build_task_shards.plan(values)
+
+
+def test_flags(tmp_path):
+    folder = write(tmp_path / "in")
+    ranking = ["--task=ranking", f"--input={folder}"]
+    both = ["--queries=queries.tsv", "--documents=documents.tsv"]
+    task, files = _plan(*ranking, *both, "--test_file=train.run", "--metrics=map,mrr")
+    assert (task.kind, task.metrics) == ("ranking", ("map", "mrr"))
+    assert files == {"test": folder / "train.run"}
+    for arguments, message in (
+        (ranking, "--task=ranking wants --queries, the file with their ids and texts"),
+        ([*ranking, both[0]], "--task=ranking wants --documents"),
+        ([*ranking, *both], "--task=ranking wants TREC runs with the candidates: --train_file"),
+        (
+            [*ranking, *both, "--train_file=train.run"],
+            "--qrels is missing: training wants to know what is relevant",
+        ),
+        ([*ranking, *both, "--label_column=x"], "--label_column is not for --task=ranking: its"),
+        (
+            ["--task=sst2", "--input=x", "--qrels=x"],
+            "--qrels is for --task=ranking, not for --task=sst2",
+        ),
+    ):
+        with pytest.raises(UserError) as error:
+            _plan(*arguments)
+        assert message in str(error.value)
+
+
+@pytest.mark.slow
+def test_the_command_line(tmp_path):
+    folder = write(tmp_path / "in")
+    with open(folder / "qrels", "a") as stream:
+        stream.write("q1 0 d9 1\n")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tfrecords_tools.build_task_shards", "--task=ranking",
+            f"--input={folder}", "--queries=queries.tsv", "--documents=documents.tsv",
+            "--qrels=qrels", "--train_file=train.run", "--validation_file=validation.run",
+            f"--tokenizer={small.tokenizer_folder(tmp_path / 'tokenizer')}",
+            f"--output={tmp_path / 'out'}", "--max_length=32", "--negatives=2", "--seed=5",
+            "--skip_bad_rows",
+        ],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "left out of queries, documents and qrels: 1 unknown document" in done.stdout
+    assert "train: 2 queries, 6 triples" in done.stdout
+    made = manifest.read(tmp_path / "out")
+    assert (made.seed, made.config["negatives"]) == (5, 2)
+    assert made.totals["skipped"] == {"unknown document": 1}

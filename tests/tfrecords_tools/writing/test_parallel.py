@@ -1,0 +1,68 @@
+"""Tests of tfrecords_tools.writing.parallel."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining import examples
+from tfrecords_tools.writing import parallel
+
+
+def slow_square(number):
+    time.sleep(0.02 * (number % 3))
+    return number * number, os.getpid()
+
+
+def fail(number):
+    raise UserError(f"number {number}")
+
+
+def die(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def ordered(function, items, workers=2):
+    return parallel.ordered(function, items, workers, examples.start_worker)
+
+
+def test_results_in_order_from_several_processes():
+    results = list(ordered(slow_square, range(40)))
+    assert [square for square, _ in results] == [n * n for n in range(40)]
+    workers = {process for _, process in results}
+    assert len(workers) == 2 and os.getpid() not in workers
+
+
+def test_items_are_read_as_needed():
+    read = []
+
+    def items():
+        for number in range(50):
+            read.append(number)
+            yield number
+
+    results = ordered(slow_square, items())
+    next(results)
+    assert len(read) <= 4
+    next(results)
+    assert len(read) <= 5
+    results.close()
+    assert len(read) <= 5
+
+
+def test_errors_of_workers_come_back():
+    with pytest.raises(UserError, match="^number 0$"):
+        list(ordered(fail, range(10)))
+
+
+def test_a_killed_worker_is_an_error():
+    with pytest.raises(UserError, match="a worker process was killed.*fewer --workers"):
+        list(ordered(die, range(10)))
+
+
+def test_no_items():
+    assert list(ordered(die, [])) == []

@@ -1,0 +1,1 @@
+"""Pretraining shards: segments of documents, packed into examples."""

@@ -1,0 +1,363 @@
+"""Makes the shard folder of a pretraining corpus.
+
+This process reads the documents and cuts them into pieces, workers make examples of them
+(`shards.process_piece`), and this process writes these in the pieces' order: the same input,
+settings and seed give the same bytes whatever the number of workers. The folder takes its name when
+it is whole.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from official import config, tokenizers
+from official.corruption.vocabulary import check_mask_token
+from official.shards import manifest
+from official.shards.features import FEATURES, LEXICONS
+from official.utils import atomic
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining import chunks, examples, lexicon, stream_corpus, tf_models
+from tfrecords_tools.text import documents
+from tfrecords_tools.writing import parallel
+
+_BYTES_PER_SHARD = 8 << 20  # of input
+_MOST_SHARDS = 256
+_SECONDS_BETWEEN_REPORTS = 5
+_SHOWN = 3  # lines of a lexicon that never match
+
+
+def build(
+    settings: examples.Settings,
+    inputs: Sequence[str] | str,
+    output: str | os.PathLike,
+    workers: int = 1,
+    num_shards: int = 0,
+    on_bad_utf8: str = "error",
+    on_long_line: str = "error",
+    report: Callable[[str], None] = print,
+) -> manifest.Manifest:
+    """Makes a shard folder.
+
+    Args:
+      settings: how (see `settings_of`).
+      inputs: files and globs, as `documents.expand` takes them.
+      output: the folder to make.
+      workers: processes beside this one.
+      num_shards: 0 = by the size of the input.
+      on_bad_utf8: 'error' or 'skip', as in `documents.read`.
+      on_long_line: the same.
+      report: takes lines of progress and the summary.
+
+    Returns:
+      The manifest as written.
+
+    Raises:
+      UserError: the input, the settings or the disk.
+    """
+    started = time.monotonic()
+    paths = documents.expand(inputs)
+    size = sum(path.stat().st_size for path in paths)
+    num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
+    tokenizer = tokenizers.load(settings.tokenizer)
+    check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
+    read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
+    tally = documents.Tally()
+    totals: collections.Counter[str] = collections.Counter()
+    lengths = np.zeros(settings.segments.places + 1, np.int64)
+    token_counts = np.zeros(tokenizer.vocab_size, np.int64)
+    matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in settings.lexicons]
+    progress = _Progress(tally, totals, size, report)
+    output = Path(output)
+    _sweep(output)
+    with atomic.folder(output) as folder, _locked(folder, fcntl.LOCK_SH):
+        # The workers read the copy that stays with the shards: what it says is what was used.
+        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+        copied = str(folder / manifest.TOKENIZER_FOLDER)
+        settings = dataclasses.replace(settings, tokenizer=copied)
+        if getattr(settings.corruption, "random_tokens", "") == "unigram":
+            # The masks are drawn by counts of the whole corpus: it is read twice.
+            report("counting the tokens, which static masks are drawn by")
+            count = functools.partial(examples.count_piece, settings=_counting(settings))
+            parts = chunks.cut(read())
+            counted = sum(parallel.ordered(count, parts, workers, examples.start_worker))
+            manifest.write_token_counts(folder, counted)
+            settings = dataclasses.replace(settings, token_counts=str(folder))
+        writer = examples.Writer(folder, num_shards)
+        parts = chunks.cut(read(tally=tally), again=read)
+        if settings.segments.format == "stream":
+            records = stream_corpus.records(parts, settings, tokenizer, writer, workers)
+        else:
+            function = functools.partial(examples.process_piece, settings=settings)
+            records = parallel.ordered(function, parts, workers, examples.start_worker)
+        for made in records:
+            writer.write(made.examples)
+            lengths += made.lengths
+            token_counts += made.token_counts
+            for total, found in zip(matches, made.matches, strict=True):
+                total += found
+            totals.update(
+                documents=made.documents,
+                sentences=made.sentences,
+                tokens=made.tokens,
+                examples=len(made.examples),
+                cut_tokens=made.cut,
+                **made.more,
+            )
+            tally.skipped.update(made.left_out)
+            progress()
+        if not totals["examples"]:
+            where = f"in the input ({', '.join(map(str, paths[:3]))})"
+            if alone := tally.skipped["documents of one sentence"]:
+                raise UserError(
+                    f"{alone} documents of one sentence and no others {where}: they have no order, "
+                    "which segments.relation: sentence_order asks for; give longer documents, a "
+                    "sentence a line (--split_sentences does it), or set "
+                    "segments.random_negatives: true"
+                )
+            raise UserError(f"no text {where}: no examples")
+        if totals["examples"] < num_shards:
+            raise UserError(
+                f"{totals['examples']} examples do not fill {num_shards} shards: name fewer with "
+                "--num_shards"
+            )
+        tally.skipped["empty documents"] += tally.documents - totals["documents"]
+        made = manifest.Manifest(
+            kind="tf_models" if settings.format == "tf_models" else "pretraining",
+            features=_features(settings),
+            tokenizer=tokenizer.files,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            max_length=settings.segments.places,
+            seed=settings.seed,
+            shards=writer.finish(),
+            config=_plain(settings),
+            totals={**totals, "skipped": {k: n for k, n in tally.skipped.items() if n}}
+            | _found(settings, matches),
+            length_histogram=tuple(lengths.tolist()),
+            token_counts=manifest.write_token_counts(folder, token_counts),
+        )
+        manifest.write(folder, made)
+    never = {
+        name: [repr(line) for line, n in zip(lexicon.read(path), found, strict=True) if not n]
+        for (name, path), found in zip(settings.lexicons, matches, strict=True)
+    }
+    report(_summary(output, made, tally, never, time.monotonic() - started))
+    return made
+
+
+def settings_of(
+    made_of: config.Config,
+    tokenizer: str | os.PathLike,
+    seed: int | None = None,
+    format: str = "examples",
+    split_sentences: bool = False,
+    phrases: str | os.PathLike | None = None,
+    entities: str | os.PathLike | None = None,
+) -> examples.Settings:
+    """Returns the settings that a config stands for.
+
+    `phrases` and `entities` are lexicon files (see `tfrecords_tools.pretraining.lexicon`).
+
+    Raises:
+      UserError: the config has not what the format needs.
+    """
+    if made_of.segments is None:
+        raise UserError(f"config {made_of.name!r} has no `segments`: it is not for pretraining")
+    copies, whole = made_of.segments.duplicates, ("full_sentences", "doc_sentences")
+    if copies > 1 and made_of.segments.format in whole and not made_of.segments.short_seq_prob:
+        raise UserError(
+            f"segments.duplicates: {copies} copies of {made_of.segments.format} with "
+            "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
+        )
+    static = made_of.segments.static_masks or format == "tf_models"
+    if static and made_of.corruption is None:
+        raise UserError(
+            f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
+        )
+    if static and not getattr(config.module_of(made_of.corruption), "STATIC", True):
+        raise UserError(
+            f"corruption.type: {config.type_of(made_of.corruption)} is drawn each time an example "
+            "is read, and --format=tf_models holds masks that are drawn once: take token_masks"
+        )
+    if format == "tf_models" and made_of.segments.relation != "next_sentence":
+        raise UserError(
+            "--format=tf_models holds pairs with next-sentence labels, and the config says "
+            f"segments.format: {made_of.segments.format}, relation: {made_of.segments.relation}"
+        )
+    if format == "tf_models" and made_of.segments.packing > 1:
+        raise UserError(
+            "--format=tf_models holds one example a row, and the config says segments.packing: "
+            f"{made_of.segments.packing}"
+        )
+    if made_of.segments.format == "stream" and format == "tf_models":
+        raise UserError(
+            "--format=tf_models holds pairs, and the config says segments.format: stream"
+        )
+    seed = made_of.seed if seed is None else seed
+    if seed < 0:
+        raise UserError(f"seed: {seed} is negative: name one from 0 up")
+    corruption = made_of.corruption if static else None
+    folder = str(Path(tokenizer).resolve())
+    files = {"phrase_inner": phrases, "entity_inner": entities}
+    lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
+    needed = (
+        config.module_of(made_of.corruption).needs(made_of.corruption)
+        if (made_of.corruption is not None)
+        else frozenset()
+    )
+    if made_of.segments.format == "stream" and (lexicons or needed):
+        flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {made_of.corruption.unit}"
+        raise UserError(
+            f"{flag}: a stream has no phrases and entities: take another unit, or another "
+            "segments.format"
+        )
+    for name in sorted(needed - dict(lexicons).keys()):
+        raise UserError(
+            f"corruption.unit: {made_of.corruption.unit} needs {LEXICONS[name]}=FILE, one "
+            f"{made_of.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
+        )
+    return examples.Settings(
+        made_of.segments, corruption, folder, seed, format, split_sentences, lexicons
+    )
+
+
+class _Progress:
+    """Reports, now and then, how far and how fast the work goes."""
+
+    def __init__(
+        self,
+        tally: documents.Tally,
+        totals: collections.Counter,
+        size: int,
+        report: Callable[[str], None],
+    ):
+        self._tally, self._totals, self._size, self._report = tally, totals, size, report
+        self._started = self._reported = time.monotonic()
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._reported < _SECONDS_BETWEEN_REPORTS:
+            return
+        self._reported = now
+        seconds, done = now - self._started, self._tally.bytes_read
+        left = round(seconds * (self._size - done) / max(done, 1))
+        self._report(
+            f"{self._totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
+            f"{self._totals['examples'] / seconds:,.0f} examples/s, "
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+        )
+
+
+def _features(settings: examples.Settings) -> tuple[str, ...]:
+    if settings.format == "tf_models":
+        return tf_models.FEATURES
+    names = {"token_ids", "segment_lengths", settings.segments.label}
+    names |= settings.segments.row_features
+    if settings.segments.packing > 1:
+        names.add("part_lengths")
+    if settings.corruption is not None:
+        names |= {"masked_positions", "masked_ids"}
+    names |= dict(settings.lexicons).keys()
+    return tuple(name for name in FEATURES if name in names)
+
+
+def _plain(settings: examples.Settings) -> dict:
+    corruption = settings.corruption
+    return {
+        "segments": config.to_dict(settings.segments),
+        "corruption": None if corruption is None else config.to_dict(corruption),
+        "format": settings.format,
+        "split_sentences": settings.split_sentences,
+        "lexicons": [Path(path).name for _, path in settings.lexicons],
+    }
+
+
+def _counting(settings: examples.Settings) -> examples.Settings:
+    """Settings that tokenize alike and do no more."""
+    return dataclasses.replace(settings, corruption=None, lexicons=())
+
+
+def _found(settings: examples.Settings, matches: Sequence[np.ndarray]) -> dict:
+    """What the manifest says of the lexicons: lines, lines never found, and matches."""
+    found = {
+        name: {"lines": len(n), "never_matched": int((n == 0).sum()), "matches": int(n.sum())}
+        for (name, _), n in zip(settings.lexicons, matches, strict=True)
+    }
+    return {"lexicons": found} if found else {}
+
+
+def _summary(
+    output: Path,
+    made: manifest.Manifest,
+    tally: documents.Tally,
+    never: Mapping[str, Sequence[str]],
+    seconds: float,
+) -> str:
+    """What a person is told; `never` are the lines of each lexicon that never match."""
+    totals = made.totals
+    size = sum(shard.bytes for shard in made.shards)
+    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals["skipped"].items())
+    lines = [
+        f"{output}: {totals['examples']:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
+        f"({totals['examples'] / seconds:,.0f} examples/s, "
+        f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
+        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
+        f"{totals['tokens']:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
+        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
+        f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
+        f"{totals['cut_tokens']:,} did not fit and were cut off",
+    ]
+    for name, counts in totals.get("lexicons", {}).items():
+        lines.append(
+            f"  {LEXICONS[name]}: {counts['matches']:,} matches of {counts['lines']:,} lines; "
+            f"{counts['never_matched']:,} lines never match"
+            + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
+        )
+    if tally.long:
+        lines.append(
+            f"  {tally.long:,} documents of over {documents.MAX_PART_CHARACTERS:,} characters were "
+            "read in parts (is there a blank line between documents?)"
+        )
+    return "\n".join(lines)
+
+
+def _copies(made: manifest.Manifest) -> str:
+    """How often each document is in the examples, where it is more than once."""
+    copies = made.config["segments"]["duplicates"]
+    return f", {copies} copies of each document" if copies > 1 else ""
+
+
+def _sweep(output: Path) -> None:
+    """Removes what killed runs for the same folder left behind."""
+    name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
+    for path in output.parent.glob(f"{atomic.PREFIX}*"):
+        if name.fullmatch(path.name) and path.is_dir():
+            with _locked(path, fcntl.LOCK_EX):
+                shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Holds the lock that tells a folder in the making from one that a killed run left.
+
+    Who writes there shares it, with `atomic.file` too; who removes the folder wants it alone.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is being written by another run: wait for its end") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,175 @@
+"""The text of row-continuous shards, in files: the documents of a corpus in a drawn order.
+
+The text is read once and kept in a scratch folder, so that `streams.make` can cut any part of it in
+any process, and memory stays small however long it is.
+
+Shapes: N tokens of the text, D documents.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from official import tokenizers
+from official.utils import seeding
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining import examples, segments
+from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.streams import DOCUMENTS, TEXT, Plan, Windows, make, mapped
+from tfrecords_tools.writing import parallel
+
+_AS_READ = "as_read"  # the name of the files with the documents in the order of the input
+_CHUNK = 1 << 22  # tokens that are put in order at once
+
+
+def records(
+    pieces: Iterable[TextPiece],
+    settings: examples.Settings,
+    tokenizer: tokenizers.Tokenizer,
+    writer: examples.Writer,
+    workers: int,
+) -> Iterator[examples.Records]:
+    """Makes the rows of a corpus: first yields the counts of its pieces, then their examples.
+
+    Args:
+      pieces: of the input.
+      settings: of the format `stream`.
+      tokenizer: that of the settings.
+      writer: that will write the examples; it is told how many there will be.
+      workers: processes.
+
+    Raises:
+      UserError: the text is too short for the rows.
+    """
+    folder = writer.folder / ".stream"
+    plan = Plan.of(folder, settings, tokenizer)
+    with contextlib.closing(Corpus(folder)) as corpus:
+        tokenize = functools.partial(examples.tokenize_piece, settings=settings)
+        for piece, made in parallel.ordered(tokenize, pieces, workers, examples.start_worker):
+            corpus.add(piece)
+            yield made
+        plan, made = corpus.arrange(plan)
+        yield made
+        lengths = np.zeros(settings.segments.max_length + 1, np.int64)
+        writer.contiguous(plan.steps * settings.segments.rows)
+        function = functools.partial(make, plan=plan)
+        for block in parallel.ordered(function, plan.blocks, workers, examples.start_worker):
+            lengths[-1] = len(block)
+            yield examples.Records(block, lengths)
+
+
+class Corpus:
+    """The tokens of a corpus, in files: any part of them can be read by any process.
+
+    Args:
+      folder: to make; `close` removes it.
+    """
+
+    def __init__(self, folder: Path):
+        folder.mkdir()
+        self.folder = folder
+        self._lengths: list[np.ndarray] = []  # of documents
+        self._unfinished = False  # whether the last document goes on in the next piece
+        self._ids = open(folder / f"{_AS_READ}.ids", "wb")
+        self._begins = open(folder / f"{_AS_READ}.begins", "wb")
+
+    def close(self) -> None:
+        """Removes the files."""
+        self._ids.close()
+        self._begins.close()
+        shutil.rmtree(self.folder)
+
+    def add(self, piece: segments.Piece) -> None:
+        """Appends the documents of a piece."""
+        begins = np.zeros(len(piece.ids), bool)
+        begins[piece.sentences[:-1]] = True
+        piece.ids.astype(np.int32).tofile(self._ids)
+        begins.tofile(self._begins)
+        lengths = np.diff(piece.sentences[piece.documents])
+        if self._unfinished and piece.continues:
+            self._lengths[-1][-1] += lengths[0]
+            lengths = lengths[1:]
+        if len(lengths):
+            self._lengths.append(lengths)
+        self._unfinished = piece.unfinished
+
+    def arrange(self, plan: Plan) -> tuple[Plan, examples.Records]:
+        """Puts the documents in order.
+
+        Args:
+          plan: without its steps.
+
+        Returns:
+          The plan with its steps, and counts: tokens in no sequence; documents without text for
+          one, left out or joined; and the most tokens that a row goes on after.
+
+        Raises:
+          UserError: the text is too short for the rows.
+        """
+        self._ids.close()
+        self._begins.close()
+        lengths = np.concatenate([*self._lengths, np.zeros(0, np.int64)])
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        joined = plan.segments.short_documents == "join"
+        (kept,) = np.nonzero(joined | (lengths >= plan.span))
+        order = np.concatenate(
+            [
+                seeding.numpy_rng(plan.seed, i).permutation(kept)
+                for i in range(plan.segments.duplicates)
+            ]
+        )
+        documents = np.concatenate([[0], np.cumsum(lengths[order] + joined)])
+        if documents[-1]:
+            self._copy(bounds, order, documents, plan.end_id if joined else None)
+        np.save(self.folder / DOCUMENTS, documents)
+        windows = Windows.of(documents, plan)
+        steps = len(windows) // plan.streams
+        short = int((lengths < plan.span).sum())
+        if not steps:
+            backward = ", each in both directions" if plan.segments.backward else ""
+            dropped = f", without {short:,} short documents," if short and not joined else ""
+            raise UserError(
+                f"{documents[-1]:,} tokens of text{dropped} give {len(windows):,} sequences of "
+                f"{plan.segments.max_length}, and segments.rows: {plan.segments.rows} needs "
+                f"{plan.streams}{backward}: lower segments.rows or max_length, or take more text"
+            )
+        used = np.clip(steps * plan.streams - windows.firsts[:-1], 0, np.diff(windows.firsts))
+        covered = np.where(used, plan.stride * (used - 1) + plan.span, 0).sum()
+        # Runs of windows that go on: they end with their context or with their row.
+        edges = np.union1d(windows.firsts, np.arange(plan.streams + 1) * steps)
+        runs = np.diff(edges[edges <= steps * plan.streams])
+        more = {"longest_memory": int((runs.max() - 1) * plan.stride)}
+        if short and joined:
+            more["short_documents_joined"] = short
+        return dataclasses.replace(plan, steps=steps), examples.Records(
+            cut=int(documents[-1] - covered),
+            left_out={} if joined else {"documents shorter than a row": short},
+            more=more,
+        )
+
+    def _copy(
+        self, bounds: np.ndarray, order: np.ndarray, documents: np.ndarray, end_id: int | None
+    ) -> None:
+        """Writes the documents `order`, which end at `documents`, each with an `end_id` or none."""
+        ids, begins = (mapped(self.folder, _AS_READ, kind) for kind in ("ids", "begins"))
+        chunks = np.searchsorted(documents, np.arange(0, documents[-1], _CHUNK)[1:])
+        with (
+            open(self.folder / f"{TEXT}.ids", "wb") as ids_out,
+            open(self.folder / f"{TEXT}.begins", "wb") as begins_out,
+        ):
+            for part in np.split(order, np.unique(chunks)):
+                index, splits = segments.taken(bounds, part)
+                ids_part, begins_part = ids[index], begins[index]
+                if end_id is not None:
+                    ids_part = np.insert(ids_part, splits[1:], end_id)
+                    begins_part = np.insert(begins_part, splits[1:], False)
+                ids_part.tofile(ids_out)
+                begins_part.tofile(begins_out)
+            np.ones(1, bool).tofile(begins_out)
+        for path in self.folder.glob(f"{_AS_READ}.*"):
+            path.unlink()

@@ -1,0 +1,1 @@
+"""Shards of labelled tasks: texts, pairs, choices, questions and rankings."""

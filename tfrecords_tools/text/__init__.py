@@ -1,0 +1,1 @@
+"""Plain text: documents, sentences and the flags that describe them."""

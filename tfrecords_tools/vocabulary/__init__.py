@@ -1,0 +1,1 @@
+"""Trainers of vocabularies: WordPiece, byte-level BPE, SentencePiece."""

@@ -1,0 +1,59 @@
+"""Learns the pieces and merges of a byte-level BPE from word counts.
+
+The most frequent pair of neighbouring pieces is joined first, over the words that the tokenizer
+itself parts, from single bytes on (Sennrich et al. 2016; Radford et al. 2019, section 2.2). The
+same text gives the same bytes.
+"""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from official.tokenizers import byte_bpe
+from official.utils.errors import UserError
+from tfrecords_tools.vocabulary.merges import grow
+from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts
+
+# The padding id is 1, as in RoBERTa.
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def word_counts(max_words: int = MAX_WORDS) -> WordCounts:
+    """Returns a counter of the words that the tokenizer sees, white space among them."""
+
+    def words(texts: tf.Tensor) -> list[bytes]:
+        return byte_bpe.words(texts).values.numpy().tolist()
+
+    return WordCounts(lambda texts: filter(None, words(texts)), max_words)
+
+
+def learn(
+    counts: Mapping[bytes, int],
+    vocab_size: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Learns the pieces.
+
+    Args:
+      counts: word → count.
+      vocab_size: how many pieces to learn, special tokens and the 256 bytes counted.
+      report: called now and then with the number of pieces so far.
+
+    Returns:
+      The pieces: special tokens, bytes, then pieces in the order of their making. And the merges
+      that make them, in their order.
+
+    Raises:
+      UserError: `vocab_size` is too small for the bytes, or too large for the text.
+    """
+    pieces = [*SPECIAL, *byte_bpe.ALPHABET.values()]
+    if len(pieces) > vocab_size:
+        raise UserError(
+            f"--vocab_size={vocab_size} is too small: the 256 bytes and {len(SPECIAL)} special "
+            f"tokens alone take {len(pieces)} pieces"
+        )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    byte_ids = [ids[byte_bpe.ALPHABET[byte]] for byte in range(256)]
+    words = (([byte_ids[byte] for byte in word], count) for word, count in counts.items())
+    merges = grow(pieces, vocab_size, words, str.__add__, report)
+    return pieces, merges

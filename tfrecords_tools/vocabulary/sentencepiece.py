@@ -1,0 +1,112 @@
+"""Learns a SentencePiece model, unigram or BPE, from a sample of the lines.
+
+The sample is drawn evenly over all that is read, so memory does not grow with the text; it is drawn
+here, with a fixed seed, because the trainer's own sampling differs from run to run.
+"""
+
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import sentencepiece
+
+from official.utils.errors import UserError
+
+# The trainer would leave longer lines out without a word, so they are cut before it sees them.
+MAX_LINE_CHARACTERS = 4000
+# The result depends on the number of threads, not on the machine.
+_THREADS = 4
+
+
+class Sample:
+    """An even sample of the lines that have gone by.
+
+    Attributes:
+      lines: the sample.
+      seen: how many lines it stands for.
+    """
+
+    def __init__(self, size: int):
+        self.lines: list[str] = []
+        self.seen = 0
+        self._size = size
+        self._random = random.Random(0)
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Lets lines go by."""
+        for text in texts:
+            for line in _cut(text):
+                self.seen += 1
+                if len(self.lines) < self._size:
+                    self.lines.append(line)
+                elif (place := self._random.randrange(self.seen)) < self._size:
+                    self.lines[place] = line
+
+
+def learn(
+    lines: Sequence[str], kind: str, vocab_size: int, coverage: float, lower_case: bool
+) -> bytes:
+    """Learns a model whose first pieces are [PAD] [UNK] [CLS] [SEP] [MASK].
+
+    Args:
+      lines: text.
+      kind: "unigram" or "bpe".
+      vocab_size: how many pieces to learn, special tokens counted.
+      coverage: the share of all characters that the alphabet must have.
+      lower_case: whether the model's normalisation (NFKC, blanks) folds case as well.
+
+    Returns:
+      What `spiece.model` holds.
+
+    Raises:
+      UserError: `vocab_size` is too small for the alphabet, or too large for the text.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=vocab_size,
+            character_coverage=coverage,
+            normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
+            max_sentence_length=8 * MAX_LINE_CHARACTERS,
+            num_threads=_THREADS,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece="[PAD]",
+            unk_piece="[UNK]",
+            # Control symbols, unlike user-defined ones, never come of text that spells them.
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise UserError(_explain(str(error), vocab_size)) from error
+    return model.getvalue()
+
+
+def _explain(message: str, vocab_size: int) -> str:
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"--vocab_size={vocab_size} is too small: the alphabet and the special tokens alone "
+            f"take {found[1]} pieces; make it larger, or --character_coverage smaller"
+        )
+    if found := re.search(r"set it to a value <= (\d+)", message):
+        return (
+            f"--vocab_size={vocab_size} is more than the text supports: take "
+            f"--vocab_size={found[1]} or more text"
+        )
+    return f"the SentencePiece trainer cannot use this text with these options: {message}"
+
+
+def _cut(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > MAX_LINE_CHARACTERS:
+        end = text.rfind(" ", start + 1, start + MAX_LINE_CHARACTERS)
+        end = start + MAX_LINE_CHARACTERS if end < 0 else end
+        yield text[start:end]
+        start = end
+    yield text[start:]

@@ -1,0 +1,99 @@
+"""Learns a WordPiece vocabulary from word counts.
+
+Pieces are joined pair by pair, the most frequent pair first, as in byte-pair encoding, over the
+words that the tokenizer itself parts. Only the words and their counts are in memory, and everything
+that ties is decided by order, so that the same text gives the same vocabulary.
+"""
+
+import collections
+from collections.abc import Callable, Iterator, Mapping
+
+import tensorflow as tf
+
+from official.tokenizers.wordpiece import (
+    CONTINUES,
+    UNKNOWN_WORD,
+    clean,
+    space_words,
+)
+from official.utils.errors import UserError
+from tfrecords_tools.vocabulary.merges import grow
+from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts, most_common
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def word_counts(lower_case: bool, max_words: int = MAX_WORDS) -> WordCounts:
+    """Returns a counter of the words that the tokenizer sees."""
+
+    def words(texts: tf.Tensor) -> list[bytes]:
+        cleaned = clean(texts, lower_case, lower_case)
+        return b" ".join(space_words(cleaned).numpy().tolist()).split()
+
+    def text(word: bytes) -> str | None:
+        long = UNKNOWN_WORD.encode() in word
+        return None if long else word.decode("utf-8", "replace")
+
+    return WordCounts(words, max_words, text)
+
+
+def learn(
+    counts: Mapping[str, int],
+    vocab_size: int,
+    coverage: float,
+    report: Callable[[int], None] = lambda done: None,
+) -> list[str]:
+    """Learns the pieces.
+
+    Args:
+      counts: word → count.
+      vocab_size: how many pieces to learn, special tokens counted.
+      coverage: the share of all characters that the alphabet must have; the rarest are left out,
+        and words with them will be unknown.
+      report: called now and then with the number of pieces so far.
+
+    Returns:
+      Special tokens, characters (as they begin and as they continue a word), then pieces in the
+      order of their making.
+
+    Raises:
+      UserError: `vocab_size` is too small for the alphabet, or too large for the text.
+    """
+    alphabet = _alphabet(counts, coverage)
+    parted = space_words(tf.constant([f"a{character}" for character in alphabet], tf.string))
+    alone = {c for c, word in zip(alphabet, parted.numpy(), strict=True) if b" " in word}
+    pieces = [*SPECIAL, *alphabet, *(CONTINUES + c for c in alphabet if c not in alone)]
+    if len(pieces) > vocab_size:
+        raise UserError(
+            f"--vocab_size={vocab_size} is too small: the alphabet alone takes {len(pieces)} "
+            f"pieces ({len(alphabet)} characters, most of them in two forms, and {len(SPECIAL)} "
+            "special tokens); make it larger, or --character_coverage smaller"
+        )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    words = _spelled(counts, ids, frozenset(alphabet))
+    grow(pieces, vocab_size, words, lambda a, b: a + b.removeprefix(CONTINUES), report)
+    return pieces
+
+
+def _spelled(
+    counts: Mapping[str, int], ids: Mapping[str, int], alphabet: frozenset
+) -> Iterator[tuple[list[int], int]]:
+    """Yields the words whose characters are all in the alphabet, as pieces, and their counts."""
+    for word, count in counts.items():
+        if alphabet.issuperset(word):
+            yield [ids[word[0]], *(ids[CONTINUES + character] for character in word[1:])], count
+
+
+def _alphabet(counts: Mapping[str, int], coverage: float) -> list[str]:
+    characters: collections.Counter[str] = collections.Counter()
+    for word, count in counts.items():
+        for character in word:
+            characters[character] += count
+    wanted = coverage * sum(characters.values())
+    kept, covered = [], 0
+    for character, count in most_common(characters, len(characters)):
+        if covered >= wanted:
+            break
+        kept.append(character)
+        covered += count
+    return sorted(kept)

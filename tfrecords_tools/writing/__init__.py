@@ -1,0 +1,1 @@
+"""Parallel workers and the bytes of examples."""
