@@ -1,7 +1,6 @@
 """Questions from JSON to answers: trained, evaluated, predicted and served, and always the same."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +19,8 @@ from official.shards import questions
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
-from tests import small, squads
+from tests import GOLDEN, small, squads
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 SIZES = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "intermediate_size": 24}
 BERT = {"type": "transformer", **SIZES, "max_positions": 32, "initializer_range": 0.3}
 XLNET = {"type": "transformer_xl", **SIZES, "initializer_range": 0.3}

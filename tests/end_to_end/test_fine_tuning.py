@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +16,10 @@ from official import export, tasks, tokenizers
 from official.data import Source
 from official.training import resolve
 from official.training.trainer import Trainer
-from tests import small
+from tests import ROOT, small
 from tests.streams import stream_folder
 from tfrecords_tools.tasks import labelled_text
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
 SIZES = {
     "vocab_size": small.config().encoder.vocab_size,

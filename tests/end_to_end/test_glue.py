@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +10,9 @@ import yaml
 from official import config as configs
 from official import tasks, tokenizers
 from official.saving import checkpoints
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools.tasks import labelled_text
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD, NEITHER = small.WORDS[:15], small.WORDS[15:30], small.WORDS[30:45]
 ENCODER = {
     "type": "transformer", "hidden_size": 32, "num_layers": 2, "num_heads": 2,

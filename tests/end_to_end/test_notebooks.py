@@ -1,14 +1,13 @@
 """The notebooks run from the first cell to the last, and say what they should."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from official.convert import huggingface, model_folder
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 
 

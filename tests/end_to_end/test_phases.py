@@ -3,16 +3,14 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from official import config as configs
 from official.saving import checkpoints
-from tests import small
+from tests import ROOT, small
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs" / "pretrain"
 # Small, and a hundred thousandth of the steps.
 SIZES = {

@@ -4,7 +4,6 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,11 +20,11 @@ from official.saving import checkpoints
 from official.serving import loaded_model
 from official.tasks import trec
 from official.utils.errors import UserError
+from tests import ROOT
 from tests.official.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import ranking as ranking_shards
 from tfrecords_tools.tasks.readers import tables
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()
 ODD = ["\u00ad\u200b", "dog " * 90, "ünïcødé 猫 😀", "[MASK] [SEP]", "a\u00ad\u200bb", "İSTANBUL ß"]
 SIZES = {"hidden_size": 12, "num_layers": 2, "num_heads": 3, "intermediate_size": 20}

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
 from official import config
-from tests import small
+from tests import ROOT, small
 
-ROOT = Path(__file__).resolve().parents[2]
 # Kind and size of the vocabulary, and what else is made of the text first.
 SYSTEMS = {
     "bert": ("wordpiece", 150, []),

@@ -4,17 +4,14 @@ import json
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
 from official import tasks, tokenizers
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools.tasks import labelled_text
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*options):

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ from official.convert import huggingface, model_folder
 from official.corruption.permutation import Config
 from official.serving import loaded_model
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 CITY = "New York is a city"
 

@@ -2,7 +2,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +22,8 @@ from official.modeling.objectives import (
 from official.saving import checkpoints
 from official.serving import loaded_model
 from official.utils.errors import UserError
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "bare"
 TEXTS = [
     "The cat sat.",
@@ -48,6 +47,7 @@ import json, sys
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
+from tests import ROOT, ROOT
 folder, requests, answers = sys.argv[1:]
 loaded = tf.saved_model.load(folder)
 out = {}

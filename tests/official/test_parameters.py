@@ -11,9 +11,9 @@ from official import config as configs
 from official import parameters
 from official.modeling.encoders import transformer
 from official.utils.errors import UserError
-from tests import small
+from tests import CONFIGS, small
 
-PRETRAIN = Path(__file__).parents[2] / "configs" / "pretrain"
+PRETRAIN = CONFIGS / "pretrain"
 # Weights of the encoders as their releases have them, pooler included where there is one.
 PUBLISHED = {
     "bert_base": 109_482_240,

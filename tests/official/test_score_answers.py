@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -9,9 +8,7 @@ from official import score_answers
 from official.evaluation import squad_metrics
 from official.shards import manifest, questions
 from official.utils.errors import UserError
-from tests import squads
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT, squads
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from official import score_run
 from official.utils.errors import UserError
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
 
 
 @pytest.fixture

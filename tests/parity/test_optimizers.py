@@ -1,12 +1,10 @@
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 
 from official.training import optimizers
+from tests import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 STEPS, SIZE = 200, 50
 
 

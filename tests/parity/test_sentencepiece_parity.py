@@ -3,16 +3,16 @@
 import json
 import random
 import unicodedata
-from pathlib import Path
 
 import pytest
 
 from official import tokenizers
+from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import texts
 from tests.official.tokenizers.test_text_rules import TEXTS
 from tfrecords_tools import build_vocab
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tokenizer.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 NUMBERS = ["In 1990, 2,000 men, ``10,'' and 19,5, were 12, 34, 7,777.", "Café Été 2005, 1,"]
 
 

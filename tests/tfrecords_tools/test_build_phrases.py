@@ -5,15 +5,14 @@ import math
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from official.utils.errors import UserError
+from tests import ROOT
 from tfrecords_tools import build_phrases
 
-ROOT = Path(__file__).resolve().parents[2]
 PHRASES = ["new york", "machine learning theory", "one of a kind"]
 
 

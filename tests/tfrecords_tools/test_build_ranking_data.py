@@ -1,15 +1,14 @@
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from official.tasks import trec
 from official.utils.errors import UserError
+from tests import ROOT
 from tfrecords_tools import build_ranking_data as lib
 
-ROOT = Path(__file__).resolve().parents[2]
 CRANFIELD = {
     "cran.all.1400": (
         ".I 1\n.T\nlift of a\nwing .\n.A\nsmith,j.\n.B\nj. 1958.\n.W\nlift of a\nwing .\n  in a\n"

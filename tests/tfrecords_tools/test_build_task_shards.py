@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from absl import flags
@@ -10,6 +9,7 @@ from absl import flags
 from official import tasks
 from official.shards import manifest
 from official.utils.errors import UserError
+from tests import ROOT
 from tfrecords_tools import build_task_shards
 
 
@@ -195,7 +195,7 @@ def test_command_line(tmp_path):
     def run(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "tfrecords_tools.build_task_shards", *arguments],
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
             capture_output=True,
             text=True,

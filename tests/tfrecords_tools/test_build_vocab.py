@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 
 from official import tokenizers
 from official.utils.errors import UserError
+from tests import ROOT
 from tfrecords_tools import build_vocab
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
 SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110, "byte_bpe": 330}

@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -12,12 +11,10 @@ import tensorflow as tf
 from official import tokenizers
 from official.shards import features, manifest
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.pretraining import tf_models
 from tfrecords_tools.writing import example_bytes
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_folder(folder, records, kind, names, task=None):

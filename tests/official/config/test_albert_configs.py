@@ -1,13 +1,12 @@
 """ALBERT's configs are those of its paper and its release (Lan et al., 2020)."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from official import config as configs
+from tests import CONFIGS
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Hidden size, layers, heads, feed-forward size, dropout.
 SIZES = {
     "base": (768, 12, 12, 3072, 0.1),

@@ -1,13 +1,12 @@
 """BERT's configs are those of its paper and its release (Devlin et al., 2019)."""
 
-from pathlib import Path
-
 import pytest
 
 from official import config as configs
 from official.training import schedules
+from tests import CONFIGS
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+FOLDER = CONFIGS / "pretrain"
 
 
 def load(name):

@@ -1,14 +1,13 @@
 """ELECTRA's configs are those of its paper and its release (Clark et al., 2020)."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from official import config as configs
 from official.modeling.objectives import generator
+from tests import CONFIGS
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Table 6. Embedding, hidden and feed-forward size, heads, layers; the same of the generator;
 # share of masked tokens; length, batch, steps, learning rate.
 TABLE_6 = {

@@ -1,11 +1,11 @@
 import re
-from pathlib import Path
 
 import pytest
 
 from official import config, tasks
+from tests import CONFIGS
 
-FOLDER = Path(__file__).parents[2] / "configs" / "finetune"
+FOLDER = CONFIGS / "finetune"
 
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()

@@ -1,14 +1,14 @@
 """The configs of the systems whose difference to BERT is what they hide."""
 
 import math
-from pathlib import Path
 
 import pytest
 
 from official import config, parameters
 from official.modeling.model import Model
+from tests import CONFIGS
 
-FOLDER = Path(__file__).parents[2] / "configs"
+FOLDER = CONFIGS
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
 """RoBERTa's configs are those of its paper and its release (Liu et al., 2019)."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from official import config as configs
 from official.modeling.layers.embeddings import Embeddings
+from tests import CONFIGS
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+FOLDER = CONFIGS / "pretrain"
 # Table 9: hidden size, layers, heads, feed-forward size; learning rate, steps of warm-up.
 TABLE_9 = {
     "base": ((768, 12, 12, 3072), (6e-4, 24_000)),

@@ -1,7 +1,5 @@
 """The rows of XLNet's ablation table, and its comparison with BERT, as configs; each trains."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,9 +9,9 @@ from official import parameters
 from official.data import Source
 from official.training import resolve
 from official.training.trainer import Trainer
-from tests import small, streams
+from tests import CONFIGS, small, streams
 
-PRETRAIN = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+PRETRAIN = CONFIGS / "pretrain"
 # What each has instead of K = 6: {key: value}; None = the key is not there.
 ABLATIONS = {
     "k7": {"corruption.k": 7, "corruption.num_predict": 512 // 7},

@@ -1,14 +1,13 @@
 """XLNet's configs are those of its paper and its release (Yang et al., 2019)."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from official import config as configs
 from official.modeling.encoders import transformer_xl
+from tests import CONFIGS
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 PRETRAIN = CONFIGS / "pretrain"
 # Hidden size, layers, heads, feed-forward size.
 SIZES = {"base": (768, 12, 12, 3072), "large": (1024, 24, 16, 4096)}

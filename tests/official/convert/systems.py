@@ -2,16 +2,15 @@
 
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
 import sentencepiece
 
 from official.modeling.encoders import inputs
+from tests import GOLDEN
 
 CLOSE = dict(rtol=0, atol=1e-5)
-GOLDEN = Path(__file__).parents[2] / "golden"
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 

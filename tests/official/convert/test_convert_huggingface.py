@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -15,8 +14,8 @@ import official
 from official.convert import huggingface, model_folder
 from official.serving import loaded_model
 from official.utils.errors import UserError
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 KINDS = ("pretraining", "classification", "bare")
 ABOUT = json.loads((GOLDEN / "about.json").read_text())

@@ -3,7 +3,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,10 +19,9 @@ from official.saving import checkpoints
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools.tasks import labelled_text
 
-ROOT = Path(__file__).resolve().parents[2]
 ONE = tf.distribute.get_strategy()
 # Name, size, and columns; the first word of a text tells its label or score.
 RTE, MNLI, STSB = tasks.find("rte"), tasks.find("mnli"), tasks.find("stsb")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +18,9 @@ from official.saving import checkpoints
 from official.training import resolve
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 from tests.streams import LENGTHS, marked, stream_folder
 
-ROOT = Path(__file__).resolve().parents[3]
 REUSE, LENGTH, KEPT, ROWS = 8, 16, 9, 4
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from official.distribution import strategies
 from official.evaluation import prediction as predict_lib
 from official.utils.errors import UserError
+from tests import ROOT
 
 NUMBERS = np.array([3, 0, 4, 1, 5], np.int32)  # the rows, in the order of the shards
 
@@ -170,13 +171,15 @@ def _predict_mirrored(output):
 @pytest.mark.slow
 def test_mirrored_replicas_write_the_same_rows(tmp_path):
     # In a process of its own: devices are made before TensorFlow starts.
-    code = "import sys; import test_predict; test_predict._predict_mirrored(sys.argv[1])"
+    code = (
+        "import sys; from tests.official.evaluation import test_prediction as t; "
+        "t._predict_mirrored(sys.argv[1])"
+    )
     _predict(tmp_path / "one.tsv")
-    folders = f"{__file__.rpartition('/')[0]}:{'/'.join(__file__.split('/')[:-4])}"
     subprocess.run(
         [sys.executable, "-c", code, tmp_path / "two.tsv"],
         check=True,
-        env={"PYTHONPATH": folders, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env={"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
     one, two = (
         [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]

@@ -1,16 +1,13 @@
 """BERT against stored results of transformers (`tests/golden/make_bert_golden.py`)."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official.training.optimizers import AdamW
 from official.training.schedules import Schedule
+from tests import GOLDEN
 from tests.official.modeling import bert_reference
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", ["small", "deep", "wide"])

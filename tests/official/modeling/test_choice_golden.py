@@ -2,7 +2,6 @@
 
 import json
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +13,8 @@ from official.modeling.model import Model
 from official.modeling.objectives import multiple_choice
 from official.training.optimizers import AdamW
 from official.training.schedules import Schedule
+from tests import GOLDEN
 from tests.official.modeling.bert_reference import _DROPOUT, batch_of, brought_in
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def load_model(reference):

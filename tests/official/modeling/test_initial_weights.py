@@ -1,7 +1,6 @@
 """First weights are drawn by the law of each release: mean, deviation and kurtosis of many."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,9 @@ from scipy import stats
 from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives import classification
-from tests import small
+from tests import ROOT, small
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+CONFIGS = ROOT / "configs" / "pretrain"
 LAWS = {
     # Deviation over initializer_range, and kurtosis.
     "normal": (1.0, 3.0),

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,10 +22,10 @@ from official.serving.generator import Generator, ends, left_padded
 from official.serving.sampling import Settings
 from official.utils import seeding
 from official.utils.errors import UserError
+from tests import ROOT
 from tests.official.convert import systems
 from tests.official.test_export import ask
 
-ROOT = Path(__file__).resolve().parents[2]
 GREEDY = Settings(max_new_tokens=9, temperature=0.0)
 DRAWN = Settings(max_new_tokens=9, temperature=1.5, top_k=40, top_p=0.9, seed=3)
 PROMPTS = ["the other", "", "a", "the cat; the dog"]

@@ -3,7 +3,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,8 +14,8 @@ from official.convert import huggingface, model_folder
 from official.saving import checkpoints
 from official.serving import loaded_model
 from official.utils.errors import UserError
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 TEXTS = ["The cat sat on a mat.", "", "dog " * 60, "a", "A quickly running dog, under the tree!"]
 

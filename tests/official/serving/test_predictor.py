@@ -1,7 +1,6 @@
 """`official.load(DIR)` says of texts what the functions of the SavedModel say."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ from official.saving import checkpoints
 from official.serving import loaded_model, precision
 from official.serving.signatures import inputs, table
 from official.utils.errors import UserError
+from tests import ROOT
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "hf_files" / "bare"
+GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "bare"
 BERT = {
     "type": "transformer", "hidden_size": 12, "num_layers": 2, "num_heads": 3,
     "intermediate_size": 20, "max_positions": 24, "initializer_range": 0.5,

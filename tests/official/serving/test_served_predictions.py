@@ -4,15 +4,14 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from official.convert import huggingface, model_folder
+from tests import ROOT
 from tests.official.test_export import ask
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "pretraining"
 WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split()
 # Empty texts are refused by build_task_shards; the first one here has no token left.

@@ -2,12 +2,13 @@
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 import sentencepiece
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+from tests import ROOT
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:8]]
 
 

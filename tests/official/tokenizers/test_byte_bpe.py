@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,11 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.utils.errors import UserError
+from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import Reference, texts
 from tfrecords_tools.vocabulary import byte_bpe
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())
 PIECES = GOLDEN["vocab.json"]
 MERGES = [tuple(line.split(" ")) for line in GOLDEN["merges.txt"].splitlines()[1:]]
 

@@ -1,16 +1,16 @@
 """Ids back to text in a graph: what `decode` gives."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official import tokenizers
+from tests import ROOT
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
-BYTE_BPE = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
+BYTE_BPE = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte_bpe"])

@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from official import tokenizers
-from tests import small
+from tests import GOLDEN, small
 
 ROWS, REPEATS = 2000, 100_000  # one row of 200,000 tokens: [ROWS, longest] of 4 bytes is 1.6 GB
 MOST = 400  # MB
@@ -44,7 +43,7 @@ def test_one_long_text_among_many_short_ones(kind, tmp_path, spiece_model):
     if kind == "wordpiece":
         made = tokenizers.WordPiece([*small.SPECIALS, "a", "b"])
     elif kind == "byte_bpe":
-        golden = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
+        golden = json.loads((GOLDEN / "byte_bpe.json").read_text())
         merges = [tuple(line.split(" ")) for line in golden["merges.txt"].splitlines()[1:]]
         made = tokenizers.ByteBPE(golden["vocab.json"], merges)
     else:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,10 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.tokenizers import windows
+from tests import GOLDEN
 
 # How many random contexts; 10,000 take about a minute.
 CONTEXTS = int(os.environ.get("GARDEN_CONTEXTS", "400"))
-GOLDEN = Path(__file__).parents[2] / "golden"
 KINDS = ("uncased", "cased", "unigram", "bpe", "released", "byte_bpe", "prefixed")
 # What is likely to go wrong: marks on letters, ligatures, signs spelled with several others,
 # blanks of no width, syllables that fall apart, long words, what is dropped.

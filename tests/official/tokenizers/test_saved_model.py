@@ -4,15 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 from official import tokenizers
+from tests import ROOT
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
-BYTE_BPE = json.loads((Path(__file__).parents[2] / "golden" / "byte_bpe.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
+BYTE_BPE = json.loads((ROOT / "tests" / "golden" / "byte_bpe.json").read_text())
 # A byte that is not UTF-8 travels as a surrogate.
 TEXTS = [row["text"] for row in GOLDEN["uncased"]] + ["caf\udce9 the"]
 RAW = [text.encode("utf-8", "surrogateescape") for text in TEXTS]
@@ -20,6 +20,7 @@ SERVER = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
+from tests import ROOT, ROOT
 texts = [text.encode("utf-8", "surrogateescape") for text in json.load(sys.stdin)]
 for folder in sys.argv[1:]:
     out = tf.saved_model.load(folder).signatures["serving_default"](text=tf.constant(texts))

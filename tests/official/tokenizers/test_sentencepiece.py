@@ -1,7 +1,6 @@
 """SentencePiece: the ids of the sentencepiece package, in and outside a graph; folders; errors."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,9 @@ import tensorflow as tf
 from official import tokenizers
 from official.tokenizers import word_starts
 from official.utils.errors import UserError
+from tests import ROOT
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 TEXTS = [row["text"] for row in GOLDEN["cased"]]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ import tensorflow_text as tf_text
 from official import tokenizers
 from official.tokenizers import base, wordpiece
 from official.utils.errors import UserError
+from tests import ROOT
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tokenizer.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "the", "un", "##aff", "##able", "cat", "[", "]", "mask", "a", "##b", "!"]
 

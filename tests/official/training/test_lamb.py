@@ -1,15 +1,14 @@
 """LAMB against trajectories of tensorflow-addons, and against the release's update written out."""
 
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from official.training import optimizers
+from tests import ROOT
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "lamb.npz"
+GOLDEN = ROOT / "tests" / "golden" / "lamb.npz"
 NAMES = ["kernel", "bias", "norm/offset", "table", "deep"]
 # As in make_lamb_golden.py.
 SETTINGS = {

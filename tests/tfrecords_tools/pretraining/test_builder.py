@@ -21,12 +21,10 @@ import yaml
 from official import config, data, tokenizers
 from official.shards import manifest
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools.pretraining import builder, chunks, examples
 from tfrecords_tools.text.documents import Document
 from tfrecords_tools.vocabulary import byte_bpe
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

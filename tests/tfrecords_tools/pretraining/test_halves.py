@@ -1,7 +1,6 @@
 """Tests of tfrecords_tools.pretraining.halves."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +8,12 @@ import pytest
 from official import config as configs
 from official import data
 from official.config import Segments
-from tests import small
+from tests import ROOT, small
 from tests.tfrecords_tools.pretraining.test_pairs import Scripted, make_piece, random_piece
 from tfrecords_tools.pretraining import halves, segments
 from tfrecords_tools.pretraining.segments import Piece
 
-GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "sentence_lengths.npz")
+GOLDEN = np.load(ROOT / "tests" / "golden" / "sentence_lengths.npz")
 CLS, SEP = 2, 3
 
 

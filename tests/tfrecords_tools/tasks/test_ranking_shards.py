@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +11,11 @@ from official import config, data, tasks, tokenizers
 from official.shards import candidates, features, manifest
 from official.tasks import trec
 from official.utils.errors import UserError
-from tests import small
+from tests import ROOT, small
 from tfrecords_tools import build_task_shards, inspect_shards
 from tfrecords_tools.tasks import ranking
 from tfrecords_tools.tasks.readers import tables
 
-ROOT = Path(__file__).resolve().parents[2]
 QUERIES = {"q1": "ba be", "q2": "bi", "q3": "bo bu", "q4": "da"}
 DOCUMENTS = {f"d{i}": " ".join(small.WORDS[i : i + 3 + i]) for i in range(8)}
 QRELS = {"q1": {"d0": 2, "d1": 1, "d2": 0}, "q2": {"d3": 1}, "q4": {"d5": 1}}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from official.modeling.model import Model
 from official.modeling.objectives import kernel_ranking, ranking
 from official.training.train_step import Statistics
 from official.utils.errors import UserError
+from tests import GOLDEN
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 ENCODER = transformer.Config(
     vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=16,
     max_positions=12, dropout=0.1, attention_dropout=0.1, initializer_range=0.5,

@@ -1,7 +1,5 @@
 """Spans: heads and losses of transformers, and the best spans against loops by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,8 +7,9 @@ import tensorflow as tf
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import span_answer
+from tests import ROOT
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "span_answer.npz"
+GOLDEN = ROOT / "tests" / "golden" / "span_answer.npz"
 BERT = transformer.Config(
     vocab_size=61, hidden_size=18, num_layers=2, num_heads=3, intermediate_size=23, max_positions=16
 )

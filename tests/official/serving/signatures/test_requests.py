@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +12,10 @@ from tensorflow.core.framework import tensor_pb2
 
 from official import export
 from official.modeling.objectives import causal_lm, multiple_choice, ranking, span_answer
+from tests import ROOT
 from tests.official import test_export
 
-DOC = Path(__file__).resolve().parents[3] / "docs" / "serving.md"
+DOC = ROOT / "docs" / "serving.md"
 # Which model has the signature of a request.
 HEADS = {
     "rank": ranking.Config(),
