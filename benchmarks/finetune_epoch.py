@@ -124,8 +124,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     from official import config as configs
     from official import tokenizers
     from official.modeling.objectives import classification
-    from official.saving import checkpoints
-    from official.serving import loaded_model
+    from official.saving import checkpoints, model_folder
 
     init = folder / "init"
     init.mkdir()
@@ -142,7 +141,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
         config, segments=None, corruption=None, encoder=encoder, objectives=(head,),
         seed=options.seed,
     )  # fmt: skip
-    variables = loaded_model.build(config).variables_by_path()
+    variables = model_folder.build(config).variables_by_path()
     if options.init is not None:
         arrays = checkpoints.load_variables(options.init, "best")
         read = {path: v for path, v in variables.items() if path.startswith("encoder/")}

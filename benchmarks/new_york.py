@@ -18,9 +18,10 @@ import tensorflow as tf
 from official import config as configs
 from official.corruption import permutation
 from official.corruption.vocabulary import Vocabulary
+from official.distribution import strategies
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
-from official.training import optimizers, resolve
+from official.training import optimizers
 from official.training.train_step import TrainStep
 from official.utils import seeding
 
@@ -100,7 +101,7 @@ def train(config: configs.Config):
         return module.corrupt(config.corruption, vocabulary, sentences(cities), seeds)
 
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     optimizer = optimizers.make(config.recipe, config.recipe.steps, model)
     step = TrainStep(model, optimizer, strategy, seed=config.seed)
     step.run(iter(tf.data.Dataset.range(config.recipe.steps).map(batch)), config.recipe.steps)

@@ -209,14 +209,14 @@ def _corruption() -> "permutation.Config":
 
 
 def _attention() -> None:
-    from official.serving import loaded_model
+    from official.saving import model_folder
     from official.utils import heatmaps
 
     for name in ("model_dir", "output"):
         if not FLAGS[name].value:
             raise UserError(f"--{name} is missing (--what=attention); see --help")
-    config, tokenizer, model = loaded_model.restore(FLAGS.model_dir, FLAGS.checkpoint)
-    longest = loaded_model.max_length(FLAGS.model_dir, config)
+    config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
+    longest = model_folder.max_length(FLAGS.model_dir, config)
     tokens, weights = attention(FLAGS.text, tokenizer, model, longest)
     cell = max(2, min(16, 240 // len(tokens)))
     named = tokens if cell >= 14 else ()

@@ -13,7 +13,8 @@ import tensorflow as tf
 from absl import flags
 
 from official.modeling.layers import gradient
-from official.serving import loaded_model, precision_report
+from official.saving import model_folder
+from official.serving import precision_report
 from official.serving.generator import why_not
 from official.serving.precision import PRECISIONS, Weights
 from official.serving.signatures import table as serving
@@ -82,10 +83,10 @@ def export(
         names no head, or none is named where there are several; this TensorFlow has no products of
         int8; or `output` is there already.
     """
-    config, tokenizer, model = loaded_model.restore(model_dir, checkpoint, precision)
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
     kind, head = serving.kind_of(config, model)
-    about = loaded_model.task(model_dir)
+    about = model_folder.task(model_dir)
     about = about.get("tasks", {}).get(task, about)
     if inputs is not None and inputs not in kind.default:
         ((name, takes),) = kind.default.items()
@@ -95,7 +96,7 @@ def export(
             "pair" if about.get("pair") and "pair" in kind.default else next(iter(kind.default))
         )
     if max_length is None:
-        max_length = loaded_model.max_length(model_dir, config)
+        max_length = model_folder.max_length(model_dir, config)
     most = config.encoder.max_positions
     if not 4 <= max_length <= most:
         raise UserError(

@@ -180,14 +180,14 @@ def _require(*names: str) -> None:
 
 def _train() -> None:
     from official import config as configs
-    from official.distribution import strategies
+    from official.distribution import numerics, strategies
     from official.training import resolve, trainer
 
     config = configs.load(FLAGS.config, FLAGS.override)
     if not config.objectives:
         raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
     config = resolve.inherit(config, configs.load(FLAGS.init) if FLAGS.init else None)
-    resolve.set_precision(config.recipe.precision)
+    numerics.set_precision(config.recipe.precision)
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     try:
         with strategies.lost_workers(strategy):
@@ -199,13 +199,14 @@ def _train() -> None:
 def _train_under(strategy, config) -> None:
     """Trains a config that has taken over what it leaves to the model of --init."""
     from official import config as configs
+    from official.data import labels
     from official.distribution import strategies
-    from official.saving import checkpoints
-    from official.training import resolve, trainer
+    from official.saving import checkpoints, model_folder
+    from official.training import resolve, resuming, trainer, warm_start
     from official.utils import atomic
 
     train = _source(FLAGS.data, config, "train", training=True)
-    config = resolve.resolve(config, train.tokenizer.vocab_size, resolve.labels_of(train.manifest))
+    config = resolve.resolve(config, train.tokenizer.vocab_size, labels.labels_of(train.manifest))
     train.check(config, strategy.num_replicas_in_sync)
     if FLAGS.init:
         train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
@@ -227,24 +228,24 @@ def _train_under(strategy, config) -> None:
                 "both with the same --tokenizer"
             )
     model_dir = Path(FLAGS.model_dir)
-    resolve.check_same_run(config, model_dir)
+    resuming.check_same_run(config, model_dir)
 
     def say(text):
         if strategies.is_chief(strategy):
             print(text, flush=True)
 
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     begins = checkpoints.last_step(model_dir) is None
     if FLAGS.init and begins:
         weights = config.recipe.init_weights
-        count, fresh = resolve.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
+        count, fresh = warm_start.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
         rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
         say(f"{count} variables set from {FLAGS.init} ({weights}){rest}")
     if strategies.is_chief(strategy):
         atomic.make_folder(model_dir)
-        configs.save(config, model_dir / resolve.CONFIG)
+        configs.save(config, model_dir / model_folder.CONFIG)
         train.tokenizer.save(model_dir / "tokenizer")
-        resolve.save_task(train.manifest, model_dir)
+        model_folder.save_task(train.manifest, model_dir)
     trainer = trainer.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
     if config.recipe.init_weights == "run" and begins:
         trainer.go_on_from(FLAGS.init, FLAGS.checkpoint)
@@ -305,11 +306,10 @@ def _sweep() -> None:
 def _figures(model_dir: Path) -> dict:
     """The figures of a finished run's best checkpoint, and which of them decides."""
     from official import config as configs
-    from official.saving import checkpoints
-    from official.serving import loaded_model
+    from official.saving import checkpoints, model_folder
     from official.training.best_metric import best_metric
 
-    task = loaded_model.task(model_dir)
+    task = model_folder.task(model_dir)
     metric, higher = best_metric(configs.load(model_dir), task or None)
     path = checkpoints.find(model_dir, "best")
     found = checkpoints.load_state(path)
@@ -325,16 +325,16 @@ def _figures(model_dir: Path) -> dict:
 def _apply() -> None:
     """Evaluates or predicts with a trained model."""
     from official import config as configs
-    from official.data import streams
-    from official.distribution import strategies
+    from official.data import labels, streams
+    from official.distribution import numerics, strategies
     from official.evaluation import prediction
     from official.evaluation.evaluator import Evaluator, target_entropy
-    from official.training import resolve
+    from official.training import warm_start
 
     model_dir = Path(FLAGS.model_dir)
     config = configs.load(model_dir, FLAGS.override)
     # As the SavedModel computes: mixed precision is for training.
-    resolve.set_precision("float64" if config.recipe.precision == "float64" else "float32")
+    numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
     strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
     predicting = FLAGS.mode == "predict"
     if predicting and len(_folders(FLAGS.data)) > 1:
@@ -348,7 +348,7 @@ def _apply() -> None:
     for split in splits:
         source = _source(FLAGS.data, config, split)
         source.check(config, strategy.num_replicas_in_sync, predicting)
-        resolve.check_labels(config, source.manifest, FLAGS.data)
+        labels.check_labels(config, source.manifest, FLAGS.data)
         trained = configs.load(model_dir).encoder
         if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
             # Held-out text may be shorter than the memory of training, but asking for more is in
@@ -356,8 +356,8 @@ def _apply() -> None:
             streams.check_memory(source.folder, config, source.manifest)
         source.check_tokenizer(model_dir / "tokenizer")
         if model is None:
-            model = resolve.build_model(config, strategy)
-            resolve.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
+            model = strategies.build_model(config, strategy)
+            warm_start.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
         if FLAGS.submission:
             prediction.submit(model, config, source, strategy, FLAGS.submission)
         elif predicting:
@@ -392,7 +392,8 @@ def _splits(config) -> list[str]:
 
 def _generate() -> None:
     """Goes on with texts; prints them, or writes a file."""
-    from official.serving import loaded_model, sampling
+    from official.saving import model_folder
+    from official.serving import sampling
     from official.serving.generator import Generator, check_output, save
     from official.utils import text_lines
 
@@ -404,7 +405,7 @@ def _generate() -> None:
     if FLAGS.output:
         check_output(FLAGS.output)
     prompts = FLAGS.prompt or text_lines.read(FLAGS.prompts, "prompts")
-    generator = Generator(*loaded_model.restore(FLAGS.model_dir, FLAGS.checkpoint))
+    generator = Generator(*model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint))
     texts = generator.texts(prompts, settings)
     if FLAGS.output:
         save(FLAGS.output, prompts, texts)

@@ -10,147 +10,12 @@ checks them and writes what the benchmark takes.
 Shapes: B examples, C classes.
 """
 
-import math
-import os
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
 from absl import flags
 
-from official.tasks import TASKS, Task
-from official.utils import atomic, errors
-from official.utils.errors import UserError
+from official.evaluation import glue_submission
+from official.utils import errors
 
-_HEADER = "index\tprediction"
-_SCORES = (0.0, 5.0)  # of STS-B
-_MADE_AT = (1980, 1, 1, 0, 0, 0)  # the same files give the same zip
 FLAGS = flags.FLAGS
-
-
-def write(
-    folder: str | os.PathLike,
-    name: str,
-    split: str,
-    rows: np.ndarray,
-    outputs: Mapping[str, np.ndarray],
-) -> Path:
-    """Writes the submission file of a split, labels in the words of GLUE.
-
-    Args:
-      folder: where to.
-      name: of the task.
-      split: one of its test splits.
-      rows: numbers of the examples in their file, rising [B].
-      outputs: `probabilities` [B, C], or `score` [B], which is clipped to STS-B's range.
-
-    Returns:
-      The file.
-
-    Raises:
-      UserError: the benchmark takes nothing of this split, or some of its rows are missing.
-    """
-    task = TASKS.get(name)
-    if task is None or split not in task.submissions:
-        known = [f"{t.name} ({s})" for t in TASKS.values() for s in t.submissions]
-        raise UserError(
-            f"GLUE takes no predictions for the {split} split of the task {name}: it takes those "
-            f"for {', '.join(known)}"
-        )
-    if missing := sorted(set(range(len(rows))) - set(rows.tolist())):
-        raise UserError(
-            f"row {missing[0]} of the {split} file of {name} has no prediction, it was left out "
-            "when the shards were made: GLUE wants every row, so make them without --skip_bad_rows"
-        )
-    if "score" in outputs:
-        values = [f"{score:.3f}" for score in np.clip(outputs["score"], *_SCORES)]
-    else:
-        values = [task.values[i] for i in outputs["probabilities"].argmax(-1)]
-    path = Path(folder) / task.submissions[split].file
-    with atomic.file(path) as stream:
-        stream.write(f"{_HEADER}\n")
-        stream.writelines(f"{row}\t{value}\n" for row, value in zip(rows, values, strict=True))
-    return path
-
-
-def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> list[str]:
-    """Writes the zip of all files that the benchmark wants.
-
-    Args:
-      folders: what `write` has filled.
-      output: the zip.
-
-    Returns:
-      The names of the files in it.
-
-    Raises:
-      UserError: a file is missing or there twice, or is not what the benchmark takes.
-    """
-    found: dict[str, Path] = {}
-    missing = []
-    for name, task, rows in _wanted():
-        there = [path for folder in folders if (path := Path(folder) / name).is_file()]
-        if len(there) > 1:
-            raise UserError(f"{name} is there twice, {there[0]} and {there[1]}: keep one of them")
-        if there:
-            _check(there[0], task, rows)
-            found[name] = there[0]
-        else:
-            missing.append(f"{name} (--task={task.name})")
-    if missing:
-        raise UserError(
-            f"{', '.join(map(str, folders))}: no {', '.join(missing)}: GLUE wants all of its "
-            "files; --mode=predict --submission=DIR writes those of a model"
-        )
-    with (
-        atomic.file(output, "wb") as stream,
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
-        for name, path in found.items():
-            archive.writestr(
-                zipfile.ZipInfo(name, _MADE_AT), path.read_bytes(), archive.compression
-            )
-    return list(found)
-
-
-def _wanted() -> Iterator[tuple[str, Task, int]]:
-    """The files that belong to a submission: name, task and number of rows."""
-    for task in TASKS.values():
-        for submission in task.submissions.values():
-            yield submission.file, task, submission.rows
-
-
-def _check(path: Path, task: Task, rows: int) -> None:
-    """Refuses a file that the benchmark would refuse."""
-    try:
-        header, *lines = path.read_text(encoding="utf-8").splitlines()
-    except (UnicodeDecodeError, ValueError):
-        raise UserError(f"{path}: not UTF-8, or empty: write it again") from None
-    if header != _HEADER:
-        raise UserError(f"{path}, line 1: {header!r} where {_HEADER!r} is wanted")
-    for row, line in enumerate(lines):
-        index, _, value = line.partition("\t")
-        if index != str(row):
-            raise UserError(f"{path}, line {row + 2}: index {index!r} where {row} is wanted")
-        if not (value in task.values if task.labels else _is_score(value)):
-            wanted = "a number from 0 to 5"
-            if task.labels:
-                wanted = f"one of {', '.join(map(repr, task.values))}"
-            raise UserError(f"{path}, line {row + 2}: prediction {value!r} is not {wanted}")
-    if len(lines) != rows:
-        raise UserError(
-            f"{path}: {len(lines):,} predictions, and the test file of {task.name} has {rows:,} "
-            "rows: make the shards of the whole file"
-        )
-
-
-def _is_score(text: str) -> bool:
-    try:
-        score = float(text)
-    except ValueError:
-        return False
-    return math.isfinite(score) and _SCORES[0] <= score <= _SCORES[1]
 
 
 def define_flags() -> None:
@@ -163,7 +28,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     del argv
     errors.require(FLAGS, "input", "output")
-    print(f"{FLAGS.output}: {', '.join(pack(FLAGS.input, FLAGS.output))}")
+    print(f"{FLAGS.output}: {', '.join(glue_submission.pack(FLAGS.input, FLAGS.output))}")
 
 
 def run() -> None:

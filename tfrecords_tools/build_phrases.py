@@ -28,7 +28,8 @@ from absl import flags
 
 from official.utils import atomic, errors
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents, options
+from tfrecords_tools.text import documents
+from tfrecords_tools.text import options as text_options
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _PART = 1 << 20  # words of a part
@@ -189,7 +190,7 @@ def _score(run: tuple[int, ...], counts: dict[tuple[int, ...], int], total: int)
 
 
 def _flags() -> None:
-    options.define("lexicon file")
+    text_options.define("lexicon file")
     flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase")
     flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1")
     flags.DEFINE_integer("max_words", 4, "most words of a phrase")
@@ -209,7 +210,7 @@ def main(argv: list[str]) -> None:
         options.lower_case,
         options.on_bad_utf8,
         options.on_long_line,
-        report=options.say,
+        report=text_options.say,
     )
 
 

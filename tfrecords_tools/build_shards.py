@@ -15,12 +15,12 @@ from absl import flags
 
 from official import config
 from official.utils import errors
-from tfrecords_tools.text import options
+from tfrecords_tools.text import options as text_options
 from tfrecords_tools.writing import parallel
 
 
 def _flags() -> None:
-    options.define("shard folder")
+    text_options.define("shard folder")
     flags.DEFINE_string("config", None, "YAML file that says how")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")

@@ -20,7 +20,8 @@ from official import tokenizers
 from official.tokenizers.text_rules import TextRules
 from official.utils import atomic, errors
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents, options
+from tfrecords_tools.text import documents
+from tfrecords_tools.text import options as text_options
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece
 from tfrecords_tools.vocabulary.word_counts import WordCounts
 
@@ -178,7 +179,7 @@ def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> 
 
 
 def _flags() -> None:
-    options.define("tokenizer folder")
+    text_options.define("tokenizer folder")
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
@@ -224,7 +225,7 @@ def main(argv: list[str]) -> None:
         options.on_long_line,
         options.add_prefix_space,
         options.normalize_text,
-        report=options.say,
+        report=text_options.say,
     )
 
 

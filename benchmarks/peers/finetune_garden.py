@@ -6,8 +6,10 @@ import finetune_work as work
 
 from official import config as configs
 from official.data import Source
-from official.distribution import strategies
-from official.evaluation.evaluator import Evaluator, distribute
+from official.data.labels import labels_of
+from official.distribution import numerics, strategies
+from official.distribution.strategies import distribute
+from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints
 from official.training import optimizers, resolve
 from official.training.train_step import TrainStep
@@ -19,15 +21,13 @@ def main() -> None:
     folder = Path(settings["folder"])
     config = configs.load(settings["config"], settings["overrides"])
     config = resolve.inherit(config, configs.load(folder / "init"))
-    resolve.set_precision(config.recipe.precision)
+    numerics.set_precision(config.recipe.precision)
     strategy = strategies.create("one_device", "", 0)
     shards = str(folder / "shards")
     source = Source(shards, config, "train", training=True)
-    config = resolve.resolve(
-        config, source.tokenizer.vocab_size, resolve.labels_of(source.manifest)
-    )
+    config = resolve.resolve(config, source.tokenizer.vocab_size, labels_of(source.manifest))
     validation = Source(shards, config, "validation")
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")
     total = config.recipe.total_steps(source.num_examples)
     with strategy.scope():

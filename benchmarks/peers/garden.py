@@ -4,8 +4,8 @@ import work
 
 from official import config as configs
 from official.corruption import permutation
-from official.distribution import strategies
-from official.training import optimizers, resolve, train_step
+from official.distribution import numerics, strategies
+from official.training import optimizers, train_step
 
 import tensorflow as tf  # isort: skip
 
@@ -59,9 +59,9 @@ def main() -> None:
             },
         }
     )
-    resolve.set_precision(config.recipe.precision)
+    numerics.set_precision(config.recipe.precision)
     strategy = strategies.create("one_device", "", 0)
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     with strategy.scope():
         optimizer = optimizers.make(config.recipe, config.recipe.steps, model)
     train = train_step.TrainStep(

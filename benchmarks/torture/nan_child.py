@@ -18,7 +18,7 @@ from benchmarks.torture.materials import smoke_config
 from official import config as configs
 from official.data import Source
 from official.distribution import strategies
-from official.evaluation.evaluator import distribute
+from official.distribution.strategies import distribute
 from official.training import resolve
 from official.training.trainer import Trainer
 
@@ -34,7 +34,7 @@ def main(system: str, shards: str, name: str) -> None:
     config = resolve.inherit(configs.load(smoke_config(system)))
     source = Source(shards, config, "train", training=True)
     config = resolve.resolve(config, source.tokenizer.vocab_size)
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     trainer = Trainer(config, model, source, strategy, "")
     _poison(model, trainer.optimizer)
     iterator = iter(distribute(strategy, source, config.recipe.batch_size))

@@ -16,10 +16,9 @@ import numpy as np
 from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
 from official import tokenizers
-from official.convert import huggingface, model_folder, tf1
+from official.convert import converted_model, huggingface, tf1
 from official.data import Source
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 from official.shards import manifest
 from official.training import reporting
 
@@ -69,7 +68,7 @@ def readers(materials: Materials) -> list[Reader]:
         Reader("variables of checkpoints", model, stored, _checkpoints, 10),
         Reader("state of checkpoints", model, state, _checkpoints, 12),
         Reader("config.yaml", model, ("config.yaml",), configs.load, 8),
-        Reader("task.json", materials.tuned(), ("task.json",), loaded_model.task, 3),
+        Reader("task.json", materials.tuned(), ("task.json",), model_folder.task, 3),
         Reader("metrics.jsonl", model, ("metrics.jsonl",), _metrics, 1),
         Reader("TF1 checkpoint", materials.tf1(), ("*.ckpt.*",), _tf1, 4),
         Reader("TF1 config and vocabulary", materials.tf1(), ("*.json", "*.txt"), _tf1, 2, True),
@@ -121,7 +120,7 @@ def _tf1(folder: Path) -> Any:
     return _converted(tf1.read(folder))
 
 
-def _converted(made: model_folder.Converted) -> Any:
+def _converted(made: converted_model.Converted) -> Any:
     config = configs.to_dict(dataclasses.replace(made.config, name=""))
     tokenizer = made.tokenizer
     return {

@@ -7,8 +7,7 @@ import numpy as np
 
 from official import config as configs
 from official import export, tokenizers
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 
 LENGTH = 128
 
@@ -42,7 +41,7 @@ def write(tokenizer: Path, objective: str, output: Path) -> None:
         model_dir = Path(scratch)
         configs.save(config, model_dir / "config.yaml")
         made.save(model_dir / "tokenizer")
-        variables = loaded_model.build(config).variables_by_path()
+        variables = model_folder.build(config).variables_by_path()
         arrays = {path: np.asarray(variable) for path, variable in variables.items()}
         checkpoints.save(model_dir, 0, arrays, {})
         export.export(model_dir, output)

@@ -7,12 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from official.convert import bert, mapping
-from official.serving import loaded_model
+from official.saving import model_folder
 
 
 def write(model_dir: Path, folder: Path) -> None:
     """Writes bert_config.json, vocab.txt and `bert_model.ckpt` into a folder."""
-    config, tokenizer, model = loaded_model.restore(model_dir, "last")
+    config, tokenizer, model = model_folder.restore(model_dir, "last")
     system = bert.SYSTEM.of_release()
     heads = ["masked_lm", "next_sentence"]
     variables = {path: np.asarray(value) for path, value in model.variables_by_path().items()}

@@ -41,14 +41,14 @@ def main(argv: list[str]) -> None:
         huggingface.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
         print(f"wrote {FLAGS.output}")
         return
-    from official.convert import model_folder
+    from official.convert import converted_model
 
     if FLAGS.source == "hf":
         from official.convert import huggingface as reader
     else:
         from official.convert import tf1 as reader
     converted = reader.read(FLAGS.input)
-    model_folder.write(converted, FLAGS.output)
+    converted_model.write(converted, FLAGS.output)
     count = sum(variable.size for variable in converted.variables.values())
     print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")
     if converted.leftover:

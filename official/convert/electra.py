@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
-from official.convert import bert, model_folder
+from official.convert import bert, converted_model
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import ACTIVATIONS, FORM, SIZES, System
 from official.modeling.encoders import transformer
 from official.modeling.objectives import generator, masked_lm
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils.errors import UserError
 
 # Where the generator stands: as a folder, as an objective, and at the head of our paths.
@@ -190,8 +190,8 @@ def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -
 
 
 def join(
-    main: model_folder.Converted, small: model_folder.Converted, source: str
-) -> model_folder.Converted:
+    main: converted_model.Converted, small: converted_model.Converted, source: str
+) -> converted_model.Converted:
     """A discriminator and its generator as one model.
 
     Args:
@@ -223,15 +223,15 @@ def join(
                 f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
             )
     objectives = (objective, *main.config.objectives)
-    config = model_folder.config_of(main.config.name, encoder, objectives, SYSTEM)
+    config = converted_model.config_of(main.config.name, encoder, objectives, SYSTEM)
     variables = {
         path: small.variables[path.removeprefix(f"{GENERATOR}/")]
         if path.startswith(f"{GENERATOR}/")
         else main.variables[path]
-        for path in loaded_model.shapes(config)
+        for path in model_folder.shapes(config)
     }
     leftover = sorted({*main.leftover, *small.leftover})
-    return model_folder.Converted(config, main.tokenizer, variables, leftover)
+    return converted_model.Converted(config, main.tokenizer, variables, leftover)
 
 
 def split(

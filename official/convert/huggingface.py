@@ -19,17 +19,17 @@ from official import tokenizers
 from official.convert import (
     albert,
     bert,
+    converted_model,
     distilbert,
     electra,
     gpt2,
     mapping,
-    model_folder,
     roberta,
     transfo_xl,
     xlnet,
 )
 from official.convert.system import SPANS, System
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils import atomic, files, json_files
 from official.utils.errors import UserError
 
@@ -43,7 +43,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def read(folder: str | os.PathLike) -> model_folder.Converted:
+def read(folder: str | os.PathLike) -> converted_model.Converted:
     """Reads a folder as `save_pretrained` writes it, and an ELECTRA's generator inside it.
 
     Raises:
@@ -60,7 +60,7 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
     return electra.join(converted, generator, str(small))
 
 
-def _read(folder: Path) -> tuple[model_folder.Converted, System]:
+def _read(folder: Path) -> tuple[converted_model.Converted, System]:
     source = folder / "config.json"
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
     system = SYSTEMS.get(str(config.get("model_type")))
@@ -71,7 +71,7 @@ def _read(folder: Path) -> tuple[model_folder.Converted, System]:
         )
     with Tensors(folder, system) as tensors:
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
-        return model_folder.read(folder, config, source, system, named), system
+        return converted_model.read(folder, config, source, system, named), system
 
 
 def system_of(config: configs.Config) -> System:
@@ -110,7 +110,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
       UserError: `model_dir` is no model folder, its model cannot be expressed, or `output` is
         there already.
     """
-    config, tokenizer, model = loaded_model.restore(model_dir, checkpoint)
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     system = system_of(config)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.convert import albert, bert, electra, model_folder, xlnet
+from official.convert import albert, bert, converted_model, electra, xlnet
 from official.convert.system import System
 from official.utils import files, json_files
 from official.utils.errors import UserError
@@ -38,7 +38,7 @@ _COUNTERS = ("global_step", "beta1_power", "beta2_power")
 _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 
 
-def read(folder: str | os.PathLike) -> model_folder.Converted:
+def read(folder: str | os.PathLike) -> converted_model.Converted:
     """Reads a folder of a release.
 
     Raises:
@@ -57,7 +57,7 @@ def read(folder: str | os.PathLike) -> model_folder.Converted:
     if system.model_type == "xlnet":
         tensors = xlnet.OneHead(tensors)
         config = xlnet.release_config(config, str(source)) | tensors.described()
-    return model_folder.read(folder, _labels(system, tensors) | config, source, system, tensors)
+    return converted_model.read(folder, _labels(system, tensors) | config, source, system, tensors)
 
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -68,12 +68,12 @@ def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]
     return {"id2label": {str(i): f"LABEL_{i}" for i in range(len(tensors[bias]))}}
 
 
-def _electra(folder: Path, tensors: "Checkpoint") -> model_folder.Converted:
+def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
     """The discriminator and the generator; of the tensors of both, neither has all."""
     networks = {}
     for scope, system in electra.release(tensors).items():
         config = electra.release_config(tensors, scope, str(tensors.source))
-        networks[scope] = model_folder.read(folder, config, tensors.source, system, tensors)
+        networks[scope] = converted_model.read(folder, config, tensors.source, system, tensors)
     main, small = networks["electra"], networks.get("generator")
     if small is None:
         return main

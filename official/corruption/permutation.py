@@ -138,7 +138,7 @@ def corrupt(
     number = units.words if config.unit != "token" else units.tokens
     numbered = number(vocabulary, batch)  # [B, T]
     text = numbered >= 0
-    targets = partial_prediction.choose(
+    is_target = partial_prediction.choose(
         numbered,
         _numbers(config, text, batch["padding_mask"]),
         seeds,
@@ -149,11 +149,11 @@ def corrupt(
         whole=config.unit == "word_span",
         backward=batch.get("backward"),
     )
-    targets = tf.ensure_shape(targets, token_ids.shape)
-    mask = may_attend(orders(seeds, places), targets | ~text, config.perm_size)
+    is_target = tf.ensure_shape(is_target, token_ids.shape)
+    mask = may_attend(orders(seeds, places), is_target | ~text, config.perm_size)
     return {
         **batch,
-        **targets.listed(targets, token_ids, config.num_predict),
+        **targets.listed(is_target, token_ids, config.num_predict),
         "permutation_mask": mask,
     }
 

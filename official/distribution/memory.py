@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
+from official.saving.checkpoints import MEMORY
 from official.utils.errors import UserError
 
-PREFIX = "memory/"
-_STATES, _MASK = f"{PREFIX}states", f"{PREFIX}mask"
+_STATES, _MASK = f"{MEMORY}states", f"{MEMORY}mask"
 
 
 class Memory:

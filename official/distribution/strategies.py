@@ -13,6 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from official import config as configs
+from official.data import Source
+from official.data.mixture import Mixture
+from official.modeling.model import Model
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
@@ -228,3 +232,27 @@ def _tpu(address: str) -> tf.distribute.Strategy:
             "give its address with --tpu, or choose one_device or mirrored"
         ) from None
     return tf.distribute.TPUStrategy(resolver)
+
+
+def build_model(config: configs.Config, strategy: tf.distribute.Strategy) -> Model:
+    """Makes the model and all its variables on the devices of a strategy."""
+    with strategy.scope():
+        return Model(config)
+
+
+def distribute(
+    strategy: tf.distribute.Strategy, source: Source | Mixture, batch_size: int, start_step: int = 0
+):
+    """The batches of a source, shared out over the replicas of a strategy."""
+
+    def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        workers = context.num_input_pipelines
+        return source.dataset(
+            batch_size,
+            start_step=start_step,
+            workers=workers,
+            worker=context.input_pipeline_id,
+            replicas_per_worker=context.num_replicas_in_sync // workers,
+        )
+
+    return strategy.distribute_datasets_from_function(dataset)

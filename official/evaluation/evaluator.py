@@ -12,9 +12,11 @@ from official import config as configs
 from official.data import Source
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
+from official.distribution.numerics import keep_order_of_sums
+from official.distribution.statistics import Statistics
+from official.distribution.strategies import distribute
 from official.evaluation import ranking_metrics, span_answers, task_metrics
 from official.modeling.model import Model
-from official.training.train_step import Statistics, keep_order_of_sums
 from official.utils.errors import UserError
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
@@ -25,24 +27,6 @@ TARGETS = {
     "score_target": "score",
     "row": "row",
 }
-
-
-def distribute(
-    strategy: tf.distribute.Strategy, source: Source | Mixture, batch_size: int, start_step: int = 0
-):
-    """The batches of a source, shared out over the replicas of a strategy."""
-
-    def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        workers = context.num_input_pipelines
-        return source.dataset(
-            batch_size,
-            start_step=start_step,
-            workers=workers,
-            worker=context.input_pipeline_id,
-            replicas_per_worker=context.num_replicas_in_sync // workers,
-        )
-
-    return strategy.distribute_datasets_from_function(dataset)
 
 
 def target_entropy(source: Source, batch_size: int) -> float | None:

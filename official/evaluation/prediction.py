@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official import submission
 from official.distribution import strategies
-from official.evaluation import span_answers
-from official.evaluation.evaluator import distribute
+from official.distribution.numerics import keep_order_of_sums
+from official.distribution.strategies import distribute
+from official.evaluation import glue_submission, span_answers
 from official.shards import candidates
 from official.tasks import trec
-from official.training.train_step import keep_order_of_sums
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -92,11 +91,11 @@ def submit(
       folder: where the file goes, whose name the benchmark has given.
 
     Raises:
-      UserError: as `predict` and `official.submission.write`.
+      UserError: as `predict` and `official.evaluation.glue_submission.write`.
     """
     rows, outputs = _in_order(model, config, source, strategy)
     if strategies.is_chief(strategy):
-        submission.write(folder, source.manifest.task["name"], source.split, rows, outputs)
+        glue_submission.write(folder, source.manifest.task["name"], source.split, rows, outputs)
 
 
 def _rerank(

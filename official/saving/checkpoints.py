@@ -30,7 +30,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official.distribution import memory
 from official.saving import checked_json
 from official.utils import atomic, errors
 from official.utils.errors import UserError
@@ -42,7 +41,8 @@ _ANY_VARIABLES = re.compile(r"variables(-\d+)?\.safetensors")
 _STATE = "state.json"
 _BEST = "best.json"
 OPTIMIZER = "optimizer/"
-_STATE_OF_RUN = (OPTIMIZER, memory.PREFIX)
+MEMORY = "memory/"
+_STATE_OF_RUN = (OPTIMIZER, MEMORY)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import Source
+from official.data.labels import check_labels
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.serving import precision as precisions
 from official.serving.task_head import with_one_head
-from official.training import resolve
 
 
 def compare(
@@ -28,7 +28,7 @@ def compare(
       model_dir: the model folder.
       data: shards of its task, with a validation split.
       precision: one of `precisions.PRECISIONS`.
-      checkpoint: as in `official.serving.loaded_model.restore`.
+      checkpoint: as in `official.saving.model_folder.restore`.
       task: which head, of a model of several tasks.
 
     Returns:
@@ -39,7 +39,7 @@ def compare(
     """
     found = {}
     for name in dict.fromkeys(("float32", precision)):
-        config, _, model = loaded_model.restore(model_dir, checkpoint, name)
+        config, _, model = model_folder.restore(model_dir, checkpoint, name)
         config = with_one_head(config, model, task)
         if name == "int8":
             precisions.round_weights(model)
@@ -50,7 +50,7 @@ def compare(
 def _figures(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
     source = Source(data, config, "validation")
     source.check(config)
-    resolve.check_labels(config, source.manifest, data)
+    check_labels(config, source.manifest, data)
     source.check_tokenizer(model_dir / "tokenizer")
     return Evaluator(config, model, tf.distribute.get_strategy()).run(source)
 

@@ -83,7 +83,7 @@ class Predictor:
       tokenizer: text to ids.
       model: with its weights.
       max_length: the most tokens of a sequence, special ones counted.
-      task: what training noted of the task (`official.serving.loaded_model.task`).
+      task: what training noted of the task (`official.saving.model_folder.task`).
     """
 
     def __init__(

@@ -1,13 +1,15 @@
 """Whether a run may go on: with the data that it began with, from the same place on all workers."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from official import config as configs
 from official.data import Source
 from official.distribution import strategies
-from official.saving import checkpoints
+from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 
 Found = checkpoints.Checkpoint | None  # None = there is no checkpoint
@@ -76,3 +78,26 @@ def on_all_workers(
         words = str(error)
     strategies.check_alike(strategy, words, digest)
     return found
+
+
+# Changing these when a run goes on changes nothing of what it computes.
+_HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_checkpoints",
+             "recipe.eval_batch_size", "recipe.max_bad_steps", "recipe.patience")  # fmt: skip
+
+
+def check_same_run(config: configs.Config, model_dir: Path) -> None:
+    """Refuses to go on with a run under another config than the one it began with."""
+    path = model_dir / model_folder.CONFIG
+    if not path.exists():
+        return
+    changed = [
+        f"{key}: {theirs} there, {ours} now"
+        for key, ours, theirs in configs.differences(config, configs.load(path))
+        if key not in _HARMLESS
+    ]
+    if changed:
+        raise UserError(
+            f"{path}: this model folder was made with another config ({'; '.join(changed[:4])}"
+            f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir; to start from the "
+            f"weights there, give --init={model_dir}"
+        )

@@ -8,14 +8,15 @@ replicas, and scale each part's loss before its gradient is taken.
 Shapes: A accumulation steps, K statistics of a step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
+from official.distribution import numerics
 from official.distribution.memory import Memory
+from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.training.optimizers import Optimizer
@@ -29,89 +30,6 @@ def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
     base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
     first = tf.cast(count, tf.int32) + base
     return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
-
-
-class Statistics:
-    """Names the entries of the vector that a step returns; set while the step is traced.
-
-    Sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
-    `tokens`. A metric that is a pair of histograms (`official.modeling.objectives.base`) has an
-    entry for each bin, `positive/NAME/0` and so on.
-    """
-
-    def __init__(self):
-        self.names: list[str] = []
-
-    def pack(
-        self, losses: Mapping, loss_weights: Mapping, metrics: Mapping, batch: Mapping
-    ) -> tf.Tensor:
-        """Sums of one replica as one vector [K]."""
-        entries = {f"loss/{name}": value for name, value in losses.items()}
-        entries |= {f"loss_weight/{name}": loss_weights[name] for name in losses}
-        for name, (total, weight) in metrics.items():
-            histograms = tf.convert_to_tensor(total).shape.rank > 0
-            kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
-            entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
-        weights = batch["example_weights"]
-        # Of each example, however many sequences it has.
-        real = ops.reshape(ops.cast(batch["padding_mask"], "float32"), (ops.shape(weights)[0], -1))
-        entries["tokens"] = ops.sum(real * weights[:, None])
-        self.names, parts = [], []
-        for name, value in entries.items():
-            part = tf.cast(value, keras.config.floatx())
-            self.names += (
-                [f"{name}/{i}" for i in range(part.shape[0])] if part.shape.rank else [name]
-            )
-            parts.append(tf.reshape(part, [-1]))
-        return tf.concat(parts, axis=0)
-
-    def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
-        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric.
-
-        Without any term (a ranking is evaluated by its metrics alone) there is no `loss`.
-        """
-        sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
-        summary = {"loss": 0.0} if any(name.startswith("loss/") for name in sums) else {}
-        histograms: dict[str, dict[str, list[float]]] = {}
-        for name, value in sums.items():
-            kind, _, key = name.partition("/")
-            if kind in ("positive", "negative"):
-                both = histograms.setdefault(key.rpartition("/")[0], {})
-                both.setdefault(kind, []).append(value)
-            if kind in ("loss", "metric"):
-                weight = sums[f"{kind}_weight/{key}"]
-                summary[key] = float(value / weight) if weight else 0.0
-            if kind == "loss":
-                summary["loss"] += term_weights[key] * summary[key]
-        return summary | {name: area_under_curve(**both) for name, both in histograms.items()}
-
-
-def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> float:
-    """The chance that a positive scores higher than a negative, ties counting half.
-
-    Args:
-      positive: weight of the positives in bins of rising score.
-      negative: the same of the negatives.
-
-    Returns:
-      The area under the ROC curve, or 0.5 where a class has no weight.
-    """
-    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
-    pairs = positive.sum() * negative.sum()
-    below = np.cumsum(negative) - negative / 2
-    return float((positive * below).sum() / pairs) if pairs else 0.5
-
-
-def keep_order_of_sums():
-    """Makes a sum of three and more tensors the same to the bit in every run.
-
-    TensorFlow's `AddN` begins with whichever input's buffer is free at that moment. The graph
-    optimizer makes `AddN` of any tree of additions, differently from one trace to the next, so it
-    is told not to, and gradients of a tensor with several uses are added two by two. Its other
-    rewrites of arithmetic change last bits too, so evaluation is spared them as training is:
-    figures of a checkpoint are the same whether the process that evaluates it has trained or not.
-    """
-    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
 class TrainStep:
@@ -135,7 +53,7 @@ class TrainStep:
         jit_compile: bool = False,
         memory: Memory | None = None,
     ):
-        keep_order_of_sums()
+        numerics.keep_order_of_sums()
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy

@@ -19,7 +19,8 @@ import tensorflow as tf
 from official import config as configs
 from official.data import Source
 from official.distribution import memory, strategies
-from official.evaluation.evaluator import Evaluator, distribute
+from official.distribution.strategies import distribute
+from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import checkpoints
 from official.training import optimizers, reporting, resuming

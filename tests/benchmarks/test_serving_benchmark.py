@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks import serving, serving_files
 from official import tokenizers
-from official.convert import model_folder
+from official.convert import converted_model
 from official.modeling.objectives import classification
-from official.serving import loaded_model
+from official.saving import model_folder
 from tests import small
 
 OURS = "encoder garden, float32"
@@ -128,10 +128,10 @@ def test_our_side_is_served_and_tabled(tmp_path):
     config = dataclasses.replace(config, segments=None, corruption=None, objectives=(head,))
     variables = {
         path: np.asarray(variable)
-        for path, variable in loaded_model.build(config).variables_by_path().items()
+        for path, variable in model_folder.build(config).variables_by_path().items()
     }
-    made = model_folder.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
-    model_folder.write(made, tmp_path / "made" / "converted")
+    made = converted_model.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
+    converted_model.write(made, tmp_path / "made" / "converted")
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving", f"--folder={tmp_path}/made", f"--text={text}",
          f"--vocabulary={vocabulary}", f"--vocab={config.encoder.vocab_size}", "--sides", OURS,

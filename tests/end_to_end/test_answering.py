@@ -10,9 +10,11 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 from official import config as configs
 from official import export, tokenizers
 from official.data import Source
+from official.distribution import strategies
 from official.evaluation import prediction, squad_metrics
 from official.evaluation.evaluator import Evaluator
-from official.serving import length_groups, loaded_model
+from official.saving import model_folder
+from official.serving import length_groups
 from official.serving.precision import Weights
 from official.serving.signatures import inputs, span_answer
 from official.shards import questions
@@ -62,7 +64,7 @@ def trained(request, tmp_path_factory):
     train.check(config)
     validation = Source(shards, config, "validation")
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     model_dir = folder / "model"
     evaluator = Evaluator(config, model, strategy)
     before = evaluator.run(Source(shards, config, "train"))
@@ -70,7 +72,7 @@ def trained(request, tmp_path_factory):
     figures = trainer.train(validation)
     configs.save(config, model_dir / "config.yaml")
     train.tokenizer.save(model_dir / "tokenizer")
-    resolve.save_task(train.manifest, model_dir)
+    model_folder.save_task(train.manifest, model_dir)
     after = evaluator.run(Source(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
@@ -194,8 +196,8 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
 
 @pytest.mark.slow
 def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
-    config, tokenizer, model = loaded_model.restore(trained["model_dir"], "last")
-    task = loaded_model.task(trained["model_dir"])
+    config, tokenizer, model = model_folder.restore(trained["model_dir"], "last")
+    task = model_folder.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
     parts = inputs.Parts(config, tokenizer, model, weights, 32, task, model.objectives[0])
     answerer = span_answer.Answerer(parts)

@@ -14,7 +14,7 @@ import official
 from official import config as configs
 from official import export, tasks, tokenizers
 from official.data import Source
-from official.training import resolve
+from official.distribution import strategies
 from official.training.trainer import Trainer
 from tests import ROOT, small
 from tests.streams import stream_folder
@@ -63,7 +63,7 @@ def pretrained(folder, settings):
     documents = {"documents": small.documents(60)} if make is stream_folder else {}
     source = Source(make(folder / "text", config, **documents), config, training=True)
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     Trainer(config, model, source, strategy, folder / "model").train()
     configs.save(config, folder / "model" / "config.yaml")
     source.tokenizer.save(folder / "model" / "tokenizer")

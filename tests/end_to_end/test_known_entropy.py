@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
+from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
-from official.training import optimizers, resolve
+from official.training import optimizers
 from official.training.train_step import TrainStep
 from official.utils import seeding
 from tests import small
@@ -113,7 +114,7 @@ def config_of(**changes):
 def trained_loss(config, steps, batches, held_out):
     """The mean loss on held-out batches after a training."""
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     optimizer = optimizers.make(config.recipe, steps, model)
     TrainStep(model, optimizer, strategy, seed=0).run(iter(batches), steps)
     evaluator = Evaluator(config, model, strategy)

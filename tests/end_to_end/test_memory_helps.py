@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
+from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
-from official.training import resolve
 from official.training.trainer import Trainer
 from tests import small
 from tests.streams import MASK, stream_folder
@@ -70,7 +70,7 @@ def accuracy(memory_length, folder):
         for seed, name in enumerate(("train", "held_out"))
     ]  # fmt: skip
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     Trainer(config, model, sources[0], strategy, folder / "model").train()
     figures = Evaluator(config, model, strategy).run(sources[1])
     return figures["masked_lm_accuracy"]

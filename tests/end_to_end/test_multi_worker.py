@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import Source
+from official.distribution import strategies
 from official.saving import checkpoints
-from official.training import resolve
 from official.training.trainer import Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
@@ -123,7 +123,7 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
     configs.save(config, tmp_path / "run.yaml")
     strategy = tf.distribute.get_strategy()
     source = Source(tmp_path / "shards", config, "train", training=True)
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     Trainer(config, model, source, strategy, tmp_path / "a").save(30)
     outputs = end(start_two(tmp_path, ["a", "b"], "--mode=train"), 2, 2)
     for output in outputs:

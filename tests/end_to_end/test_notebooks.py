@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from official.convert import huggingface, model_folder
+from official.convert import converted_model, huggingface
 from tests import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
@@ -23,7 +23,7 @@ def run(notebook):
 
 @pytest.mark.slow
 def test_contextual_representations(tmp_path, monkeypatch, capsys):
-    model_folder.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
+    converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
     monkeypatch.setenv("MODEL", str(tmp_path / "model"))
     names = run("contextual_representations.ipynb")
     said = capsys.readouterr().out

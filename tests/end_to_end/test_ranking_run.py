@@ -16,8 +16,7 @@ from official.evaluation import prediction, ranking_metrics
 from official.evaluation.evaluator import Evaluator
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import kernel_ranking, ranking
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT
@@ -69,7 +68,7 @@ def data_folder(folder):
     return queries, documents, qrels, run
 
 
-def model_folder(folder, encoder, head):
+def random_model(folder, encoder, head):
     """Random weights; the heads' are large, so that scores differ."""
     tokenizer = tokenizers.load(GOLDEN)
     encoder = configs.to_dict(ENCODERS[encoder]) | {"vocab_size": tokenizer.vocab_size}
@@ -83,7 +82,7 @@ def model_folder(folder, encoder, head):
     )
     configs.save(made, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(loaded_model.build(made).variables_by_path())
+    variables = checkpoints.values(model_folder.build(made).variables_by_path())
     draw = np.random.default_rng(0)
     for path, value in variables.items():
         if "ranking/" in path:
@@ -99,7 +98,7 @@ def model_folder(folder, encoder, head):
 )
 def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     queries, documents, qrels, run = data_folder(tmp_path / "in")
-    model_folder(tmp_path / "model", encoder, head)
+    random_model(tmp_path / "model", encoder, head)
     collection = ranking_shards.read_collection(
         tmp_path / "in" / "queries.jsonl",
         tmp_path / "in" / "documents.jsonl",
@@ -111,7 +110,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
         {split: tmp_path / "in" / "bm25.run" for split in ("train", "validation")},
         tokenizers.load(GOLDEN), tmp_path / "shards", max_length=20, report=lambda line: None,
     )  # fmt: skip
-    config, _, model = loaded_model.restore(tmp_path / "model")
+    config, _, model = model_folder.restore(tmp_path / "model")
     strategy = tf.distribute.get_strategy()
     source = Source(tmp_path / "shards", config, "validation")
     source.check(config)
@@ -230,7 +229,7 @@ def test_learns_which_documents_share_a_word_with_the_query(tmp_path):
     for split, names in parts.items():
         with open(tmp_path / "in" / f"{split}.run", "w") as stream:
             trec.write_run(stream, {q: {d: draw.random() for d in documents} for q in names}, "x")
-    model_folder(tmp_path / "start", "transformer", "ranking")
+    random_model(tmp_path / "start", "transformer", "ranking")
     run_command(
         "tfrecords_tools.build_task_shards",
         "--task=ranking", f"--input={tmp_path / 'in'}", "--queries=queries.tsv",

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from official import explain
-from official.convert import huggingface, model_folder
+from official.convert import converted_model, huggingface
 from official.corruption.permutation import Config
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils.errors import UserError
 from tests import ROOT, small
 
@@ -87,8 +87,8 @@ def test_no_text(text):
 
 
 def test_attention_is_the_models_own(tmp_path):
-    model_folder.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
-    config, tokenizer, model = loaded_model.restore(tmp_path / "model")
+    converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
+    config, tokenizer, model = model_folder.restore(tmp_path / "model")
     tokens, layers = explain.attention("the cat sat on a mat", tokenizer, model)
     assert tokens[0] == "[CLS]" and tokens[-1] == "[SEP]"
     encoder = config.encoder
@@ -117,7 +117,7 @@ def test_commands(tmp_path):
     # As many dark squares as there are x in the two grids.
     assert dark / 21**2 == pytest.approx(found.content.sum() + found.query[:2].sum(), rel=0.03)
 
-    model_folder.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
+    converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
     image = tmp_path / "attention.png"
     code, out, _ = command(
         "--what=attention", "--text=the cat", f"--model_dir={tmp_path / 'model'}",

@@ -19,7 +19,7 @@ from official.modeling.objectives import (
     regression,
     replaced_tokens,
 )
-from official.saving import checkpoints
+from official.saving import checkpoints, model_folder
 from official.serving import loaded_model
 from official.utils.errors import UserError
 from tests import ROOT
@@ -121,7 +121,7 @@ def make(folder, kind, max_length=12, pair=False, **changes):
     config = dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, steps=1))
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
+    variables = checkpoints.values(model_folder.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps({"pair": pair, "max_length": max_length}))
     return folder
@@ -209,7 +209,7 @@ def test_token_signature_takes_padded_rows_of_any_size(exported):
     specs = signature.structured_input_signature[1]
     assert set(specs) == names
     assert all(s.dtype == tf.int32 and s.shape.as_list() == [None, None] for s in specs.values())
-    model = loaded_model.restore(parent / "model")[2]
+    model = model_folder.restore(parent / "model")[2]
     rng = np.random.default_rng(0)
     for rows, length in ((1, 3), (4, 24)):
         lengths = rng.integers(2, length + 1, rows)
@@ -262,7 +262,7 @@ def test_every_variable_is_stored_once(exported):
         for name, shape in stored.get_variable_to_shape_map().items()
         if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
     ]
-    model = loaded_model.restore(parent / "model")[2]
+    model = model_folder.restore(parent / "model")[2]
     assert sorted(shapes) == sorted(tuple(v.shape) for v in model.variables)
 
 
@@ -278,7 +278,7 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
     export.export(tmp_path / "model", tmp_path / "saved")
     stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
     names = stored.get_variable_to_shape_map()
-    model = loaded_model.restore(tmp_path / "model")[2]
+    model = model_folder.restore(tmp_path / "model")[2]
     assert len(names) - 1 == len(model.encoder.variables) < len(model.variables)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     found = signature(text=tf.constant(TEXTS))["sequence_output"]
@@ -335,7 +335,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     )
     configs.save(config, tmp_path / "model" / "config.yaml")
     (tmp_path / "model" / "task.json").unlink()
-    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
+    variables = checkpoints.values(model_folder.build(config).variables_by_path())
     checkpoints.save(tmp_path / "model", 2, variables, {})
     assert export.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
     outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs

@@ -3,7 +3,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from official import submission, tasks
+from official import tasks
+from official.evaluation import glue_submission
 from official.utils.errors import UserError
 
 
@@ -43,7 +44,7 @@ def _fill(folder, leave=()):
 def test_labels_in_the_words_of_glue(tmp_path, name, split, outputs, file, lines):
     key = "score" if name == "stsb" else "probabilities"
     outputs = {key: np.array(outputs, np.float32)}
-    path = submission.write(tmp_path / "new", name, split, np.arange(len(lines)), outputs)
+    path = glue_submission.write(tmp_path / "new", name, split, np.arange(len(lines)), outputs)
     assert path == tmp_path / "new" / file
     assert path.read_text() == "\n".join(["index\tprediction", *lines, ""])
 
@@ -54,7 +55,7 @@ def test_zip_of_all_files(tmp_path):
     _fill(tmp_path / "rest")
     for name in ("AX.tsv", "RTE.tsv"):
         (tmp_path / "rest" / name).rename(two / name)
-    names = submission.pack([one, two], tmp_path / "glue.zip")
+    names = glue_submission.pack([one, two], tmp_path / "glue.zip")
     assert sorted(names) == [
         "AX.tsv", "CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "MRPC.tsv", "QNLI.tsv", "QQP.tsv",
         "RTE.tsv", "SST-2.tsv", "STS-B.tsv", "WNLI.tsv",
@@ -63,14 +64,14 @@ def test_zip_of_all_files(tmp_path):
         assert archive.namelist() == names
         assert archive.read("RTE.tsv") == (two / "RTE.tsv").read_bytes()
         assert archive.read("CoLA.tsv") == (one / "CoLA.tsv").read_bytes()
-    submission.pack([two, one], tmp_path / "again.zip")
+    glue_submission.pack([two, one], tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == (tmp_path / "glue.zip").read_bytes()
 
 
 def test_what_a_zip_lacks(tmp_path):
     folder = _fill(tmp_path / "one", leave=["AX.tsv", "MNLI-mm.tsv"])
     with pytest.raises(UserError) as error:
-        submission.pack([folder], tmp_path / "glue.zip")
+        glue_submission.pack([folder], tmp_path / "glue.zip")
     assert str(error.value) == (
         f"{folder}: no MNLI-mm.tsv (--task=mnli), AX.tsv (--task=ax): GLUE wants all of its files; "
         "--mode=predict --submission=DIR writes those of a model"
@@ -79,7 +80,7 @@ def test_what_a_zip_lacks(tmp_path):
     other.mkdir()
     (other / "CoLA.tsv").write_text("")
     with pytest.raises(UserError, match="CoLA.tsv is there twice, .*one/CoLA.tsv and .*two/CoLA"):
-        submission.pack([folder, other], tmp_path / "glue.zip")
+        glue_submission.pack([folder, other], tmp_path / "glue.zip")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "two"]
 
 
@@ -108,16 +109,16 @@ def test_what_a_zip_lacks(tmp_path):
 def test_files_that_glue_would_refuse(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError) as error:
-        submission.pack([tmp_path], tmp_path / "glue.zip")
+        glue_submission.pack([tmp_path], tmp_path / "glue.zip")
     assert message in str(error.value)
 
 
 def test_errors_of_splits_and_rows(tmp_path):
     outputs = {"probabilities": np.eye(2)}
     with pytest.raises(UserError, match="no predictions for the validation split of the task cola"):
-        submission.write(tmp_path, "cola", "validation", np.arange(2), outputs)
+        glue_submission.write(tmp_path, "cola", "validation", np.arange(2), outputs)
     with pytest.raises(UserError, match=r"those for cola \(test\), .*, mnli \(test_mismatched\)"):
-        submission.write(tmp_path, "classification", "test", np.arange(2), outputs)
+        glue_submission.write(tmp_path, "classification", "test", np.arange(2), outputs)
     with pytest.raises(UserError, match="row 1 of the test file of cola has no prediction, it was"):
-        submission.write(tmp_path, "cola", "test", np.array([0, 2]), outputs)
+        glue_submission.write(tmp_path, "cola", "test", np.array([0, 2]), outputs)
     assert not list(tmp_path.iterdir())

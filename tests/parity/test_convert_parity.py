@@ -8,11 +8,10 @@ import pytest
 
 from official import config as configs
 from official import tokenizers
-from official.convert import bert, huggingface, model_folder
+from official.convert import bert, converted_model, huggingface
 from official.modeling.encoders import transformer
 from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
@@ -37,13 +36,13 @@ def make(folder, objectives, **sizes):
         vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=3, num_heads=2,
         intermediate_size=22, max_positions=30, initializer_range=0.5, norm_epsilon=1e-6, **sizes,
     )  # fmt: skip
-    config = model_folder.config_of(folder.name, encoder, objectives, bert.SYSTEM)
+    config = converted_model.config_of(folder.name, encoder, objectives, bert.SYSTEM)
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
     rng = np.random.default_rng(0)
     variables = {
         path: (0.5 * rng.standard_normal(variable.shape)).astype(np.float32)
-        for path, variable in loaded_model.build(config).variables_by_path().items()
+        for path, variable in model_folder.build(config).variables_by_path().items()
     }
     checkpoints.save(folder, 1, variables, {})
     return folder
@@ -86,7 +85,7 @@ def test_transformers_loads_what_we_write(hf, tmp_path, name, sizes):
         tmp_path / "texts.json",
     )
     theirs = np.load(tmp_path / "outputs.npz")
-    config, tokenizer, model = loaded_model.restore(folder)
+    config, tokenizer, model = model_folder.restore(folder)
     encoded = model.encode(batch)
     ours = {}
     if name == "BertModel":

@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.convert import huggingface, model_folder
-from official.training import optimizers, resolve, train_step
+from official.convert import converted_model, huggingface
+from official.distribution import strategies
+from official.training import optimizers, train_step, warm_start
 from tests.official.convert import systems
 
 OBJECTIVES = {
@@ -24,7 +25,7 @@ def made(hf, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fine_tuning")
     hf.run("hf_fine_tuning.py", folder)
     systems.write_vocabulary(folder / "bert", "bert")
-    model_folder.write(huggingface.read(folder / "bert"), folder / "model")
+    converted_model.write(huggingface.read(folder / "bert"), folder / "model")
     return folder
 
 
@@ -76,8 +77,8 @@ def test_losses_follow_those_of_transformers(made, kind):
         {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": recipe}
     )
     strategy = tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
-    resolve.start_from(model, str(made / "model"), "last", "encoder")
+    model = strategies.build_model(config, strategy)
+    warm_start.start_from(model, str(made / "model"), "last", "encoder")
     head = model.objectives[0].output_projection
     head.kernel.assign(arrays["kernel"])
     head.bias.assign(arrays["bias"])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from official.convert import huggingface, model_folder
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface
+from official.saving import model_folder
 from official.utils import json_files
 from tests.official.convert import systems
 
@@ -27,7 +27,7 @@ def made(hf, tmp_path_factory):
         systems.write_vocabulary(folder, kind)
         converted = huggingface.read(folder)
         assert converted.leftover == [], name
-        model_folder.write(converted, parent / "ours" / name)
+        converted_model.write(converted, parent / "ours" / name)
     return parent, names
 
 
@@ -101,7 +101,7 @@ def test_models_of_transformers_answer_the_same_here(made):
     for name in names:
         inputs = dict(np.load(parent / "theirs" / name / "inputs.npz"))
         assert not inputs["attention_mask"].all(), name
-        model = loaded_model.restore(parent / "ours" / name)[2]
+        model = model_folder.restore(parent / "ours" / name)[2]
         theirs, real = np.load(parent / "theirs" / name / "outputs.npz"), inputs["attention_mask"]
         close(answers(model, inputs, theirs), theirs, real > 0, name)
 

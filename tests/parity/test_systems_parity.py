@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from official.convert import huggingface, model_folder
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface
+from official.saving import model_folder
 from tests.official.convert import systems
 from tests.official.convert.test_convert_electra import SHARED, both
 from tests.official.convert.test_convert_systems import CASES, WRITTEN
@@ -20,14 +20,14 @@ def made(hf, tmp_path_factory):
     for name in CASES:
         config, parts, _ = systems.load(name, parent / "golden")
         folder = systems.write(parent / name, config, parts["weight"])
-        model_folder.write(huggingface.read(folder), parent / f"{name}-model")
+        converted_model.write(huggingface.read(folder), parent / f"{name}-model")
     return parent
 
 
 def test_outputs_are_those_of_transformers(made):
     for name in CASES:
         _, parts, hidden_states = systems.load(name, made / "golden")
-        model = loaded_model.restore(made / f"{name}-model")[2]
+        model = model_folder.restore(made / f"{name}-model")[2]
         assert systems.compare(model, parts, hidden_states) == {}
 
 
@@ -47,7 +47,7 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
         theirs = np.load(made / "written" / name / "outputs.npz")
         for key, expected in {**parts["answer"], "hidden_states": hidden_states}.items():
             np.testing.assert_allclose(theirs[key], expected, rtol=0, atol=1e-6, err_msg=name)
-        tokenizer = loaded_model.restore(made / f"{name}-model")[1]
+        tokenizer = model_folder.restore(made / f"{name}-model")[1]
         ids = theirs["ids"].tolist()
         first, second = (ids.tolist() for ids in tokenizer.encode(["the cat", "the"]))
         if not name.startswith("gpt2"):  # whose tokenizer puts nothing around a text
@@ -58,8 +58,8 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
 def test_transformers_loads_both_networks_of_one_electra(hf, tmp_path):
     """A discriminator and a generator that share embeddings, written from one model of ours."""
     both(tmp_path / "hf", SHARED)
-    model_folder.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     batch = systems.load("electra_generator")[1]["batch"]
     (tmp_path / "written").mkdir()
     written = tmp_path / "written" / "discriminator"

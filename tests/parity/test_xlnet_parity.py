@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.convert import huggingface, model_folder
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface
+from official.saving import model_folder
 from official.tokenizers import packing
 from tests.official.convert import systems, xlnets
 from tests.official.convert.test_convert_xlnet import CASES, WRITTEN
@@ -21,14 +21,14 @@ def made(hf, tmp_path_factory):
     for name in CASES:
         config, weights, _ = xlnets.load(name, parent / "golden")
         folder = xlnets.write(parent / name, config, weights)
-        model_folder.write(huggingface.read(folder), parent / f"{name}-model")
+        converted_model.write(huggingface.read(folder), parent / f"{name}-model")
     return parent
 
 
 def test_states_and_memory_are_those_of_transformers(made):
     for name in CASES:
         config, _, rows = xlnets.load(name, made / "golden")
-        model = loaded_model.restore(made / f"{name}-model")[2]
+        model = model_folder.restore(made / f"{name}-model")[2]
         xlnets.compare(model.encoder, config, rows)
 
 
@@ -36,7 +36,7 @@ def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, made):
     """Two texts and two pairs of different lengths, with padding on the left."""
     parent = made / "laid_out"
     parent.mkdir()
-    tokenizer, model = loaded_model.restore(made / "xlnet_classification-model")[1:]
+    tokenizer, model = model_folder.restore(made / "xlnet_classification-model")[1:]
     texts = tf.ragged.constant([[7, 9, 8, 11, 6, 7], [12, 5]], tf.int32)
     expected = []
     for count in (1, 2):
@@ -84,7 +84,7 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
     hf.run(PARITY / "hf_systems.py", made / "written")
     for name in WRITTEN:
         theirs = np.load(made / "written" / name / "outputs.npz")
-        _, tokenizer, model = loaded_model.restore(made / f"{name}-model")
+        _, tokenizer, model = model_folder.restore(made / f"{name}-model")
         known = batch if name == "xlnet_one_way" else batch | {"padding_mask": real}
         encoded = model.encode(known, output_all=True)
         there = np.ones_like(real) if name == "xlnet_one_way" else real

@@ -35,7 +35,7 @@ class Parts:
       model: with its weights.
       weights: those of the encoder and the head, as they are stored.
       max_length: the most tokens of a row.
-      task: what training noted of the task (`official.serving.loaded_model.task`).
+      task: what training noted of the task (`official.saving.model_folder.task`).
       head: the objective that is served; None where it is the encoder alone.
     """
 

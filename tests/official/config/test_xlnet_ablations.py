@@ -7,7 +7,7 @@ import tensorflow as tf
 from official import config as configs
 from official import parameters
 from official.data import Source
-from official.training import resolve
+from official.distribution import strategies
 from official.training.trainer import Trainer
 from tests import CONFIGS, small, streams
 
@@ -132,7 +132,7 @@ def test_each_trains_at_a_small_size(name, tmp_path):
     source = Source(folder, config, training=True)
     source.check(config)
     made = Trainer(
-        config, resolve.build_model(config, strategy), source, strategy, tmp_path / "model"
+        config, strategies.build_model(config, strategy), source, strategy, tmp_path / "model"
     )
     before = {path: v.numpy() for path, v in made.model.variables_by_path().items()}
     rows = made._train_step.run(iter(source.dataset(4)), 3)
@@ -160,7 +160,7 @@ def test_next_sentence_is_read_from_the_last_position_of_a_row_that_goes_on(tmp_
     config = load("xlnet_ablation_next_sentence", SMALL)
     folder = streams.stream_folder(tmp_path / "shards", config, small.documents(40))
     source = Source(folder, config)
-    model = resolve.build_model(config, tf.distribute.get_strategy())
+    model = strategies.build_model(config, tf.distribute.get_strategy())
     labels = []
     for batch in source.dataset(4):
         assert (batch["token_ids"][:, -1] == source.tokenizer.cls_id).numpy().all()

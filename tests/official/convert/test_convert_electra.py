@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from official.convert import huggingface, model_folder, tf1
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface, tf1
+from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems
 from tests.official.convert.test_convert_tf1 import save
@@ -45,8 +45,8 @@ def test_two_folders_become_one_model_and_two_again(tmp_path, shared, sharing, o
     assert converted.config.segments.relation == "none"
     names = [path for path in converted.variables if path.startswith("generator/encoder/emb")]
     assert len(names) == own + 2  # and the projection
-    model_folder.write(converted, tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(converted, tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     _, parts, hidden_states = systems.load("electra_discriminator")
     assert systems.compare_encoder(model.encoder, parts, hidden_states).keys() == {"logits"}
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
@@ -63,10 +63,10 @@ def test_two_folders_become_one_model_and_two_again(tmp_path, shared, sharing, o
 
 def test_the_generator_inside_gives_its_answers(tmp_path):
     weights, small = both(tmp_path / "hf", SHARED)
-    model_folder.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
-    joined = loaded_model.restore(tmp_path / "model")[2]
-    model_folder.write(huggingface.read(tmp_path / "hf" / "generator"), tmp_path / "alone")
-    alone = loaded_model.restore(tmp_path / "alone")[2]
+    converted_model.write(huggingface.read(tmp_path / "hf"), tmp_path / "model")
+    joined = model_folder.restore(tmp_path / "model")[2]
+    converted_model.write(huggingface.read(tmp_path / "hf" / "generator"), tmp_path / "alone")
+    alone = model_folder.restore(tmp_path / "alone")[2]
     batch = systems.load("electra_generator")[1]["batch"]
     expected = alone.encode(batch)["sequence_output"]
     objective = joined.objectives[0]
@@ -174,8 +174,8 @@ def test_the_release_comes_in_with_both_networks(release, tmp_path, own):
     assert (encoder.num_heads, encoder.num_layers, encoder.activation) == (2, 2, "gelu")
     objective, _ = converted.config.objectives
     assert objective.sharing == ("none" if own else "embeddings")
-    model_folder.write(converted, tmp_path / "model")
-    variables = loaded_model.restore(tmp_path / "model")[2].variables_by_path()
+    converted_model.write(converted, tmp_path / "model")
+    variables = model_folder.restore(tmp_path / "model")[2].variables_by_path()
     scope = "generator" if own else "electra"
     places = {
         "encoder/embeddings/token_embedding/table": "electra/embeddings/word_embeddings",

@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.convert import electra, huggingface, model_folder, tf1, xlnet
+from official.convert import converted_model, electra, huggingface, tf1, xlnet
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import classification, multiple_choice, regression, span_answer
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
 from tests.official.convert.test_convert_xlnet import release
@@ -107,7 +106,7 @@ def make(folder, encoder, objective, kind):
     rng = np.random.default_rng(0)
     variables = {
         path: rng.standard_normal(variable.shape).astype(np.float32)
-        for path, variable in loaded_model.build(config).variables_by_path().items()
+        for path, variable in model_folder.build(config).variables_by_path().items()
     }
     checkpoints.save(folder, 1, variables, {})
     return variables
@@ -295,10 +294,10 @@ def test_answers_of_a_released_xlnet_are_read(tmp_path):
     assert made.variables.keys() - expected.keys() == ours.keys() - {
         "permutation_lm/output_bias", "encoder/embeddings/query_start",
     }  # fmt: skip
-    model_folder.write(made, tmp_path / "model")
+    converted_model.write(made, tmp_path / "model")
     assert huggingface.system_of(made.config) is xlnet.SYSTEM
     # The scores, worked out from the release's names.
-    model = loaded_model.restore(tmp_path / "model")[2]
+    model = model_folder.restore(tmp_path / "model")[2]
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     batch = {name: batch[name] for name in ("token_ids", "segment_ids")}
     states = np.asarray(model.encode(batch)["sequence_output"], np.float64)  # [B, T, 18]

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 
 import official
-from official.convert import huggingface, model_folder
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface
+from official.saving import model_folder
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -29,7 +29,7 @@ BATCH = {
 
 def convert(source, output):
     converted = huggingface.read(source)
-    model_folder.write(converted, output)
+    converted_model.write(converted, output)
     return converted
 
 
@@ -70,7 +70,7 @@ def logits(model, name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_are_those_of_transformers(folders, kind):
-    _, _, model = loaded_model.restore(folders / kind)
+    _, _, model = model_folder.restore(folders / kind)
     encoded = model.encode(BATCH)
     real = BATCH["padding_mask"][..., None]
     np.testing.assert_allclose(
@@ -83,7 +83,7 @@ def test_outputs_are_those_of_transformers(folders, kind):
 
 
 def test_logits_are_those_of_transformers(folders):
-    _, _, model = loaded_model.restore(folders / "pretraining")
+    _, _, model = model_folder.restore(folders / "pretraining")
     real = BATCH["padding_mask"][..., None]
     np.testing.assert_allclose(
         logits(model, "masked_lm") * real, EXPECTED["pretraining/prediction_logits"] * real,
@@ -92,7 +92,7 @@ def test_logits_are_those_of_transformers(folders):
     np.testing.assert_allclose(
         logits(model, "next_sentence"), EXPECTED["pretraining/seq_relationship_logits"], atol=1e-5
     )
-    _, _, model = loaded_model.restore(folders / "classification")
+    _, _, model = model_folder.restore(folders / "classification")
     np.testing.assert_allclose(
         logits(model, "classification"), EXPECTED["classification/logits"], atol=1e-5
     )
@@ -109,15 +109,15 @@ def test_the_tokenizer_comes_along(folders):
 
 
 def test_configs_become_ours(folders):
-    config, _, _ = loaded_model.restore(folders / "classification")
+    config, _, _ = model_folder.restore(folders / "classification")
     assert config.encoder.activation == "gelu_tanh"
     assert config.encoder.norm_epsilon == 1e-5
     assert config.objectives[0].labels == ("negative", "neutral", "positive")
     assert config.objectives[0].dropout == 0.2
-    config, _, _ = loaded_model.restore(folders / "pretraining")
+    config, _, _ = model_folder.restore(folders / "pretraining")
     assert config.encoder.activation == "gelu"
     assert config.segments.max_length == 24
-    config, _, _ = loaded_model.restore(folders / "bare")
+    config, _, _ = model_folder.restore(folders / "bare")
     assert config.objectives == ()
     assert config.encoder.segment_types == 3
 
@@ -137,8 +137,8 @@ def test_out_and_in_again_is_bit_exact(folders, tmp_path, kind):
     again = convert(tmp_path / "out", tmp_path / "again")
     assert again.leftover == []
     first, second = (
-        loaded_model.restore(folders / kind)[2],
-        loaded_model.restore(tmp_path / "again")[2],
+        model_folder.restore(folders / kind)[2],
+        model_folder.restore(tmp_path / "again")[2],
     )
     for path, variable in first.variables_by_path().items():
         other = second.variables_by_path()[path]

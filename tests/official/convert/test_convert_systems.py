@@ -7,10 +7,10 @@ import pytest
 import safetensors.numpy
 
 from official import config as configs
-from official.convert import huggingface, model_folder
+from official.convert import converted_model, huggingface
 from official.modeling.encoders import transformer
 from official.modeling.objectives import causal_lm, classification, generator, masked_lm, regression
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems
 
@@ -22,7 +22,7 @@ def converted(tmp_path, name):
     config, parts, hidden_states = systems.load(name)
     folder = systems.write(tmp_path / name, config, parts["weight"])
     made = huggingface.read(folder)
-    model_folder.write(made, tmp_path / "model")
+    converted_model.write(made, tmp_path / "model")
     return made, parts, hidden_states
 
 
@@ -30,7 +30,7 @@ def converted(tmp_path, name):
 def test_outputs_are_those_of_transformers(tmp_path, name):
     made, parts, hidden_states = converted(tmp_path, name)
     assert made.leftover == []
-    model = loaded_model.restore(tmp_path / "model")[2]
+    model = model_folder.restore(tmp_path / "model")[2]
     real = parts["batch"]["padding_mask"]
     assert not real[0, -1] and not real[1, 0] and real[2].all()
     assert systems.compare(model, parts, hidden_states) == {}
@@ -166,7 +166,7 @@ def test_albert_configs_become_ours(tmp_path):
     assert (encoder.layer_groups, encoder.inner_layers, encoder.num_layers) == (2, 2, 4)
     assert (encoder.embedding_size, encoder.hidden_size) == (7, 15)
     assert encoder.activation == "gelu_tanh"
-    assert [objective.name for objective in loaded_model.build(made.config).objectives] == [
+    assert [objective.name for objective in model_folder.build(made.config).objectives] == [
         "masked_lm",
         "sentence_order",
     ]
@@ -195,8 +195,8 @@ def test_a_distilbert_classifier_has_a_pooler_with_a_relu(tmp_path):
     assert made.leftover == []
     labels = ("LABEL_0", "LABEL_1")
     assert made.config.objectives == (classification.Config(labels=labels, dropout=0.2),)
-    model_folder.write(made, tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(made, tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     encoded = systems.run(model.encoder, parts["batch"])
     first = np.asarray(encoded["sequence_output"])[:, 0]
     hidden = np.maximum(
@@ -271,8 +271,8 @@ def test_a_gpt2_comes_as_it_was_released(tmp_path):
     encoder = made.config.encoder
     assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")
     assert (encoder.segment_types, encoder.intermediate_size, encoder.pooler) == (0, 22, False)
-    model_folder.write(made, tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(made, tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     assert systems.compare(model, parts, hidden_states) == {}
 
 

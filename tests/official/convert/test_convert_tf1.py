@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.convert import model_folder, tf1
+from official.convert import converted_model, tf1
 from official.modeling.objectives import classification, regression, span_answer
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils.errors import UserError
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "on"]
@@ -140,8 +140,8 @@ def forward(t, ids, types, real):
 def test_outputs_are_those_of_the_release(release, tmp_path):
     converted = tf1.read(release)
     assert converted.leftover == []
-    model_folder.write(converted, tmp_path / "model")
-    config, _, model = loaded_model.restore(tmp_path / "model")
+    converted_model.write(converted, tmp_path / "model")
+    config, _, model = model_folder.restore(tmp_path / "model")
     assert config.name == "uncased_L-2_H-6_A-3"
     batch = {
         "token_ids": np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32),
@@ -193,8 +193,8 @@ def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, object
     # No span reads a pooler.
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert made.leftover == (pooler if spans else [])
-    model_folder.write(made, tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(made, tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     ids = np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32)
     types = np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7], np.int32)
     real = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]], bool)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from official.convert import model_folder, tf1
-from official.serving import loaded_model
+from official.convert import converted_model, tf1
+from official.saving import model_folder
 from official.tokenizers.text_rules import TextRules
 from official.utils.errors import UserError
 from tests.official.convert import systems
@@ -76,8 +76,8 @@ def test_outputs_are_those_of_the_weights(release, tmp_path, stored):
     converted = tf1.read(release)
     assert converted.leftover == []
     assert converted.config.encoder.activation == "gelu_tanh"
-    model_folder.write(converted, tmp_path / "model")
-    _, tokenizer, model = loaded_model.restore(tmp_path / "model")
+    converted_model.write(converted, tmp_path / "model")
+    _, tokenizer, model = model_folder.restore(tmp_path / "model")
     _, parts, hidden_states = stored
     assert systems.compare(model, parts, hidden_states) == {}
     assert tokenizer.decode(tokenizer.encode(["the cat"])[0]) == "the cat"

@@ -10,10 +10,10 @@ import safetensors.numpy
 import tensorflow as tf
 
 from official import config as configs
-from official.convert import huggingface, mapping, model_folder, tf1, transfo_xl, xlnet
+from official.convert import converted_model, huggingface, mapping, tf1, transfo_xl, xlnet
 from official.modeling.encoders import transformer_xl
 from official.modeling.objectives import classification, multiple_choice, permutation_lm, regression
-from official.serving import loaded_model
+from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
 
@@ -25,7 +25,7 @@ def converted(tmp_path, name, folder=xlnets.GOLDEN):
     config, weights, rows = xlnets.load(name, folder)
     tmp_path.mkdir(exist_ok=True)
     made = huggingface.read(xlnets.write(tmp_path / name, config, weights))
-    model_folder.write(made, tmp_path / "model")
+    converted_model.write(made, tmp_path / "model")
     return made, config, rows
 
 
@@ -47,7 +47,7 @@ def test_states_and_memory_are_those_of_transformers(tmp_path, name):
     made, config, rows = converted(tmp_path, name)
     if not name.startswith("transfo_xl"):
         assert made.leftover == []
-    model = loaded_model.restore(tmp_path / "model")[2]
+    model = model_folder.restore(tmp_path / "model")[2]
     xlnets.compare(model.encoder, config, rows)
     for i, objective in [(i, o) for o in model.objectives for i in range(len(rows))]:
         encoded = xlnets.encode(model.encoder, rows, i, False)
@@ -132,7 +132,7 @@ def release(tmp_path, shared=False, **changes):
     encoder = xlnet.SYSTEM.encoder_config(config, "config.json", pooler=False)
     encoder = dataclasses.replace(encoder, untie_biases=not shared)
     rows = xlnet.encoder_rows(encoder)
-    shapes = loaded_model.shapes(configs.Config("x", encoder=encoder))
+    shapes = model_folder.shapes(configs.Config("x", encoder=encoder))
     ours, _ = mapping.bring_in(rows, weights, shapes, "golden")
     stored = {}
     for row in rows:
@@ -209,10 +209,10 @@ def fine_tuned(tmp_path, heads):
     folder, _ = release(tmp_path)
     reader = tf.train.load_checkpoint(str(folder / "xlnet_model.ckpt"))
     stored = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    model_folder.write(tf1.read(folder), tmp_path / "pretrained")
+    converted_model.write(tf1.read(folder), tmp_path / "pretrained")
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     batch = {name: batch[name] for name in ("token_ids", "segment_ids")}
-    states = loaded_model.restore(tmp_path / "pretrained")[2].encode(batch)["sequence_output"]
+    states = model_folder.restore(tmp_path / "pretrained")[2].encode(batch)["sequence_output"]
     del stored["model/transformer/mask_emb/mask_emb"], stored["model/lm_loss/bias"]
     stored |= heads
     for slot in ("Adam", "Adam_1"):
@@ -250,8 +250,8 @@ def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
     made = tf1.read(folder)
     assert made.leftover == [] and made.config.objectives == (objective,)
     assert made.config.encoder.query_stream is False and made.config.encoder.pooler
-    model_folder.write(made, tmp_path / "model")
-    model = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(made, tmp_path / "model")
+    model = model_folder.restore(tmp_path / "model")[2]
     encoded = model.encode(batch)
     np.testing.assert_allclose(encoded["sequence_output"], states, atol=1e-6)
     pooled = np.tanh(states[:, -1] @ heads[f"{summary}/kernel"] + heads[f"{summary}/bias"])
@@ -357,8 +357,8 @@ def test_what_an_xlnet_cannot_be_is_not_written(encoder, message):
 def test_biases_that_layers_share_are_written_into_each(tmp_path):
     """transformers has them there, and reads `untie_r: false` like `true`."""
     folder, _ = release(tmp_path, shared=True)
-    model_folder.write(tf1.read(folder), tmp_path / "model")
-    shared = loaded_model.restore(tmp_path / "model")[2]
+    converted_model.write(tf1.read(folder), tmp_path / "model")
+    shared = model_folder.restore(tmp_path / "model")[2]
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
     ours = shared.variables_by_path()
@@ -369,10 +369,10 @@ def test_biases_that_layers_share_are_written_into_each(tmp_path):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["untie_r"] is False
     again = huggingface.read(tmp_path / "out")
     assert again.leftover == [] and again.config.encoder.untie_biases
-    model_folder.write(again, tmp_path / "again")
+    converted_model.write(again, tmp_path / "again")
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
     expected, found = (
-        model.encode(batch) for model in (shared, loaded_model.restore(tmp_path / "again")[2])
+        model.encode(batch) for model in (shared, model_folder.restore(tmp_path / "again")[2])
     )
     for name in ("sequence_output", "query_output"):
         np.testing.assert_array_equal(found[name], expected[name])

@@ -10,11 +10,12 @@ import tensorflow as tf
 from official import config as configs
 from official import export
 from official.data import Source
+from official.distribution import strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.modeling.encoders import transformer_xl
 from official.modeling.objectives import classification, multiple_choice
-from official.training import resolve
+from official.saving import model_folder
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import choices, small
@@ -156,7 +157,7 @@ def still(**recipe):
 
 def run(config, folder, model_dir, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     source = Source(folder, config, "train", training=True)
     source.check(config, strategy.num_replicas_in_sync)
     Trainer(config, model, source, strategy, model_dir).train()
@@ -173,7 +174,7 @@ def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirr
     run(still(accumulation=2), folder, tmp_path / "two", mirrored(2))
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
     found = [
-        Evaluator(config, resolve.build_model(config, strategy), strategy).run(
+        Evaluator(config, strategies.build_model(config, strategy), strategy).run(
             Source(folder, config, "validation")
         )
         for config, strategy in (
@@ -198,7 +199,7 @@ def test_learned_predicted_and_served(tmp_path):
     model, source = run(config, folder, model_dir)
     configs.save(config, model_dir / "config.yaml")
     source.tokenizer.save(model_dir / "tokenizer")
-    resolve.save_task(source.manifest, model_dir)
+    model_folder.save_task(source.manifest, model_dir)
 
     strategy = tf.distribute.get_strategy()
     held_out = Source(folder, config, "test")

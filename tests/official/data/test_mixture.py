@@ -12,10 +12,12 @@ from official import config as configs
 from official import export, tasks, tokenizers
 from official.data import Source, mixture
 from official.data.mixture import Mixture
+from official.distribution import strategies
+from official.distribution.strategies import distribute
 from official.evaluation import prediction
-from official.evaluation.evaluator import Evaluator, distribute
+from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, model_folder
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -195,7 +197,7 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
     config = _config(accumulation=accumulation, optimizer=optimizer)
     strategy = ONE if replicas == 1 else mirrored(replicas)
     source = _mixture(folders, config)
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     trainer = Trainer(config, model, source, strategy, tmp_path)
     batches = iter(distribute(strategy, source, 4))
     drawn = mixture.choices(list(SIZES.values()), 12, config.seed, annealed=True)[:5]
@@ -217,13 +219,13 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
 
 
 def _train(folders, config, model_dir, validation=None):
-    model = resolve.build_model(config, ONE)
+    model = strategies.build_model(config, ONE)
     source = _mixture(folders, config)
     trainer = Trainer(config, model, source, ONE, model_dir)
     figures = trainer.train(validation)
     configs.save(config, model_dir / "config.yaml")
     source.tokenizer.save(model_dir / "tokenizer")
-    resolve.save_task(source.manifest, model_dir)
+    model_folder.save_task(source.manifest, model_dir)
     return model, figures
 
 

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import Source
-from official.distribution import memory
-from official.evaluation.evaluator import Evaluator, distribute
+from official.distribution import memory, numerics, strategies
+from official.distribution.strategies import distribute
+from official.evaluation.evaluator import Evaluator
 from official.modeling import masks
-from official.saving import checkpoints
-from official.training import resolve
+from official.saving import checkpoints, model_folder
+from official.training import warm_start
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
 from tests import ROOT, small
@@ -48,9 +49,9 @@ def config(segments=None, encoder=None, **recipe):
 
 @pytest.fixture(autouse=True)
 def float64():
-    resolve.set_precision("float64")
+    numerics.set_precision("float64")
     yield
-    resolve.set_precision("float32")
+    numerics.set_precision("float32")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def shards(tmp_path_factory):
 def trainer(shards, model_dir, made_of, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
     source = Source(shards, made_of, "train", training=True)
-    return Trainer(made_of, resolve.build_model(made_of, strategy), source, strategy, model_dir)
+    return Trainer(made_of, strategies.build_model(made_of, strategy), source, strategy, model_dir)
 
 
 def trained(made):
@@ -174,7 +175,7 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
 def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
     """What stands behind the reused tokens of a row is what the next one hides and asks for."""
     made_of = config(BOTH_WAYS, {"initializer_range": 0.5})
-    model = resolve.build_model(made_of, tf.distribute.get_strategy())
+    model = strategies.build_model(made_of, tf.distribute.get_strategy())
     first, then = list(Source(shards, made_of).dataset(ROWS).take(2))
     reused = then["token_ids"][:, :REUSE] == first["token_ids"][:, REUSE : 2 * REUSE]
     assert np.any(reused)  # A, where it is long enough, but for masks
@@ -233,8 +234,8 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     assert two._evaluator.run(source) == pytest.approx(found, rel=1e-9)
     # With a longer memory than it was trained with.
     longer = config(BOTH_WAYS, {"memory_length": 3 * KEPT})
-    model = resolve.build_model(longer, tf.distribute.get_strategy())
-    resolve.start_from(model, str(tmp_path / "one"), "last", "all")
+    model = strategies.build_model(longer, tf.distribute.get_strategy())
+    warm_start.start_from(model, str(tmp_path / "one"), "last", "all")
     evaluator = Evaluator(longer, model, tf.distribute.get_strategy())
     assert evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
 
@@ -251,7 +252,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     source, strategy = Source(folder, made_of), tf.distribute.get_strategy()
     batches = list(source.dataset(2))
     assert len(batches) == 11 and source.manifest.totals["longest_memory"] == 10 * LENGTH
-    model = resolve.build_model(made_of, strategy)
+    model = strategies.build_model(made_of, strategy)
     found = Evaluator(made_of, model, strategy).run(source)
     whole = {
         name: tf.concat([batch[name] for batch in batches], axis=1)
@@ -279,9 +280,9 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     made_of, strategy = configs.from_dict(raw), tf.distribute.get_strategy()
     folder, model_dir = tmp_path / "shards", tmp_path / "model"
     source = Source(stream_folder(folder, made_of, documents, words), made_of)
-    model = resolve.build_model(made_of, strategy)
+    model = strategies.build_model(made_of, strategy)
     model_dir.mkdir()
-    configs.save(made_of, model_dir / resolve.CONFIG)
+    configs.save(made_of, model_dir / model_folder.CONFIG)
     source.tokenizer.save(model_dir / "tokenizer")
     checkpoints.save(model_dir, 1, checkpoints.values(model.variables_by_path()), {})
 
@@ -294,8 +295,8 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     places, found = np.arange(whole["token_ids"].shape[1]), {}
     for kept in (6, 40):
         longer = configs.load(model_dir, [f"encoder.memory_length={kept}"])
-        other = resolve.build_model(longer, strategy)
-        resolve.start_from(other, str(model_dir), "last", "all")
+        other = strategies.build_model(longer, strategy)
+        warm_start.start_from(other, str(model_dir), "last", "all")
         found[kept] = Evaluator(longer, other, strategy).run(source)["causal_lm"]
         near = places >= places[:, None] // LENGTH * LENGTH - kept
         losses, _ = model.terms(model.prepare({**whole, "attention_mask": near[None, None]}))
@@ -356,7 +357,7 @@ def test_only_streams_and_encoders_with_memory_have_one():
 
 
 def test_bfloat16_is_kept_as_it_is():
-    resolve.set_precision("mixed_bfloat16")
+    numerics.set_precision("mixed_bfloat16")
     made = memory.of(config(precision="mixed_bfloat16"), tf.distribute.get_strategy(), ROWS)
     states = tf.cast(np.random.default_rng(0).normal(size=(ROWS, 2, KEPT, 8)), tf.bfloat16)
     made.write(states, tf.ones((ROWS, KEPT), bool))

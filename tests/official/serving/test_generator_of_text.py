@@ -13,11 +13,10 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import export, tokenizers
-from official.convert import huggingface, model_folder
+from official.convert import converted_model, huggingface
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import causal_lm, masked_lm
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 from official.serving.generator import Generator, ends, left_padded
 from official.serving.sampling import Settings
 from official.utils import seeding
@@ -77,7 +76,7 @@ def make(folder, direction="forward", encoder=None, segments=None, **changes):
     config = configs.Config("writer", segments=segments, encoder=encoder, objectives=objectives)
     configs.save(config, folder / "config.yaml")
     checkpoints.save(
-        folder, 1, checkpoints.values(loaded_model.build(config).variables_by_path()), {}
+        folder, 1, checkpoints.values(model_folder.build(config).variables_by_path()), {}
     )
     return folder
 
@@ -89,7 +88,7 @@ def folder(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def generator(folder):
-    return Generator(*loaded_model.restore(folder))
+    return Generator(*model_folder.restore(folder))
 
 
 def by_hand(generator, row, settings, number):
@@ -178,8 +177,8 @@ def test_the_whole_is_one_graph_of_static_shapes(generator):
 def test_greedy_search_is_that_of_transformers(tmp_path):
     config, parts, _ = systems.load("gpt2_causal_lm")
     folder = systems.write(tmp_path / "hf", config, parts["weight"])
-    model_folder.write(huggingface.read(folder), tmp_path / "model")
-    generator = Generator(*loaded_model.restore(tmp_path / "model"))
+    converted_model.write(huggingface.read(folder), tmp_path / "model")
+    generator = Generator(*model_folder.restore(tmp_path / "model"))
     assert (generator.start_id, generator.end_id) == (258, 258)
     golden = parts["generation"]
     settings = Settings(max_new_tokens=7, temperature=0.0)
@@ -311,7 +310,7 @@ def test_the_command_line(tmp_path):
 
 def test_what_cannot_write_is_refused(tmp_path):
     folder = make(tmp_path / "model")
-    config, tokenizer, model = loaded_model.restore(folder)
+    config, tokenizer, model = model_folder.restore(folder)
     generator = Generator(config, tokenizer, model)
     message = (
         "prompt 2 has 25 tokens with the one that opens a sequence, and with 4 new ones at most 24 "
@@ -329,7 +328,7 @@ def test_what_cannot_write_is_refused(tmp_path):
         generator.texts(["a"], batch_size=0)
     masked = configs.Config("x", encoder=config.encoder, objectives=(masked_lm.Config(),))
     with pytest.raises(UserError, match="this model cannot write: it has no causal_lm objective"):
-        Generator(masked, tokenizer, loaded_model.build(masked))
+        Generator(masked, tokenizer, model_folder.build(masked))
     # An encoder that sees what comes after a position is no causal LM's.
     for encoder, wanted in (
         (dataclasses.replace(config.encoder, causal=False), "encoder.causal: true"),
@@ -337,7 +336,7 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         other = configs.Config("x", encoder=encoder, objectives=config.objectives)
         with pytest.raises(UserError, match=f"tokens that are asked for: set {wanted}"):
-            Generator(other, tokenizer, loaded_model.build(other))
+            Generator(other, tokenizer, model_folder.build(other))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 
 import official
 from official import config, tokenizers
-from official.convert import huggingface, model_folder
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.convert import converted_model, huggingface
+from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -23,7 +22,7 @@ TEXTS = ["The cat sat on a mat.", "", "dog " * 60, "a", "A quickly running dog, 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "pretraining"
-    model_folder.write(huggingface.read(GOLDEN / "pretraining"), folder)
+    converted_model.write(huggingface.read(GOLDEN / "pretraining"), folder)
     return folder
 
 
@@ -93,7 +92,7 @@ def test_a_checkpoint_is_named_by_step_or_place(folder):
     checkpoints.save(folder, 5, variables, {})
 
     def bias(which):
-        return loaded_model.restore(folder, which)[2].encoder.pooler.bias.numpy()
+        return model_folder.restore(folder, which)[2].encoder.pooler.bias.numpy()
 
     np.testing.assert_array_equal(bias("last"), bias("0") + 1)
     np.testing.assert_array_equal(bias("last"), bias("5"))
@@ -113,7 +112,7 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
 def test_shapes_take_no_memory_later_either(original):
     made = config.load(original)
     large = dataclasses.replace(made.encoder, vocab_size=10**12)
-    assert (10**12, made.encoder.hidden_size) in loaded_model.shapes(
+    assert (10**12, made.encoder.hidden_size) in model_folder.shapes(
         dataclasses.replace(made, encoder=large)
     ).values()
     with keras.StatelessScope():  # gives values to all variables that wait for one

@@ -16,10 +16,9 @@ from official import config as configs
 from official import export, tasks, tokenizers
 from official.data import Source
 from official.evaluation import prediction
-from official.saving import checkpoints
-from official.serving import length_groups, loaded_model
+from official.saving import checkpoints, model_folder
+from official.serving import length_groups
 from official.tasks import trec
-from official.training import resolve
 from tests import squads
 from tests.official.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span
@@ -89,7 +88,7 @@ def text(raw):
     return raw.decode("utf-8", "replace")
 
 
-def model_folder(folder, objectives, task):
+def random_model(folder, objectives, task):
     """Random weights, those of the heads large, so that answers differ.
 
     A span's score is a sum of several, and their differences: smaller ones will do.
@@ -100,7 +99,7 @@ def model_folder(folder, objectives, task):
     config = dataclasses.replace(config, recipe=recipe)
     configs.save(config, folder / "config.yaml")
     tokenizers.load(GOLDEN).save(folder / "tokenizer")
-    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
+    variables = checkpoints.values(model_folder.build(config).variables_by_path())
     draw = np.random.default_rng(0)
     spread = 0.2 if objectives[0]["type"] == "span_answer" else 0.7
     for path, value in variables.items():
@@ -115,11 +114,11 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     """Writes the predictions of a new model folder, and exports it."""
     task = json.loads((shards / "manifest.json").read_text())["task"]
     # As `setup.save_task` has it.
-    config = model_folder(folder / "model", objectives, {})
+    config = random_model(folder / "model", objectives, {})
     source = Source(shards, config, split)
-    resolve.save_task(source.manifest, folder / "model")
+    model_folder.save_task(source.manifest, folder / "model")
     source.check(config, predicting=True)
-    model = loaded_model.restore(folder / "model")[2]
+    model = model_folder.restore(folder / "model")[2]
     prediction.predict(model, config, source, tf.distribute.get_strategy(), output)
     name = "classification" if "task" in objectives[0] else None
     export.export(folder / "model", folder / "saved", task=name)

@@ -11,7 +11,8 @@ import official
 from official import export, tokenizers
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import causal_lm
-from official.serving import loaded_model, precision
+from official.saving import model_folder
+from official.serving import precision
 from tests.official import test_export
 
 TEXTS = tf.constant(test_export.TEXTS)
@@ -78,7 +79,7 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
     difference = np.abs(found[0] - found[1]).max()
     assert 1e-5 < difference < 0.05
     # The numbers are those of the model that is evaluated beside it.
-    exact = loaded_model.restore(model, precision="bfloat16")[2]
+    exact = model_folder.restore(model, precision="bfloat16")[2]
     ids = {"token_ids": np.array([[2, 7, 9, 3]]), "segment_ids": np.zeros((1, 4), int)}
     expected = exact.predictions(ids)["probabilities"]
     tokens = tf.saved_model.load(str(tmp_path / "bfloat16")).signatures["tokens"]

@@ -9,8 +9,8 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.saving import checkpoints
-from official.serving import loaded_model, precision
+from official.saving import checkpoints, model_folder
+from official.serving import precision
 from official.serving.signatures import inputs, table
 from official.utils.errors import UserError
 from tests import ROOT
@@ -38,7 +38,7 @@ def load(folder, *objectives, encoder=BERT, max_length=16, **task):
     config = configs.from_dict({**raw, "objectives": objectives, "recipe": {"steps": 1}})
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(loaded_model.build(config).variables_by_path())
+    variables = checkpoints.values(model_folder.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps({"max_length": max_length, **task}))
     return official.load(folder)

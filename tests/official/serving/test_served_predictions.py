@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from official.convert import huggingface, model_folder
+from official.convert import converted_model, huggingface
 from tests import ROOT
 from tests.official.test_export import ask
 
@@ -49,7 +49,7 @@ def rows(number, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", [False, True], ids=["single", "pair"])
 def test_the_server_answers_what_predict_writes(tmp_path, pair):
-    model_folder.write(huggingface.read(GOLDEN), tmp_path / "pretrained")
+    converted_model.write(huggingface.read(GOLDEN), tmp_path / "pretrained")
     test = rows(35, seed=1)
     for name, part in {"train": rows(64, seed=0), "test": test}.items():
         lines = [json.dumps(row) + "\n" for row in part]

@@ -6,9 +6,9 @@ import tensorflow as tf
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import Source
+from official.distribution import strategies
 from official.main import _figures
-from official.saving import checkpoints
-from official.training import resolve
+from official.saving import checkpoints, model_folder
 from official.training.best_metric import best_metric
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -109,7 +109,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     strategy = tf.distribute.get_strategy()
     source = Source(tmp_path / "rte", made, "train", training=True)
     model_dir = tmp_path / "model"
-    trainer = Trainer(made, resolve.build_model(made, strategy), source, strategy, model_dir)
+    trainer = Trainer(made, strategies.build_model(made, strategy), source, strategy, model_dir)
     evaluations = iter([3.0, 1.0, 2.0])
     trainer._evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
     trainer.train(validation=source)
@@ -117,7 +117,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)
     # A sweep compares the runs in the same way.
     configs.save(made, model_dir / "config.yaml")
-    resolve.save_task(source.manifest, model_dir)
+    model_folder.save_task(source.manifest, model_dir)
     found = _figures(model_dir)
     assert (found["metric"], found["higher"], found["step"]) == ("classification", False, 4)
     assert found["figures"]["classification"] == 1.0

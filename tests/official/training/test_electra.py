@@ -8,8 +8,9 @@ import pytest
 
 from official import config as configs
 from official.data import Source
+from official.distribution import strategies
 from official.saving import checkpoints
-from official.training import resolve
+from official.training import resolve, warm_start
 from official.training.trainer import Stopped
 from official.utils.errors import UserError
 from tests import small
@@ -113,8 +114,8 @@ def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
         }
     )
     tuned = resolve.inherit(tuned, config)
-    model = resolve.build_model(tuned, made.strategy)
-    count, fresh = resolve.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    model = strategies.build_model(tuned, made.strategy)
+    count, fresh = warm_start.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
     assert fresh == ["classification"]
     assert count == len(model.encoder.variables) == len(made.model.encoder.variables)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
@@ -176,7 +177,7 @@ def test_two_stages(shards, tmp_path):
     with pytest.raises(UserError, match="--init is missing: a frozen generator is one that was tr"):
         resolve.inherit(second)
     made = trainer(second, shards, tmp_path / "second")
-    count, _ = resolve.start_from(made.model, str(tmp_path / "first"), "last", "generator")
+    count, _ = warm_start.start_from(made.model, str(tmp_path / "first"), "last", "generator")
     encoder = {path for path in stage if path.startswith("encoder/")}
     assert count == len(stage) + len(encoder)
     start = weights(made)

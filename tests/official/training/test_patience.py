@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
+from official.distribution import strategies
 from official.saving import checkpoints
-from official.training import resolve
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -29,7 +29,7 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
     config = small.replace(small.config(), **recipe)
     strategy = tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    made = Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
+    made = Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
     made.evaluated = []
 
     def run(source, batches):

@@ -7,9 +7,9 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import Source
 from official.data.mixture import Mixture
+from official.distribution import numerics, strategies
 from official.saving import checkpoints
 from official.tasks import trec
-from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -70,7 +70,7 @@ def config(objective, **recipe):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored, name):
     made = {}
-    resolve.set_precision("float64")
+    numerics.set_precision("float64")
     try:
         for place, strategy, accumulation in (
             ("one", tf.distribute.get_strategy(), 1),
@@ -79,13 +79,13 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
         ):
             read = config(OBJECTIVES[name], precision="float64", accumulation=accumulation)
             source = Source(folder / "one", read, "train", training=True)
-            model = resolve.build_model(read, strategy)
+            model = strategies.build_model(read, strategy)
             trainer = Trainer(read, model, source, strategy, tmp_path / place)
             start = checkpoints.values(trainer.variables)
             trainer.train()
             made[place] = checkpoints.values(trainer.variables)
     finally:
-        resolve.set_precision("float32")
+        numerics.set_precision("float32")
     moved = [path for path, value in made["one"].items() if abs(value - start[path]).max() > 1e-4]
     learnt = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
     assert any(path.startswith(learnt) for path in moved)

@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.data.labels import check_labels, labels_of
+from official.distribution import strategies
+from official.saving import checkpoints, model_folder
 from official.shards import manifest
-from official.training import resolve
+from official.training import resolve, resuming, warm_start
 from official.utils.errors import UserError
 from tests import small
 
@@ -76,29 +77,29 @@ def test_labels_of_another_task():
 
 def test_a_model_folder_of_another_config_is_refused(tmp_path):
     config = small.config()
-    resolve.check_same_run(config, tmp_path)
+    resuming.check_same_run(config, tmp_path)
     configs.save(config, tmp_path / "config.yaml")
-    resolve.check_same_run(small.replace(config, report_every=7), tmp_path)
+    resuming.check_same_run(small.replace(config, report_every=7), tmp_path)
     with pytest.raises(UserError) as caught:
-        resolve.check_same_run(small.replace(config, steps=7), tmp_path)
+        resuming.check_same_run(small.replace(config, steps=7), tmp_path)
     assert "config.yaml: this model folder was made with another config" in str(caught.value)
     assert "recipe.steps: 6 there, 7 now" in str(caught.value)
 
 
 def test_weights_from_another_model(tmp_path):
     config = small.config()
-    model = resolve.build_model(config, ONE)
+    model = strategies.build_model(config, ONE)
     variables = model.variables_by_path()
     arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in variables.items()}
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
-    count, fresh = resolve.start_from(model, str(tmp_path), "last", "encoder")
+    count, fresh = warm_start.start_from(model, str(tmp_path), "last", "encoder")
     for path, variable in variables.items():
         assert (variable.numpy() == 0.5).all() == path.startswith("encoder/"), path
     assert count == sum(path.startswith("encoder/") for path in variables)
     assert fresh == ["masked_lm", "next_sentence"]
-    assert resolve.start_from(model, str(tmp_path), "last", "all") == (len(variables), [])
+    assert warm_start.start_from(model, str(tmp_path), "last", "all") == (len(variables), [])
     assert all((variable.numpy() == 0.5).all() for variable in variables.values())
-    assert resolve.start_from(model, "nowhere", "last", "none") == (
+    assert warm_start.start_from(model, "nowhere", "last", "none") == (
         0,
         ["encoder", "masked_lm", "next_sentence"],
     )
@@ -107,13 +108,13 @@ def test_weights_from_another_model(tmp_path):
 @pytest.mark.parametrize("offset", [0, 2])
 def test_more_positions_are_copies_of_those_of_init(tmp_path, offset):
     initial = small.config(encoder__position_offset=offset, encoder__max_positions=32)
-    arrays = checkpoints.values(resolve.build_model(initial, ONE).variables_by_path())
+    arrays = checkpoints.values(strategies.build_model(initial, ONE).variables_by_path())
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
     longer = small.config(encoder__position_offset=offset, encoder__max_positions=75)
     config = resolve.inherit(longer, initial)
     assert config.encoder == longer.encoder
-    model = resolve.build_model(config, ONE)
-    resolve.start_from(model, str(tmp_path), "last", "encoder")
+    model = strategies.build_model(config, ONE)
+    warm_start.start_from(model, str(tmp_path), "last", "encoder")
     path = "encoder/embeddings/position_embedding/table"
     given, found = arrays[path], model.variables_by_path()[path].numpy()
     expected = [given[row] for row in range(offset)]
@@ -170,12 +171,12 @@ def test_a_pooler_that_was_not_there_is_fresh_and_named(tmp_path, kind):
         "gpt2": pretrained(**TRANSFORMER, causal=True, norm="pre"),
     }[kind]
     objectives = [{"type": "classification", "num_labels": 2}]
-    made = resolve.build_model(initial, ONE).variables_by_path()
+    made = strategies.build_model(initial, ONE).variables_by_path()
     arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in made.items()}
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
-    model = resolve.build_model(resolve.inherit(tuned(objectives=objectives), initial), ONE)
+    model = strategies.build_model(resolve.inherit(tuned(objectives=objectives), initial), ONE)
     before = {path: v.numpy() for path, v in model.variables_by_path().items()}
-    count, fresh = resolve.start_from(model, str(tmp_path), "last", "encoder")
+    count, fresh = warm_start.start_from(model, str(tmp_path), "last", "encoder")
     assert (count, fresh) == (len(made), ["encoder/pooler", "classification"])
     for path, variable in model.variables_by_path().items():
         expected = arrays[path] if path in arrays else before[path]
@@ -186,19 +187,19 @@ def test_a_pooler_that_was_not_there_is_fresh_and_named(tmp_path, kind):
 
 def test_half_a_pooler_is_an_error(tmp_path):
     config = resolve.inherit(tuned(objectives=[{"type": "regression"}]), pretrained())
-    model = resolve.build_model(config, ONE)
+    model = strategies.build_model(config, ONE)
     arrays = {path: v.numpy() for path, v in model.variables_by_path().items()}
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
     del arrays["encoder/pooler/bias"]
     checkpoints.save(tmp_path, 2, arrays, {"figures": {}})
-    assert resolve.start_from(model, str(tmp_path), "1", "encoder")[1] == ["regression"]
+    assert warm_start.start_from(model, str(tmp_path), "1", "encoder")[1] == ["regression"]
     with pytest.raises(UserError, match="has no encoder/pooler/bias: it belongs to another config"):
-        resolve.start_from(model, str(tmp_path), "2", "encoder")
+        warm_start.start_from(model, str(tmp_path), "2", "encoder")
 
 
 def test_the_same_seed_gives_the_same_weights():
-    one, two = (resolve.build_model(small.config(), ONE).variables_by_path() for _ in range(2))
-    other = resolve.build_model(small.config(seed=1), ONE).variables_by_path()
+    one, two = (strategies.build_model(small.config(), ONE).variables_by_path() for _ in range(2))
+    other = strategies.build_model(small.config(seed=1), ONE).variables_by_path()
     for path, variable in one.items():
         np.testing.assert_array_equal(variable.numpy(), two[path].numpy())
     kernel = "encoder/pooler/kernel"
@@ -208,12 +209,12 @@ def test_the_same_seed_gives_the_same_weights():
 def test_the_task_is_noted_for_serving(tmp_path):
     task = {"name": "sst2", "labels": ["bad", "good"], "pair": False}
     found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
-    resolve.save_task(found, tmp_path)
-    assert loaded_model.task(tmp_path) == {**task, "max_length": 64}
+    model_folder.save_task(found, tmp_path)
+    assert model_folder.task(tmp_path) == {**task, "max_length": 64}
     text = (tmp_path / "task.json").read_text()
     (tmp_path / "task.json").write_text(text.replace("64", "60"))
     with pytest.raises(UserError, match="task.json is not as it was written"):
-        loaded_model.task(tmp_path)
+        model_folder.task(tmp_path)
 
 
 def test_data_with_other_classes_than_the_model_is_refused():
@@ -221,12 +222,12 @@ def test_data_with_other_classes_than_the_model_is_refused():
     config = resolve.resolve(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
 
     def check(*labels):
-        resolve.check_labels(config, Manifest({"name": "abc", "labels": list(labels)}), "shards")
+        check_labels(config, Manifest({"name": "abc", "labels": list(labels)}), "shards")
 
     check("a", "b", "c")
     check("LABEL_0", "LABEL_1", "LABEL_2")
     check()
-    resolve.check_labels(config, Manifest(None), "shards")
+    check_labels(config, Manifest(None), "shards")
     message = "shards: its labels are {}, and the model knows a, b, c: name the shards of the model"
     for labels in (("a", "b"), ("b", "a", "c")):
         with pytest.raises(UserError, match=message.format(", ".join(labels))):
@@ -245,10 +246,10 @@ def test_heads_of_several_tasks_get_the_labels_of_theirs():
             },
         }
     )  # fmt: skip
-    labels = resolve.labels_of(data)
+    labels = labels_of(data)
     config = resolve.resolve(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
     assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]
-    resolve.check_labels(config, data, "shards")
-    resolve.check_labels(config, Manifest({"name": "xy", "labels": ["x", "y"]}), "shards")
+    check_labels(config, data, "shards")
+    check_labels(config, Manifest({"name": "xy", "labels": ["x", "y"]}), "shards")
     with pytest.raises(UserError, match="shards: its labels are x, z, u, and the model knows x, y"):
-        resolve.check_labels(config, Manifest({"name": "xy", "labels": ["x", "z", "u"]}), "shards")
+        check_labels(config, Manifest({"name": "xy", "labels": ["x", "z", "u"]}), "shards")

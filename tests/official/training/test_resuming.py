@@ -11,8 +11,8 @@ import tensorflow as tf
 from official import config as configs
 from official import main
 from official.data import Source
-from official.saving import checkpoints
-from official.training import resolve
+from official.distribution import strategies
+from official.saving import checkpoints, model_folder
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -33,7 +33,7 @@ def trainer(shards, model_dir, recipe=None, **options):
     config = small.replace(small.config(), **(recipe or {}))
     strategy = tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    model = resolve.build_model(config, strategy)
+    model = strategies.build_model(config, strategy)
     return Trainer(config, model, source, strategy, model_dir, **options)
 
 
@@ -65,7 +65,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     shards, tmp_path, whole, moment, capsys
 ):
     made = trainer(shards, tmp_path, {"eval_every": 2})
-    configs.save(made.config, tmp_path / resolve.CONFIG)
+    configs.save(made.config, tmp_path / model_folder.CONFIG)
     place = made._train_step if moment == "last chunk" else made._evaluator
     run = place.run
 

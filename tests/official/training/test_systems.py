@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
+from official.distribution import numerics, strategies
 from official.saving import checkpoints
-from official.training import resolve
 from official.training.trainer import Stopped, Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
@@ -31,15 +31,15 @@ OWN = {
 
 @pytest.fixture(autouse=True)
 def float64():
-    resolve.set_precision("float64")
+    numerics.set_precision("float64")
     yield
-    resolve.set_precision("float32")
+    numerics.set_precision("float32")
 
 
 def trainer(shards, model_dir, config, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    return Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
+    return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
 def trained(made):
@@ -94,7 +94,7 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
 def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
     losses = {}
     for precision in ("float32", "mixed_bfloat16"):
-        resolve.set_precision(precision)
+        numerics.set_precision(precision)
         config = small.config(**SYSTEMS[name], recipe__precision=precision)
         slow = dataclasses.replace(config.recipe.optimizer, learning_rate=3e-3)
         config = small.replace(config, steps=100, save_every=100, optimizer=slow)

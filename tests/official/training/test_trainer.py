@@ -14,6 +14,8 @@ import pytest
 import tensorflow as tf
 
 from official.data import Source
+from official.distribution import numerics, strategies
+from official.distribution.statistics import Statistics
 from official.evaluation.evaluator import target_entropy
 from official.saving import checkpoints
 from official.training import resolve, train_step
@@ -29,17 +31,17 @@ def shards(tmp_path_factory):
 
 @contextlib.contextmanager
 def precision(name):
-    resolve.set_precision(name)
+    numerics.set_precision(name)
     try:
         yield
     finally:
-        resolve.set_precision("float32")
+        numerics.set_precision("float32")
 
 
 def trainer(config, shards, model_dir, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
     source = Source(shards, config, "train", training=True)
-    return Trainer(config, resolve.build_model(config, strategy), source, strategy, model_dir)
+    return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
 def weights(made):
@@ -221,7 +223,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
 def test_tokens_count_no_padding(shards):
     source = Source(shards, small.config(), "train", training=True)
     batch = next(iter(source.dataset(8)))
-    statistics = train_step.Statistics()
+    statistics = Statistics()
     packed = statistics.pack({"t": 1.0}, {"t": 2.0}, {"m": (3.0, 4.0)}, batch).numpy()
     named = dict(zip(statistics.names, packed, strict=True))
     assert named["tokens"] == batch["padding_mask"].numpy().sum() < 8 * 32

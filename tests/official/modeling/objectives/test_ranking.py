@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from official import config as configs
 from official.convert import huggingface
+from official.distribution.statistics import Statistics
 from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import kernel_ranking, ranking
-from official.training.train_step import Statistics
 from official.utils.errors import UserError
 from tests import GOLDEN
 

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
+from official.distribution.statistics import area_under_curve
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, generator, replaced_tokens
-from official.training.train_step import area_under_curve
 from tests.official.modeling.objectives.test_generator import (
     BATCH,
     CHOSEN,

@@ -12,8 +12,7 @@ from official import config as configs
 from official import tokenizers
 from official.convert import mapping
 from official.convert.system import System
-from official.saving import checkpoints
-from official.serving import loaded_model
+from official.saving import checkpoints, model_folder
 from official.tokenizers import wordpiece
 from official.utils import atomic, files
 from official.utils.errors import UserError
@@ -82,7 +81,7 @@ def read(
     variables, leftover = mapping.bring_in(
         system.rows(config.encoder, heads),
         tensors,
-        loaded_model.shapes(config),
+        model_folder.shapes(config),
         str(tensors.source),
     )
     return Converted(config, tokenizer, variables, leftover)

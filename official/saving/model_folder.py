@@ -1,0 +1,93 @@
+"""What a model folder holds: config, tokenizer, weights, and what its task is."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from official import config as configs
+from official import tokenizers
+from official.modeling import uninitialized
+from official.modeling.model import Model
+from official.saving import checkpoints
+from official.shards import manifest
+from official.utils import atomic, json_files
+from official.utils.errors import UserError
+
+
+def restore(
+    model_dir: str | os.PathLike, checkpoint: str = "best", precision: str = "float32"
+) -> tuple[configs.Config, tokenizers.Tokenizer, Model]:
+    """Builds the model of a model folder and gives it the weights of a checkpoint.
+
+    It computes as `build` has it.
+
+    Raises:
+      UserError: it is not a model folder, or its parts do not fit together.
+    """
+    model_dir = Path(model_dir)
+    if not (model_dir / "config.yaml").is_file():
+        raise UserError(
+            f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
+            "(--model_dir), and so does official.convert"
+        )
+    config = configs.load(model_dir / "config.yaml")
+    tokenizer = tokenizers.load(model_dir / "tokenizer")
+    if config.encoder is None:
+        raise UserError(f"{model_dir / 'config.yaml'}: encoder: missing")
+    if tokenizer.vocab_size > (config.encoder.vocab_size or 0):
+        raise UserError(
+            f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
+            f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
+        )
+    found = checkpoints.load(model_dir, checkpoint)
+    # Before there is a model of any size.
+    checkpoints.check(shapes(config), found.variables, str(found.path))
+    model = build(config, precision)
+    checkpoints.assign(model.variables_by_path(), found.variables, str(found.path))
+    return config, tokenizer, model
+
+
+def build(config: configs.Config, precision: str = "float32") -> Model:
+    """The model of a config for use, not for training: mixed precision is left aside.
+
+    It computes in float32, or in float64 where it was trained in it. With the precision `bfloat16`
+    the encoder is kept and computes in that, and the heads in float32.
+    """
+    if precision == "bfloat16":
+        return Model(config, dtype="bfloat16", head_dtype="float32")
+    return Model(config, dtype="float64" if config.recipe.precision == "float64" else "float32")
+
+
+def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
+    """The shape of each variable of the model of a config, by path; no variable is made."""
+    with uninitialized.scope():
+        variables = build(config).variables_by_path()
+    return {path: tuple(variable.shape) for path, variable in variables.items()}
+
+
+def task(model_dir: str | os.PathLike) -> dict[str, Any]:
+    """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
+    path = Path(model_dir) / "task.json"
+    return json_files.checked(json_files.read(path), path) if path.exists() else {}
+
+
+def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
+    """The longest sequence the model was trained on, or else the longest it can take."""
+    if length := task(model_dir).get("max_length"):
+        if type(length) is not int or not 4 <= length <= manifest.MOST_TOKENS:
+            raise UserError(
+                f"{Path(model_dir) / 'task.json'}: max_length: {length!r} is not a whole number "
+                f"from 4 to {manifest.MOST_TOKENS}"
+            )
+        return length
+    return config.segments.max_length if config.segments else config.encoder.max_positions
+
+
+CONFIG = "config.yaml"
+
+
+def save_task(found: manifest.Manifest, model_dir: Path) -> None:
+    """Notes in the model folder what the serving export has to know of the training data."""
+    if found.task is not None:
+        with atomic.file(model_dir / "task.json") as stream:
+            json_files.dump({**found.task, "max_length": found.max_length}, stream)
