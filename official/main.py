@@ -154,108 +154,14 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
-    if FLAGS.mode == "generate":
-        _require("model_dir")
-        _generate()
-        return
-    if FLAGS.mode == "embed":
-        _require("model_dir", "texts", "output")
-        _embed()
-        return
-    _require("data", "model_dir")
+    wanted = {"generate": ("model_dir",), "embed": ("model_dir", "texts", "output")}
+    errors.require(FLAGS, *wanted.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it wants --mode=train_and_eval")
     if FLAGS.mode.startswith("train"):
-        _require("config")
-        _sweep() if FLAGS.sweep else _train()
-    else:
-        _apply()
-
-
-def _require(*names: str) -> None:
-    for name in names:
-        if not FLAGS[name].value:
-            raise errors.UserError(f"--{name} is missing (--mode={FLAGS.mode}); see --help")
-
-
-def _train() -> None:
-    from official import config as configs
-    from official.distribution import numerics, strategies
-    from official.training import resolve, trainer
-
-    config = configs.load(FLAGS.config, FLAGS.override)
-    if not config.objectives:
-        raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
-    config = resolve.inherit(config, configs.load(FLAGS.init) if FLAGS.init else None)
-    numerics.set_precision(config.recipe.precision)
-    strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
-    try:
-        with strategies.lost_workers(strategy):
-            _train_under(strategy, config)
-    except trainer.Stopped as stopped:
-        sys.exit(128 + stopped.number)
-
-
-def _train_under(strategy, config) -> None:
-    """Trains a config that has taken over what it leaves to the model of --init."""
-    from official import config as configs
-    from official.data import labels
-    from official.distribution import strategies
-    from official.saving import checkpoints, model_folder
-    from official.training import resolve, resuming, trainer, warm_start
-    from official.utils import atomic
-
-    train = _source(FLAGS.data, config, "train", training=True)
-    config = resolve.resolve(config, train.tokenizer.vocab_size, labels.labels_of(train.manifest))
-    train.check(config, strategy.num_replicas_in_sync)
-    if FLAGS.init:
-        train.check_tokenizer(Path(FLAGS.init) / "tokenizer")
-    validation = None
-    if FLAGS.mode == "train_and_eval":
-        if config.segments and not FLAGS.validation_data:
-            raise errors.UserError(
-                "--validation_data is missing: name shards made of held-out text, or use "
-                "--mode=train"
-            )
-        held_out = (
-            (FLAGS.validation_data, "train") if config.segments else (FLAGS.data, "validation")
-        )
-        validation = _source(held_out[0], config, held_out[1])
-        validation.check(config, strategy.num_replicas_in_sync)
-        if validation.tokenizer.fingerprint != train.tokenizer.fingerprint:
-            raise errors.UserError(
-                f"{FLAGS.validation_data}: made with another tokenizer than {FLAGS.data}: make "
-                "both with the same --tokenizer"
-            )
-    model_dir = Path(FLAGS.model_dir)
-    resuming.check_same_run(config, model_dir)
-
-    def say(text):
-        if strategies.is_chief(strategy):
-            print(text, flush=True)
-
-    model = strategies.build_model(config, strategy)
-    begins = checkpoints.last_step(model_dir) is None
-    if FLAGS.init and begins:
-        weights = config.recipe.init_weights
-        count, fresh = warm_start.start_from(model, FLAGS.init, FLAGS.checkpoint, weights)
-        rest = f"; these are fresh: {', '.join(fresh)}" if fresh else ""
-        say(f"{count} variables set from {FLAGS.init} ({weights}){rest}")
-    if strategies.is_chief(strategy):
-        atomic.make_folder(model_dir)
-        configs.save(config, model_dir / model_folder.CONFIG)
-        train.tokenizer.save(model_dir / "tokenizer")
-        model_folder.save_task(train.manifest, model_dir)
-    trainer = trainer.Trainer(config, model, train, strategy, model_dir, FLAGS.allow_other_data)
-    if config.recipe.init_weights == "run" and begins:
-        trainer.go_on_from(FLAGS.init, FLAGS.checkpoint)
-    size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
-    say(
-        f"{config.name}: {size:,} weights, {train.num_examples:,} training examples, "
-        f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
-        f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
-    )
-    trainer.train(validation)
+        errors.require(FLAGS, "config", mode=FLAGS.mode)
+    modes = {"eval": _evaluate, "predict": _predict, "generate": _generate, "embed": _embed}
+    modes.get(FLAGS.mode, _sweep if FLAGS.sweep else _train)()
 
 
 def _folders(text: str) -> list[str]:
@@ -263,13 +169,39 @@ def _folders(text: str) -> list[str]:
     return [text] if Path(text).exists() else text.split(",")
 
 
-def _source(folders: str, config, split: str, training: bool = False):
-    """The examples of a split; of several folders, parted by commas, a mixture of their tasks."""
-    from official.data import Source
-    from official.data.mixture import Mixture
+def _strategy():
+    from official.distribution import strategies
 
-    sources = [Source(folder, config, split, training) for folder in _folders(folders)]
-    return sources[0] if len(sources) == 1 else Mixture(sources, config)
+    return strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
+
+
+def _train() -> None:
+    """Trains, and evaluates where the mode says so."""
+    from official import config as configs
+    from official import training
+
+    config = configs.load(FLAGS.config, FLAGS.override)
+    if not config.objectives:
+        raise errors.UserError(f"{FLAGS.config}: objectives: at least one is needed to train")
+    try:
+        training.train(
+            config,
+            _folders(FLAGS.data),
+            FLAGS.model_dir,
+            validation_data=FLAGS.validation_data and _folders(FLAGS.validation_data),
+            evaluate=FLAGS.mode == "train_and_eval",
+            init=FLAGS.init,
+            checkpoint=FLAGS.checkpoint,
+            strategy=_strategy(),
+            allow_other_data=FLAGS.allow_other_data,
+            report=_say,
+        )
+    except training.Stopped as stopped:
+        sys.exit(128 + stopped.number)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _sweep() -> None:
@@ -286,7 +218,7 @@ def _sweep() -> None:
     about = {name: FLAGS[name].value for name in shared}
     about["config"] = configs.to_dict(configs.load(FLAGS.config, FLAGS.override))
 
-    def command(folder, overrides):
+    def command(folder: Path, overrides: list[str]) -> list[str]:
         names = (
             *("config", *shared, "allow_other_data"),
             *("distribution_strategy", "tpu", "num_replicas"),
@@ -299,95 +231,49 @@ def _sweep() -> None:
             *(f"--override={override}" for override in [*FLAGS.override, *overrides]),
         ]
 
-    say = lambda text: print(text, flush=True)  # noqa: E731
-    sweep_lib.run(sweep, Path(FLAGS.model_dir), about, command, _figures, say)
+    sweep_lib.run(sweep, Path(FLAGS.model_dir), about, command, _say)
 
 
-def _figures(model_dir: Path) -> dict:
-    """The figures of a finished run's best checkpoint, and which of them decides."""
-    from official import config as configs
-    from official.saving import checkpoints, model_folder
-    from official.training.best_metric import best_metric
+def _evaluate() -> None:
+    """Prints the metrics of a trained model."""
+    from official.evaluation import run
 
-    task = model_folder.task(model_dir)
-    metric, higher = best_metric(configs.load(model_dir), task or None)
-    path = checkpoints.find(model_dir, "best")
-    found = checkpoints.load_state(path)
-    return {
-        "metric": metric,
-        "higher": higher,
-        "metrics": list(dict.fromkeys([metric, *task.get("metrics", ())])),
-        "step": found["step"],
-        "figures": found["figures"],
-    }
+    found = run.evaluate(
+        FLAGS.model_dir,
+        _folders(FLAGS.data),
+        split=FLAGS.split,
+        checkpoint=FLAGS.checkpoint,
+        overrides=FLAGS.override,
+        strategy=_strategy(),
+    )
+    for split, metrics in found.items():
+        if len(found) > 1:
+            print(f"{split}:")
+        for name, value in metrics.items():
+            print(f"{name:24} {value:.6f}")
 
 
-def _apply() -> None:
-    """Evaluates or predicts with a trained model."""
-    from official import config as configs
-    from official.data import labels, streams
-    from official.distribution import numerics, strategies
-    from official.evaluation import prediction
-    from official.evaluation.evaluator import Evaluator, target_entropy
-    from official.training import warm_start
+def _predict() -> None:
+    """Writes the predictions of a trained model."""
+    from official.evaluation import run
 
-    model_dir = Path(FLAGS.model_dir)
-    config = configs.load(model_dir, FLAGS.override)
-    # As the SavedModel computes: mixed precision is for training.
-    numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
-    strategy = strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
-    predicting = FLAGS.mode == "predict"
-    if predicting and len(_folders(FLAGS.data)) > 1:
+    if len(_folders(FLAGS.data)) > 1:
         raise errors.UserError("--data: predict takes one folder at a time")
-    if predicting and bool(FLAGS.output) == bool(FLAGS.submission):
+    if bool(FLAGS.output) == bool(FLAGS.submission):
         raise errors.UserError(
             "give either --output=FILE or --submission=FOLDER (--mode=predict); see --help"
         )
-    splits = _splits(config)
-    model = None
-    for split in splits:
-        source = _source(FLAGS.data, config, split)
-        source.check(config, strategy.num_replicas_in_sync, predicting)
-        labels.check_labels(config, source.manifest, FLAGS.data)
-        trained = configs.load(model_dir).encoder
-        if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
-            # Held-out text may be shorter than the memory of training, but asking for more is in
-            # vain.
-            streams.check_memory(source.folder, config, source.manifest)
-        source.check_tokenizer(model_dir / "tokenizer")
-        if model is None:
-            model = strategies.build_model(config, strategy)
-            warm_start.start_from(model, str(model_dir), FLAGS.checkpoint, "all")
-        if FLAGS.submission:
-            prediction.submit(model, config, source, strategy, FLAGS.submission)
-        elif predicting:
-            prediction.predict(model, config, source, strategy, FLAGS.output, FLAGS.top_k)
-        else:
-            evaluator = Evaluator(config, model, strategy)
-            figures = evaluator.run(source)
-            if entropy := target_entropy(source, evaluator.batch_size):
-                figures["target_entropy"] = entropy
-            if len(splits) > 1:
-                print(f"{split}:")
-            for name, value in figures.items():
-                print(f"{name:24} {value:.6f}")
-
-
-def _splits(config) -> list[str]:
-    """What to evaluate or predict: the split named, or those that the shards have."""
-    from official import tasks
-    from official.shards import manifest
-
-    if FLAGS.split:
-        return [FLAGS.split]
-    kind = "validation" if FLAGS.mode == "eval" else "test"
-    if config.segments or FLAGS.output:
-        return ["train" if config.segments and kind == "validation" else kind]
-    # Of several folders the splits that all have.
-    there = set.intersection(
-        *({s.split for s in manifest.read(folder).shards} for folder in _folders(FLAGS.data))
+    run.predict(
+        FLAGS.model_dir,
+        FLAGS.data,
+        FLAGS.output or FLAGS.submission,
+        submission=bool(FLAGS.submission),
+        split=FLAGS.split,
+        checkpoint=FLAGS.checkpoint,
+        overrides=FLAGS.override,
+        top_k=FLAGS.top_k,
+        strategy=_strategy(),
     )
-    return [s for s in tasks.SPLITS if s.startswith(kind) and s in there] or [kind]
 
 
 def _generate() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from official import config as configs
-from official import export, tokenizers
+from official import tokenizers
 from official.saving import checkpoints, model_folder
+from official.serving import saved_model
 
 LENGTH = 128
 
@@ -44,4 +45,4 @@ def write(tokenizer: Path, objective: str, output: Path) -> None:
         variables = model_folder.build(config).variables_by_path()
         arrays = {path: np.asarray(variable) for path, variable in variables.items()}
         checkpoints.save(model_dir, 0, arrays, {})
-        export.export(model_dir, output)
+        saved_model.export(model_dir, output)

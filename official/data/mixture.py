@@ -13,6 +13,7 @@ each step).
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,28 @@ from official.utils.errors import UserError
 
 AVERAGE = "average"  # over the tasks, of the first metric of each: what picks the best checkpoint
 _LOWEST = 0.2  # where annealing ends
+
+
+def open_data(
+    data: str | os.PathLike | Sequence[str | os.PathLike],
+    config: configs.Config,
+    split: str,
+    training: bool = False,
+) -> "Source | Mixture":
+    """Opens the examples of a split.
+
+    Args:
+      data: a folder of shards, or several of different tasks, which become a mixture.
+      config: of the run.
+      split: such as `train`.
+      training: whether the examples are shuffled and repeated.
+
+    Raises:
+      UserError: the folders do not hold what the config asks for.
+    """
+    folders = [data] if isinstance(data, str | os.PathLike) else data
+    sources = [Source(folder, config, split, training) for folder in folders]
+    return sources[0] if len(sources) == 1 else Mixture(sources, config)
 
 
 class Mixture:

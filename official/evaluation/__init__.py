@@ -1,1 +1,1 @@
-"""Losses and metrics of a data split, and the predictions for it."""
+"""Losses and metrics of a data split (`evaluate`), and the predictions for it (`predict`)."""

@@ -26,6 +26,8 @@ from typing import Any
 import yaml
 
 from official import config as configs
+from official.saving import checkpoints, model_folder
+from official.training.best_metric import best_metric
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -93,8 +95,8 @@ def run(
     model_dir: Path,
     about: Mapping[str, Any],
     command: Callable[[Path, list[str]], list[str]],
-    figures: Callable[[Path], dict[str, Any]],
     report: Callable[[str], None] = print,
+    result: Callable[[Path], dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs what has not been run, and writes `sweep.json` and `sweep.tsv`.
 
@@ -103,9 +105,8 @@ def run(
       model_dir: the folder of all runs.
       about: what all of them share, as plain values: the config and where the data is.
       command: gives the command line of a run from its folder and overrides.
-      figures: gives the result of a finished run's folder: `metric`, `higher`, `metrics` (names,
-        the deciding one first) and `figures`.
       report: takes the lines for people.
+      result: reads the metrics of a finished run's folder; None = `best_result`.
 
     Returns:
       The settings' figures, as in `sweep.json`.
@@ -114,6 +115,7 @@ def run(
       UserError: the folder is of another sweep, two runs would have the same folder, or a run
         ended before it had begun to train.
     """
+    result = result or best_result
     folders = [model_dir / sweep.name(settings) for settings in sweep.runs()]
     if len(set(folders)) < len(folders):
         raise UserError("--sweep: two combinations would have the same folder: name plain values")
@@ -128,7 +130,7 @@ def run(
         entry = {"settings": settings, "folder": folder.name}
         if status and not (folder / "config.yaml").exists():
             raise UserError(f"{folder}: ended with status {status} before it trained: see above")
-        entry |= {"failed": status} if status else figures(folder)
+        entry |= {"failed": status} if status else result(folder)
         record["runs"] = [r for r in record["runs"] if r["settings"] != settings] + [entry]
         record["settings"] = _settings(record["runs"])
         with atomic.file(model_dir / FILE) as stream:
@@ -139,6 +141,25 @@ def run(
     for line in table(sweep, summary, wanted):
         report(line)
     return summary
+
+
+def best_result(model_dir: Path) -> dict[str, Any]:
+    """Reads the metrics of a finished run's best checkpoint.
+
+    Returns:
+      `metric`: the one that decides; `higher`: whether more of it is better; `metrics`: the names
+      to compare, the deciding one first; `step` and `figures` of the checkpoint.
+    """
+    task = model_folder.task(model_dir)
+    metric, higher = best_metric(configs.load(model_dir), task or None)
+    found = checkpoints.load_state(checkpoints.find(model_dir, "best"))
+    return {
+        "metric": metric,
+        "higher": higher,
+        "metrics": list(dict.fromkeys([metric, *task.get("metrics", ())])),
+        "step": found["step"],
+        "figures": found["figures"],
+    }
 
 
 def table(sweep: Sweep, summary: Sequence[Mapping], runs: Sequence[Mapping]) -> list[str]:

@@ -88,7 +88,7 @@ class Trainer:
         self._saved: Path | None = None  # the last checkpoint that the chief wrote
         self._bad_steps = 0
 
-    def go_on_from(self, init: str, which: str) -> None:
+    def continue_from(self, init: str, which: str) -> None:
         """Takes over another run: its weights, the optimizer's moments and the step.
 
         It holds until this run has a checkpoint of its own. What the rows of a stream remember is

@@ -13,18 +13,21 @@ class UserError(ValueError):
     """
 
 
-def require(options: Mapping[str, Any], *names: str) -> None:
+def require(options: Mapping[str, Any], *names: str, mode: str | None = None) -> None:
     """Checks that options of a command line were given.
 
     Args:
       options: absl's flags.
       names: of the options that must have a value.
+      mode: of a command that does several things, the one that needs them.
 
     Raises:
       UserError: one has none.
     """
     for name in names:
         if not options[name].value:
+            if mode:
+                raise UserError(f"--{name} is missing (--mode={mode}); see --help")
             raise UserError(f"--{name} is missing; --help says what it is")
 
 

@@ -8,13 +8,13 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
 from official import config as configs
-from official import export, tokenizers
+from official import tokenizers
 from official.data import Source
 from official.distribution import strategies
 from official.evaluation import prediction, squad_metrics
 from official.evaluation.evaluator import Evaluator
 from official.saving import model_folder
-from official.serving import length_groups
+from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
 from official.serving.signatures import inputs, span_answer
 from official.shards import questions
@@ -143,7 +143,7 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
 @pytest.mark.slow
 def test_served_answers_are_those_of_prediction(trained, tmp_path):
     saved = tmp_path / "saved"
-    assert export.export(trained["model_dir"], saved, "last") == ("answer", 32)
+    assert saved_model.export(trained["model_dir"], saved, "last") == ("answer", 32)
     served = tf.saved_model.load(str(saved)).signatures
     kinds = {"answer", "serving_default"}
     if trained["config"].objectives[0].form == "independent":
@@ -226,9 +226,9 @@ def test_refusals(trained, tmp_path):
     with pytest.raises(UserError, match="a.tsv: is the name of a file"):
         prediction.predict(*parts, tmp_path / "a.tsv")
     with pytest.raises(UserError, match="--inputs=pair: this model has `answer`, of question"):
-        export.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
+        saved_model.export(trained["model_dir"], tmp_path / "saved", "last", inputs="pair")
     with pytest.raises(UserError, match="max_length: 9 has no room for a question"):
-        export.export(trained["model_dir"], tmp_path / "saved", "last", max_length=9)
+        saved_model.export(trained["model_dir"], tmp_path / "saved", "last", max_length=9)
     other = configs.from_dict(
         {
             "name": "x",

@@ -12,9 +12,10 @@ import yaml
 
 import official
 from official import config as configs
-from official import export, tasks, tokenizers
+from official import tasks, tokenizers
 from official.data import Source
 from official.distribution import strategies
+from official.serving import saved_model
 from official.training.trainer import Trainer
 from tests import ROOT, small
 from tests.streams import stream_folder
@@ -124,7 +125,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     )  # fmt: skip
     lines = (tmp_path / "predictions.jsonl").read_text().splitlines()
     lines = [json.loads(line) for line in lines]
-    export.export(folder, tmp_path / "saved")
+    saved_model.export(folder, tmp_path / "saved")
     serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
     test = rows["test"]
     answers = serve(

@@ -10,13 +10,14 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import export, tasks, tokenizers
+from official import tasks, tokenizers
 from official.data import Source
 from official.evaluation import prediction, ranking_metrics
 from official.evaluation.evaluator import Evaluator
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import kernel_ranking, ranking
 from official.saving import checkpoints, model_folder
+from official.serving import saved_model
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT
@@ -139,7 +140,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     assert list(figures) == ["ndcg_20", "err_20", "mrr", "map"]
     assert 0.05 < figures["map"] < 0.95
 
-    done = export.export(tmp_path / "model", tmp_path / "saved")
+    done = saved_model.export(tmp_path / "model", tmp_path / "saved")
     assert done == ("rank", 20)
     pairs = [(query, document) for query, scores in new.items() for document in scores]
     many = {
@@ -184,7 +185,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     with pytest.raises(
         UserError, match="--inputs=pair: this model has `rank`, of a query and documents"
     ):
-        export.export(tmp_path / "model", tmp_path / "other", inputs="pair")
+        saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
         prediction.predict(model, config, source, strategy, tmp_path / "other.tsv")
     train = Source(tmp_path / "shards", config, "train")

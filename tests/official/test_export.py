@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import official
 from official import config as configs
-from official import export, tokenizers
+from official import tokenizers
 from official.corruption import token_masks
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import (
@@ -20,7 +20,7 @@ from official.modeling.objectives import (
     replaced_tokens,
 )
 from official.saving import checkpoints, model_folder
-from official.serving import loaded_model
+from official.serving import loaded_model, saved_model
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -131,7 +131,7 @@ def make(folder, kind, max_length=12, pair=False, **changes):
 def exported(request, tmp_path_factory):
     parent = tmp_path_factory.mktemp(request.param)
     make(parent / "model", request.param)
-    export.export(parent / "model", parent / "saved")
+    saved_model.export(parent / "model", parent / "saved")
     return request.param, parent
 
 
@@ -275,7 +275,7 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
         segments=configs.Segments(max_length=12),
         corruption=token_masks.Config(),
     )
-    export.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved")
     stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
     names = stored.get_variable_to_shape_map()
     model = model_folder.restore(tmp_path / "model")[2]
@@ -288,7 +288,7 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
 
 def test_a_model_of_pairs_is_served_pairs(tmp_path):
     make(tmp_path / "model", "regression", pair=True)
-    assert export.export(tmp_path / "model", tmp_path / "saved") == ("pair", 12)
+    assert saved_model.export(tmp_path / "model", tmp_path / "saved") == ("pair", 12)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     assert set(signature.structured_input_signature[1]) == {"text", "text_b"}
     loaded = official.load(tmp_path / "model")
@@ -298,7 +298,7 @@ def test_a_model_of_pairs_is_served_pairs(tmp_path):
 
 def test_the_length_can_be_chosen(tmp_path):
     make(tmp_path / "model", "regression")
-    done = export.export(tmp_path / "model", tmp_path / "saved", max_length=20, inputs="pair")
+    done = saved_model.export(tmp_path / "model", tmp_path / "saved", max_length=20, inputs="pair")
     assert done == ("pair", 20)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
     loaded = official.load(tmp_path / "model")
@@ -315,7 +315,7 @@ def test_the_checkpoint_can_be_chosen(tmp_path):
     checkpoints.mark_best(tmp_path / "model", 1, "loss", 1.0)
     scores = {}
     for which in ("best", "last", str(tmp_path / "model" / "checkpoints" / "step-00000002")):
-        export.export(tmp_path / "model", tmp_path / which[-4:], checkpoint=which)
+        saved_model.export(tmp_path / "model", tmp_path / which[-4:], checkpoint=which)
         signature = tf.saved_model.load(str(tmp_path / which[-4:])).signatures["single"]
         scores[which[-4:]] = signature(text=tf.constant(["a cat"]))["score"].numpy()
     assert scores["last"] == scores["0002"]
@@ -337,7 +337,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     (tmp_path / "model" / "task.json").unlink()
     variables = checkpoints.values(model_folder.build(config).variables_by_path())
     checkpoints.save(tmp_path / "model", 2, variables, {})
-    assert export.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
+    assert saved_model.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
     outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs
     assert set(outputs) == {"sequence_output", "pooled_output"}
 
@@ -348,7 +348,7 @@ def test_a_memory_is_not_given(tmp_path):
         intermediate_size=20, memory_length=5, pooler=True,
     )  # fmt: skip
     make(tmp_path / "model", "bare", encoder=encoder)
-    export.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved")
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"]
     assert set(serve.structured_outputs) == {"sequence_output", "pooled_output"}
     rows = {
@@ -367,22 +367,22 @@ def test_a_memory_is_not_given(tmp_path):
 
 def test_what_cannot_be_exported_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"not a model folder: there is no config\.yaml in it"):
-        export.export(tmp_path, tmp_path / "saved")
+        saved_model.export(tmp_path, tmp_path / "saved")
     model = make(tmp_path / "model", "classification")
     for length in (3, 25):
         with pytest.raises(UserError, match=f"--max_length={length}: must be from 4 to 24"):
-            export.export(model, tmp_path / "saved", max_length=length)
+            saved_model.export(model, tmp_path / "saved", max_length=length)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").write_text("keep")
     with pytest.raises(UserError, match="there is there already"):
-        export.export(model, tmp_path / "there")
+        saved_model.export(model, tmp_path / "there")
     text = (model / "config.yaml").read_text().partition("\n")[2]  # without the checksum
     nameless = text.replace("labels:\n  - bad\n  - good\n  - neither\n", "labels: []\n")
     assert nameless != text
     nameless = nameless.replace("num_labels: null", "num_labels: 3")
     (model / "config.yaml").write_text(nameless)
     with pytest.raises(UserError, match=r"no `labels` in config\.yaml: write the names there"):
-        export.export(model, tmp_path / "saved")
+        saved_model.export(model, tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 
 

@@ -7,7 +7,8 @@ import tensorflow as tf
 from official import config as configs
 from official.convert import converted_model, huggingface
 from official.distribution import strategies
-from official.training import optimizers, train_step, warm_start
+from official.saving import warm_start
+from official.training import optimizers, train_step
 from tests.official.convert import systems
 
 OBJECTIVES = {

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import export
 from official.data import Source
 from official.distribution import strategies
 from official.evaluation import prediction
@@ -16,6 +15,7 @@ from official.evaluation.evaluator import Evaluator
 from official.modeling.encoders import transformer_xl
 from official.modeling.objectives import classification, multiple_choice
 from official.saving import model_folder
+from official.serving import saved_model
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import choices, small
@@ -215,11 +215,11 @@ def test_learned_predicted_and_served(tmp_path):
     assert header == "row\tlabel\tprobability:A\tprobability:B\tprobability:C"
     assert first.split("\t")[:2] == ["0", predicted[0]["label"]]
 
-    assert export.export(model_dir, tmp_path / "saved", "last") == ("choose", T)
+    assert saved_model.export(model_dir, tmp_path / "saved", "last") == ("choose", T)
     with pytest.raises(
         UserError, match="--inputs=pair: this model has `choose`, of context, question and choices"
     ):
-        export.export(model_dir, tmp_path / "again", "last", inputs="pair")
+        saved_model.export(model_dir, tmp_path / "again", "last", inputs="pair")
     requests = [
         (
             "serving_default",

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import export, tasks, tokenizers
+from official import tasks, tokenizers
 from official.data import Source, mixture
 from official.data.mixture import Mixture
 from official.distribution import strategies
@@ -18,6 +18,7 @@ from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder
+from official.serving import saved_model
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -266,7 +267,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
     prediction.predict(model, config, source, ONE, tmp_path / "predictions.jsonl")
     lines = map(json.loads, (tmp_path / "predictions.jsonl").read_text().splitlines())
     predicted = [[line["probabilities"][name] for name in MNLI.labels] for line in lines]
-    done = export.export(tmp_path / "model", tmp_path / "saved", task="mnli")
+    done = saved_model.export(tmp_path / "model", tmp_path / "saved", task="mnli")
     assert done == ("pair", 16)
     rows = (folders["mnli"].parent / "mnli-v.tsv").read_text().splitlines()[1:]
     first, second = zip(*(row.split("\t")[:2] for row in rows), strict=True)
@@ -279,7 +280,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
         ("qqp", "--task: 'qqp' is not known: the tasks that this model has heads for are rte, mn"),
     ):
         with pytest.raises(UserError, match=message):
-            export.export(tmp_path / "model", tmp_path / "other", task=task)
+            saved_model.export(tmp_path / "model", tmp_path / "other", task=task)
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ from official.distribution import memory, numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling import masks
-from official.saving import checkpoints, model_folder
-from official.training import warm_start
+from official.saving import checkpoints, model_folder, warm_start
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
 from tests import ROOT, small

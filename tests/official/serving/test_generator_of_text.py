@@ -12,11 +12,12 @@ import tensorflow as tf
 
 import official
 from official import config as configs
-from official import export, tokenizers
+from official import tokenizers
 from official.convert import converted_model, huggingface
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import causal_lm, masked_lm
 from official.saving import checkpoints, model_folder
+from official.serving import saved_model
 from official.serving.generator import Generator, ends, left_padded
 from official.serving.sampling import Settings
 from official.utils import seeding
@@ -215,7 +216,7 @@ def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
 
 
 def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
-    export.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=9)
+    saved_model.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=9)
     greedy = generator.texts(PROMPTS, GREEDY)
     long = "the dog " * 20
     (alone, cut, none) = ask(
@@ -345,7 +346,7 @@ def test_what_cannot_write_is_refused(tmp_path):
 )
 def test_new_tokens_must_fit_the_length_that_is_exported(folder, tmp_path, count, message):
     with pytest.raises(UserError, match=message):
-        export.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=count)
+        saved_model.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=count)
     assert not (tmp_path / "saved").exists()
 
 
@@ -354,4 +355,4 @@ def test_a_model_that_cannot_write_has_no_new_tokens(tmp_path):
     config = configs.load(folder)
     configs.save(configs.Config("x", encoder=config.encoder), folder / "config.yaml")
     with pytest.raises(UserError, match="--max_new_tokens: .* it has no causal_lm objective"):
-        export.export(folder, tmp_path / "saved", max_new_tokens=4)
+        saved_model.export(folder, tmp_path / "saved", max_new_tokens=4)

@@ -13,11 +13,11 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import export, tasks, tokenizers
+from official import tasks, tokenizers
 from official.data import Source
 from official.evaluation import prediction
 from official.saving import checkpoints, model_folder
-from official.serving import length_groups
+from official.serving import length_groups, saved_model
 from official.tasks import trec
 from tests import squads
 from tests.official.test_export import GOLDEN, ask
@@ -121,7 +121,7 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     model = model_folder.restore(folder / "model")[2]
     prediction.predict(model, config, source, tf.distribute.get_strategy(), output)
     name = "classification" if "task" in objectives[0] else None
-    export.export(folder / "model", folder / "saved", task=name)
+    saved_model.export(folder / "model", folder / "saved", task=name)
     return task
 
 

@@ -8,11 +8,11 @@ import tensorflow as tf
 from tensorflow.python.saved_model import loader_impl
 
 import official
-from official import export, tokenizers
+from official import tokenizers
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.objectives import causal_lm
 from official.saving import model_folder
-from official.serving import precision
+from official.serving import precision, saved_model
 from tests.official import test_export
 
 TEXTS = tf.constant(test_export.TEXTS)
@@ -55,7 +55,7 @@ def stored(folder):
 def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
     # They would stand between a product and the GELU that is computed with it.
     model = test_export.make(tmp_path / "model", "classification")
-    export.export(model, tmp_path / "saved")
+    saved_model.export(model, tmp_path / "saved")
     loaded = loader_impl.parse_saved_model(str(tmp_path / "saved"))
     functions = loaded.meta_graphs[0].graph_def.library.function
     nodes = [node for function in functions for node in function.node_def]
@@ -66,7 +66,7 @@ def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
 def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(tmp_path):
     model = test_export.make(tmp_path / "model", "classification")
     for name in ("float32", "bfloat16"):
-        export.export(model, tmp_path / name, precision=name)
+        saved_model.export(model, tmp_path / name, precision=name)
     kinds = stored(tmp_path / "bfloat16")
     # Norms and the head, a kernel [12, 3] and its biases, are what stays.
     assert {shape for kind, shape in kinds if kind == "float32"} == {(12,), (12, 3), (3,)}
@@ -97,7 +97,7 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
     more = {"encoder": encoder} if encoder else {}
     model_dir = test_export.make(tmp_path / "model", "classification", **more)
-    export.export(model_dir, tmp_path / "saved", precision="int8")
+    saved_model.export(model_dir, tmp_path / "saved", precision="int8")
     loaded = official.load(model_dir)
     matrices = [v for v in loaded.model.encoder.variables if precision.axis_of(v) is not None]
     assert sum(n for (kind, _), n in stored(tmp_path / "saved").items() if kind == "int8") == len(
@@ -129,7 +129,7 @@ def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
         tmp_path / "model", "bare", objectives=(causal_lm.Config(),),
         encoder=test_export.causal_encoder(),
     )  # fmt: skip
-    export.export(model, tmp_path / "saved", precision=name, max_new_tokens=4)
+    saved_model.export(model, tmp_path / "saved", precision=name, max_new_tokens=4)
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     written = signatures["generate"](text=tf.constant(["the cat", ""]))
     assert written["token_ids"].shape == (2, 4)

@@ -7,9 +7,9 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import Source
 from official.distribution import strategies
-from official.main import _figures
 from official.saving import checkpoints, model_folder
 from official.training.best_metric import best_metric
+from official.training.sweep import best_result
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -118,6 +118,6 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     # A sweep compares the runs in the same way.
     configs.save(made, model_dir / "config.yaml")
     model_folder.save_task(source.manifest, model_dir)
-    found = _figures(model_dir)
+    found = best_result(model_dir)
     assert (found["metric"], found["higher"], found["step"]) == ("classification", False, 4)
     assert found["figures"]["classification"] == 1.0

@@ -9,8 +9,8 @@ import pytest
 from official import config as configs
 from official.data import Source
 from official.distribution import strategies
-from official.saving import checkpoints
-from official.training import resolve, warm_start
+from official.saving import checkpoints, warm_start
+from official.training import resolve
 from official.training.trainer import Stopped
 from official.utils.errors import UserError
 from tests import small

@@ -8,9 +8,9 @@ import tensorflow as tf
 from official import config as configs
 from official.data.labels import check_labels, labels_of
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, warm_start
 from official.shards import manifest
-from official.training import resolve, resuming, warm_start
+from official.training import resolve, resuming
 from official.utils.errors import UserError
 from tests import small
 

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import main
 from official.data import Source
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder
+from official.training.sweep import best_result
 from official.training.trainer import Stopped, Trainer
 from official.utils.errors import UserError
 from tests import small
@@ -87,7 +87,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     evaluated = [r["step"] for r in map(json.loads, lines) if r["split"] == "validation"]
     assert evaluated == [2, 4, 6]
-    found = main._figures(tmp_path)  # of a sweep
+    found = best_result(tmp_path)  # of a sweep
     best = whole[2]["best"]
     assert found["metric"] == "loss" and np.isfinite(found["figures"]["loss"])
     assert best is None or found["figures"]["loss"] <= best["value"]

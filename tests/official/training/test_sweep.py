@@ -47,7 +47,7 @@ def _figures(folder):
 def _run(sweep, folder, results, lines=None, about=None):
     report = [].append if lines is None else lines.append
     about = about or {"data": "shards", "config": {"seed": 0}}
-    return sweep_lib.run(sweep, folder, about, _results(results), _figures, report)
+    return sweep_lib.run(sweep, folder, about, _results(results), report, _figures)
 
 
 def test_values_of_keys_and_their_combinations():
@@ -199,7 +199,7 @@ def test_a_signal_reaches_the_run_and_ends_the_sweep(tmp_path):
     with pytest.raises(SystemExit) as stopped:
         sweep_lib.run(
             Sweep.parse(["seed=0,1"]), tmp_path, {},
-            lambda *_: [sys.executable, "-c", child], _figures, lambda line: None,
+            lambda *_: [sys.executable, "-c", child], lambda line: None, _figures,
         )  # fmt: skip
     assert stopped.value.code == 143
     assert not os.path.exists(tmp_path / "sweep.json")

@@ -303,21 +303,21 @@ def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path):
     first.train()
     config = still(recipe__schedule=schedule, recipe__init_weights="run")
     second = trainer(config, shards, tmp_path / "second")
-    second.go_on_from(str(tmp_path / "first"), "last")
+    second.continue_from(str(tmp_path / "first"), "last")
     second.train()
     assert sorted(losses(tmp_path / "second")) == [6]
     for path, value in weights(whole).items():
         np.testing.assert_array_equal(weights(second)[path], value, err_msg=path)
     # Its own checkpoints are gone on from before those of the other run.
     again = trainer(config, shards, tmp_path / "second")
-    again.go_on_from(str(tmp_path / "first"), "last")
+    again.continue_from(str(tmp_path / "first"), "last")
     assert again.restore() == 6
     short = trainer(small.replace(config, steps=4), shards, tmp_path / "short")
     message = "its checkpoint is of step 4, and this run ends at 4: recipe.steps counts the steps"
     with pytest.raises(UserError, match=message):
-        short.go_on_from(str(tmp_path / "first"), "last")
+        short.continue_from(str(tmp_path / "first"), "last")
 
 
-def test_a_run_to_go_on_from_must_be_named():
+def test_a_run_to_continue_from_must_be_named():
     with pytest.raises(UserError, match="--init is missing: recipe.init_weights: run goes on with"):
         resolve.inherit(small.config(recipe__init_weights="run"))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import export
+from official.serving import saved_model
 from tests.official import test_export
 
 IDS = [[2, 7, 9, 3], [2, 8, 3, 0]]
@@ -29,7 +29,7 @@ def examples(**columns):
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
     test_export.make(tmp_path / "model", kind)
-    export.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     ours = signatures["tokens"](**{name: tf.constant(value) for name, value in GIVEN.items()})
     found = signatures["serve"](**{name: tf.constant(value) for name, value in GIVEN.items()})
@@ -60,7 +60,7 @@ def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
 
 def test_pairs_are_examples_with_two_texts(tmp_path):
     test_export.make(tmp_path / "model", "regression", pair=True)
-    export.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     first, second = [b"The cat sat.", b"a"], [b"on the mat", b"dog " * 30]
     found = signatures["serve_text_examples"](examples=examples(text=first, text_b=second))
@@ -72,6 +72,6 @@ def test_pairs_are_examples_with_two_texts(tmp_path):
 
 def test_an_encoder_alone_has_none_of_them(tmp_path):
     test_export.make(tmp_path / "model", "bare")
-    export.export(tmp_path / "model", tmp_path / "saved")
+    saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     assert set(signatures) == {"serving_default", "single", "pair", "tokens"}

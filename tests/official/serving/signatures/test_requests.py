@@ -10,8 +10,8 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.core.framework import tensor_pb2
 
-from official import export
 from official.modeling.objectives import causal_lm, multiple_choice, ranking, span_answer
+from official.serving import saved_model
 from tests import ROOT
 from tests.official import test_export
 
@@ -36,14 +36,14 @@ def signatures(tmp_path_factory):
     """Signatures by the name that a request gives."""
     folder = tmp_path_factory.mktemp("served")
     test_export.make(folder / "model", "classification")
-    export.export(folder / "model", folder / "saved")
+    saved_model.export(folder / "model", folder / "saved")
     found = dict(tf.saved_model.load(str(folder / "saved")).signatures)
     for name, head in HEADS.items():
         more = {"encoder": test_export.causal_encoder()} if name == "sample" else {}
         test_export.make(folder / name, "bare", objectives=(head,), **more)
         task = {"doc_stride": 4, "max_query_length": 4, "max_length": 12}
         (folder / name / "task.json").write_text(json.dumps(task))
-        export.export(folder / name, folder / f"{name}-saved")
+        saved_model.export(folder / name, folder / f"{name}-saved")
         loaded = tf.saved_model.load(str(folder / f"{name}-saved"))
         found[name] = loaded.signatures[name]
     return found

@@ -1,0 +1,72 @@
+"""Exports a model folder as a SavedModel that takes raw text."""
+
+import os
+
+import tensorflow as tf
+
+from official.modeling.layers import gradient
+from official.saving import model_folder
+from official.serving.generator import why_not
+from official.serving.precision import Weights
+from official.serving.signatures import table as serving
+from official.serving.signatures.inputs import Parts
+from official.serving.task_head import with_one_head
+from official.utils import atomic
+from official.utils.errors import UserError
+
+
+def export(
+    model_dir: str | os.PathLike,
+    output: str | os.PathLike,
+    checkpoint: str = "best",
+    max_length: int | None = None,
+    inputs: str | None = None,
+    max_new_tokens: int | None = None,
+    task: str | None = None,
+    precision: str = "float32",
+) -> tuple[str, int]:
+    """Writes a SavedModel (see above).
+
+    Returns:
+      The signature that is `serving_default`, and the longest input in tokens.
+
+    Raises:
+      UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
+        fit the model, or `max_new_tokens` that, `inputs` are given where there is no choice; `task`
+        names no head, or none is named where there are several; this TensorFlow has no products of
+        int8; or `output` is there already.
+    """
+    config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
+    config = with_one_head(config, model, task)
+    kind, head = serving.kind_of(config, model)
+    about = model_folder.task(model_dir)
+    about = about.get("tasks", {}).get(task, about)
+    if inputs is not None and inputs not in kind.default:
+        ((name, takes),) = kind.default.items()
+        raise UserError(f"--inputs={inputs}: this model has `{name}`, of {takes}: leave it out")
+    if inputs is None:
+        inputs = (
+            "pair" if about.get("pair") and "pair" in kind.default else next(iter(kind.default))
+        )
+    if max_length is None:
+        max_length = model_folder.max_length(model_dir, config)
+    most = config.encoder.max_positions
+    if not 4 <= max_length <= most:
+        raise UserError(
+            f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
+        )
+    reason = why_not(model)
+    if max_new_tokens is not None and reason:
+        raise UserError(f"--max_new_tokens: {reason}")
+    count = min(64, max_length // 2) if max_new_tokens is None else max_new_tokens
+    if not 1 <= count < max_length:
+        raise UserError(
+            f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than --max_length"
+        )
+    about = {**about, "pair": inputs == "pair"}
+    weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
+    parts = Parts(config, tokenizer, model, weights, max_length, about, head)
+    with atomic.folder(output) as temporary, gradient.left_out():
+        server, signatures = serving.make(parts, kind, inputs, count)
+        tf.saved_model.save(server, str(temporary), signatures=signatures)
+    return inputs, max_length

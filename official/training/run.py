@@ -1,0 +1,146 @@
+"""Training from Python: `train` is what `--mode=train` and `--mode=train_and_eval` run."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from official import config as configs
+from official.data import Source
+from official.data.labels import labels_of
+from official.data.mixture import Mixture, open_data
+from official.distribution import numerics, strategies
+from official.modeling.model import Model
+from official.saving import checkpoints, model_folder, warm_start
+from official.training import resolve, resuming
+from official.training.trainer import Trainer
+from official.utils import atomic
+from official.utils.errors import UserError
+
+Paths = str | os.PathLike | Sequence[str | os.PathLike]
+
+
+def train(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    model_dir: str | os.PathLike,
+    *,
+    validation_data: Paths | None = None,
+    evaluate: bool = True,
+    init: str | os.PathLike | None = None,
+    checkpoint: str = "best",
+    strategy: tf.distribute.Strategy | None = None,
+    allow_other_data: bool = False,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Trains a model, or resumes its training from the last checkpoint in `model_dir`.
+
+    `official.load(model_dir)` loads the result.
+
+    Args:
+      config: a config, or the path of its YAML file.
+      data: a folder of shards, or a list of them: the tasks that are learned together.
+      model_dir: the model folder; all workers share it.
+      validation_data: shards of held-out text, for pretraining. Shards of a task hold a validation
+        split of their own.
+      evaluate: whether to evaluate, every `recipe.eval_every` steps and at the end.
+      init: a model folder to take the first weights from.
+      checkpoint: which checkpoint of `init`: `best`, `last`, a step or a path.
+      strategy: where to compute; None = one device.
+      allow_other_data: whether a resumed run may continue on other data than it began with.
+      report: takes the lines for people; on the chief only.
+
+    Raises:
+      UserError: the config, the data and the model folders do not fit together.
+      Stopped: SIGTERM or SIGINT came; a checkpoint is saved.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    if not strategies.is_chief(strategy):
+        report = _nothing
+    initial = configs.load(init) if init else None
+    config = config if isinstance(config, configs.Config) else configs.load(config)
+    if not config.objectives:
+        raise UserError(f"{config.name}: objectives: at least one is needed to train")
+    config = resolve.inherit(config, initial)
+    numerics.set_precision(config.recipe.precision)
+    with strategies.lost_workers(strategy):
+        source = open_data(data, config, "train", training=True)
+        config = resolve.resolve(config, source.tokenizer.vocab_size, labels_of(source.manifest))
+        source.check(config, strategy.num_replicas_in_sync)
+        if init:
+            source.check_tokenizer(Path(init) / "tokenizer")
+        held_out = _held_out(data, validation_data, config, source, strategy) if evaluate else None
+        model_dir = Path(model_dir)
+        resuming.check_same_run(config, model_dir)
+        trainer = _trainer(
+            config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
+        )
+        trainer.train(held_out)
+
+
+def _nothing(line: str) -> None:
+    """Reports nothing."""
+
+
+def _held_out(
+    data: Paths,
+    validation_data: Paths | None,
+    config: configs.Config,
+    source: Source | Mixture,
+    strategy: tf.distribute.Strategy,
+) -> Source | Mixture:
+    """Opens the examples that are evaluated."""
+    if config.segments and not validation_data:
+        raise UserError(
+            "--validation_data is missing: name shards made of held-out text, or use --mode=train"
+        )
+    split = "train" if config.segments else "validation"
+    held_out = open_data(validation_data if config.segments else data, config, split)
+    held_out.check(config, strategy.num_replicas_in_sync)
+    if held_out.tokenizer.fingerprint != source.tokenizer.fingerprint:
+        raise UserError(
+            f"{validation_data}: made with another tokenizer than {data}: make both with the same "
+            "--tokenizer"
+        )
+    return held_out
+
+
+def _trainer(
+    config: configs.Config,
+    source: Source | Mixture,
+    strategy: tf.distribute.Strategy,
+    model_dir: Path,
+    init: str | os.PathLike | None,
+    checkpoint: str,
+    allow_other_data: bool,
+    report: Callable[[str], None],
+) -> Trainer:
+    """Builds the model with its first weights, writes its folder, and makes the trainer."""
+    model = strategies.build_model(config, strategy)
+    weights = config.recipe.init_weights
+    fresh = checkpoints.last_step(model_dir) is None
+    if init and fresh:
+        report(_warm_start(model, init, checkpoint, weights))
+    if strategies.is_chief(strategy):
+        atomic.make_folder(model_dir)
+        configs.save(config, model_dir / model_folder.CONFIG)
+        source.tokenizer.save(model_dir / "tokenizer")
+        model_folder.save_task(source.manifest, model_dir)
+    trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data)
+    if weights == "run" and fresh:
+        trainer.continue_from(init, checkpoint)
+    size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
+    report(
+        f"{config.name}: {size:,} weights, {source.num_examples:,} training examples, "
+        f"{trainer.total_steps:,} steps of {config.recipe.batch_size} on "
+        f"{strategy.num_replicas_in_sync} replica(s), {config.recipe.precision}"
+    )
+    return trainer
+
+
+def _warm_start(model: Model, init: str | os.PathLike, checkpoint: str, weights: str) -> str:
+    """Sets the first weights from another model; returns the line that reports it."""
+    count, others = warm_start.start_from(model, str(init), checkpoint, weights)
+    rest = f"; these are fresh: {', '.join(others)}" if others else ""
+    return f"{count} variables set from {init} ({weights}){rest}"
