@@ -29,6 +29,7 @@ import yaml
 
 from benchmarks import environments, process
 from benchmarks.process import PEERS, Process
+from official.config.heads import ClassificationConfig
 
 OURS, THEIRS = "encoder garden", "tf-models-official"
 CONFIG = environments.ROOT / "configs" / "finetune" / "sst2.yaml"
@@ -123,7 +124,6 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     """
     from official import config as configs
     from official import tokenizers
-    from official.modeling.objectives import classification
     from official.saving import checkpoints, model_folder
 
     init = folder / "init"
@@ -135,7 +135,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     else:
         shutil.copy(options.init / "config.yaml", init)
     config = configs.load(init)
-    head = classification.Config(labels=("0", "1"))
+    head = ClassificationConfig(labels=("0", "1"))
     encoder = dataclasses.replace(config.encoder, pooler=True)
     config = dataclasses.replace(
         config, segments=None, corruption=None, encoder=encoder, objectives=(head,),

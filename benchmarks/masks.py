@@ -13,6 +13,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from official.config.corruption import TARGET_UNITS, UNITS, PermutationConfig, TokenMasksConfig
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
@@ -22,9 +23,9 @@ CLS, SEP, MASK = 2, 3, 4
 SPANS = {"count": "up", "action": "unit", "random_tokens": "unigram"}
 # Row of the table → corruption and its settings.
 ROWS = {
-    **{unit: (token_masks, {"unit": unit}) for unit in token_masks.UNITS},
+    **{unit: (token_masks, {"unit": unit}) for unit in UNITS},
     "span": (token_masks, {"unit": "span", **SPANS}),
-    **{f"permutation/{unit}": (permutation, {"unit": unit}) for unit in permutation.UNITS},
+    **{f"permutation/{unit}": (permutation, {"unit": unit}) for unit in TARGET_UNITS},
 }
 
 
@@ -55,11 +56,11 @@ def measure(row: str, sizes: argparse.Namespace) -> float:
     if module is permutation:
         # XLNet: one token in six, blocks of half a row.
         size = sizes.length // 2
-        config = permutation.Config(
+        config = PermutationConfig(
             num_predict=sizes.length // 6, max_span=min(5, size // 7), perm_size=size, **settings
         )
     else:
-        config = token_masks.Config(max_predictions=sizes.length * 20 // 128, **settings)
+        config = TokenMasksConfig(max_predictions=sizes.length * 20 // 128, **settings)
     vocabulary, batch = make_batches(sizes)
     rows = tf.range(sizes.batch, dtype=tf.int64)
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import flags
 
+from official.config.corruption import PermutationConfig
 from official.utils import errors
 from official.utils.errors import UserError
 
@@ -194,12 +195,11 @@ def _permutation() -> None:
 
 def _corruption() -> "permutation.Config":
     from official import config as configs
-    from official.corruption import permutation
 
-    corruption = permutation.Config()
+    corruption = PermutationConfig()
     if FLAGS.config:
         corruption = configs.load(FLAGS.config).corruption
-        if not isinstance(corruption, permutation.Config):
+        if not isinstance(corruption, PermutationConfig):
             raise UserError(f"{FLAGS.config}: corruption: its type is not permutation")
     changes = {name: FLAGS[name].value for name in _CHANGES if FLAGS[name].value is not None}
     try:

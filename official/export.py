@@ -9,9 +9,7 @@ signatures there are depends on the model's head: `official.serving.signatures.t
 
 from absl import flags
 
-from official.serving import precision_report
-from official.serving.precision import PRECISIONS
-from official.serving.signatures import table as serving
+from official.serving import PRECISIONS
 from official.utils import errors
 
 INPUTS = ("single", "pair")
@@ -57,7 +55,10 @@ def main(argv: list[str]) -> None:
     """Exports what the flags name."""
     del argv
     errors.require(FLAGS, "model_dir", "output")
-    inputs, length = export(
+    from official.serving import precision_report, saved_model
+    from official.serving.signatures import table
+
+    inputs, length = saved_model.export(
         FLAGS.model_dir,
         FLAGS.output,
         FLAGS.checkpoint,
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> None:
         FLAGS.task,
         FLAGS.precision,
     )
-    kind = next(kind for kind in serving.KINDS.values() if inputs in kind.default)
+    kind = next(kind for kind in table.KINDS.values() if inputs in kind.default)
     takes = kind.default[inputs]
     print(f"wrote {FLAGS.output}: serving_default takes {takes}, {kind.long} {length} tokens")
     if FLAGS.data:

@@ -10,7 +10,7 @@ from official.config.loader import (
     to_dict,
     typed,
 )
-from official.config.registry import module_of, type_of
+from official.config.registry import module_of
 from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
 
 __all__ = [
@@ -27,6 +27,5 @@ __all__ = [
     "module_of",
     "save",
     "to_dict",
-    "type_of",
     "typed",
 ]

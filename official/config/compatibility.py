@@ -1,9 +1,8 @@
 """Which parts of a config go together: what cannot work is refused before anything runs."""
 
-import importlib
 import math
 
-from official.config.registry import OBJECTIVES, module_of, objective_fields, type_of
+from official.config.registry import OBJECTIVES, objective_fields
 from official.config.sections import Config
 from official.utils.errors import UserError
 
@@ -22,22 +21,21 @@ def check(config: Config, source: str) -> None:
     if config.corruption is not None:
         if config.segments is None:
             raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
-        module = module_of(config.corruption)
         try:
-            module.check(config.corruption, config.segments)
+            config.corruption.check(config.segments)
         except ValueError as error:
             raise UserError(f"{source}: corruption.{error}") from None
-        if config.segments.static_masks and not getattr(module, "STATIC", True):
+        if config.segments.static_masks and not config.corruption.static:
             raise UserError(
-                f"{source}: segments.static_masks: {type_of(config.corruption)} is drawn anew each "
+                f"{source}: segments.static_masks: {config.corruption.type} is drawn anew each "
                 "time an example is read: take static_masks: false"
             )
-        if config.segments.packing > 1 and not hasattr(module, "row_predictions"):
+        if config.segments.packing > 1 and not config.corruption.packs:
             raise UserError(
-                f"{source}: segments.packing: corruption: {type_of(config.corruption)} cannot be "
+                f"{source}: segments.packing: corruption: {config.corruption.type} cannot be "
                 "packed: take segments.packing: 1"
             )
-        given |= module.gives(config.corruption)
+        given |= config.corruption.gives()
     elif config.segments and config.segments.static_masks:
         raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
     for objective in config.objectives if config.segments is None else ():
@@ -50,29 +48,29 @@ def check(config: Config, source: str) -> None:
     whole = config.encoder is None or config.segments is not None
     for i, objective in enumerate(config.objectives if whole else ()):
         packed = config.segments is not None and config.segments.packing > 1
-        if packed and not getattr(module_of(objective), "PACKS", False):
+        if packed and not objective.packs:
             raise UserError(
-                f"{source}: segments.packing: objectives.{i}: {type_of(objective)} cannot be "
+                f"{source}: segments.packing: objectives.{i}: {objective.type} cannot be "
                 "packed: it does not keep the parts of a row apart; take segments.packing: 1"
             )
-        needed = module_of(objective).needs(objective)
+        needed = objective.needs()
         if "permutation_mask" in given - needed and "masked_ids" in needed:
             raise UserError(
-                f"{source}: objectives.{i}: {type_of(objective)} asks for tokens that are hidden, "
+                f"{source}: objectives.{i}: {objective.type} asks for tokens that are hidden, "
                 "and corruption.type: permutation leaves all of them in their places: take "
                 "token_masks, or permutation_lm"
             )
         if lacking := sorted(needed - given):
             raise UserError(
-                f"{source}: objectives.{i}: {type_of(objective)} needs {', '.join(lacking)}, which "
+                f"{source}: objectives.{i}: {objective.type} needs {', '.join(lacking)}, which "
                 "neither segments nor corruption nor another objective give here (they give "
                 f"{', '.join(sorted(given - READER_FIELDS))}){_giver(set(lacking))}"
             )
     for i, objective in enumerate(config.objectives):
         try:
-            getattr(module_of(objective), "check", lambda *_: None)(objective, config)
+            objective.check(config)
         except ValueError as error:
-            raise UserError(f"{source}: objectives.{i}: {type_of(objective)}: {error}") from None
+            raise UserError(f"{source}: objectives.{i}: {objective.type}: {error}") from None
     frozen = any(getattr(objective, "frozen", False) for objective in config.objectives)
     if frozen != (config.recipe.init_weights == "generator"):
         raise UserError(
@@ -91,9 +89,8 @@ def check(config: Config, source: str) -> None:
 
 def _giver(fields: set[str]) -> str:
     """Says which objective would give fields that are lacking, if one does."""
-    for name, path in OBJECTIVES.items():
-        module = importlib.import_module(path)
-        if hasattr(module, "gives") and fields & module.gives(module.Config()):
+    for name, objective in OBJECTIVES.items():
+        if fields & objective().gives():
             return f"; the objective {name} gives {', '.join(sorted(fields))}"
     return ""
 
@@ -129,7 +126,7 @@ def _check_memory(config: Config, source: str) -> None:
 def _hides(config: Config) -> bool:
     """Whether tokens are hidden that every position of the row would help to find."""
     corruption = config.corruption
-    if corruption is None or "permutation_mask" in module_of(corruption).gives(corruption):
+    if corruption is None or "permutation_mask" in corruption.gives():
         return False
-    asked = {f for o in config.objectives for f in module_of(o).needs(o)}
+    asked = {f for o in config.objectives for f in o.needs()}
     return "masked_ids" in asked and getattr(corruption, "block_size", None) is None

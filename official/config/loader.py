@@ -9,7 +9,6 @@ are refused here, with the place, before anything runs.
 import dataclasses
 import difflib
 import hashlib
-import importlib
 import math
 import os
 import reprlib
@@ -22,10 +21,12 @@ from typing import Any
 import yaml
 
 from official.config import compatibility
-from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES, type_of
-from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
-from official.utils import atomic, files, names
+from official.config.part import Part
+from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
+from official.config.sections import Config
+from official.utils import atomic, files
 from official.utils.errors import UserError
+from official.utils.validators import nearest
 
 # The beginning of the first line of a saved config, before the checksum of the rest.
 _SEAL = "# SHA-256 of the text below: "
@@ -228,21 +229,20 @@ def _index(place: list, key: str, override: str) -> int:
     )
 
 
-def _typed(value: Any, table: Mapping[str, str], place: str, source: str) -> Any:
+def _typed(value: Any, table: Mapping[str, type[Part]], place: str, source: str) -> Any:
     if not isinstance(value, dict):
         raise UserError(f"{source}: {place}: expected a mapping with a `type`")
     value = dict(value)
     name = value.pop("type", None)
     if not isinstance(name, str) or name not in table:
-        found = f"unknown type {_SHOWN.repr(name)}{names.nearest(name, table)}"
+        found = f"unknown type {_SHOWN.repr(name)}{nearest(name, table)}"
         if name is None:
             meant = difflib.get_close_matches("type", map(str, value), n=1)
             found = "no `type` is given"
             if meant:
                 found = f"unknown key {meant[0]!r}; did you mean 'type'?"
         raise UserError(f"{source}: {place}: {found} (known: {', '.join(table)})")
-    module = importlib.import_module(table[name])
-    return _build(module.Config, value, place, source)
+    return _build(table[name], value, place, source)
 
 
 def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any] = {}) -> Any:
@@ -254,7 +254,7 @@ def _build(cls: type, raw: Any, place: str, source: str, ready: Mapping[str, Any
     values = dict(ready)
     for key, value in raw.items():
         if key not in fields:
-            known = f"{names.nearest(key, fields)} (known: {', '.join(fields)})"
+            known = f"{nearest(key, fields)} (known: {', '.join(fields)})"
             raise UserError(f"{where}{key}: unknown key{known}")
         values[key] = typed(hints[key], value, f"{place + '.' if place else ''}{key}", source)
     missing = [
@@ -314,8 +314,8 @@ def typed(hint: Any, value: Any, place: str, source: str) -> Any:
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         plain = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        if not isinstance(value, Config | Segments | Recipe | Optimizer | Schedule):
-            plain = {"type": type_of(value), **plain}
+        if isinstance(value, Part):
+            plain = {"type": value.type, **plain}
         return plain
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]

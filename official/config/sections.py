@@ -6,10 +6,9 @@ Parts that YAML names by `type` (corruption, encoder, objectives) are dataclasse
 
 import dataclasses
 import math
-import re
 from typing import Any
 
-from official.utils.names import one_of
+from official.utils.validators import at_least, fraction, one_of, regular_expression
 
 # The input formats (see `Segments`): those of two segments, those of one, and rows that go on.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
@@ -24,23 +23,6 @@ RELATIONS = {
 }
 # What tells the parts of a row apart, where several sequences share it.
 PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
-
-
-def _at_least(field: str, value: float, least: float) -> None:
-    if not value >= least:
-        raise ValueError(f"{field}: {value} is less than {least}")
-
-
-def _fraction(field: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{field}: {value} is not a fraction between 0 and 1")
-
-
-def _regular_expression(field: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{field}: {pattern!r} is not a regular expression: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +108,8 @@ class Segments:
             raise ValueError(
                 f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
             )
-        _at_least("max_length", self.max_length, 8)
-        _at_least("duplicates", self.duplicates, 1)
-        _at_least("packing", self.packing, 1)
+        at_least(self, 8, "max_length")
+        at_least(self, 1, "duplicates", "packing")
         if self.format == "blocks" and self.packing > 1:
             raise ValueError(
                 f"packing: {self.packing} is not for the format blocks, whose rows are full: take 1"
@@ -143,9 +124,7 @@ class Segments:
                 f"row_length: {self.row_length} is of rows that sequences share, and packing is 1: "
                 f"raise packing, or leave row_length out"
             )
-        _fraction("short_seq_prob", self.short_seq_prob)
-        _fraction("single_prob", self.single_prob)
-        _fraction("random_next_prob", self.random_next_prob)
+        fraction(self, "short_seq_prob", "single_prob", "random_next_prob")
 
     def _check_stream(self) -> None:
         if self.rows < 1:
@@ -158,7 +137,7 @@ class Segments:
             )
         if self.relation not in ("none", "next_sentence"):
             raise ValueError(f"relation: {self.relation} is none of a stream: none, next_sentence")
-        _at_least("reuse_length", self.reuse_length, 0)
+        at_least(self, 0, "reuse_length")
         most = self.max_length - 5  # A and B of one token, two [SEP] and [CLS]
         if self.reuse_length > most:
             raise ValueError(
@@ -232,19 +211,15 @@ class Optimizer:
 
     def __post_init__(self):
         one_of("type", self.type, ["adamw", "lamb"])
-        for name in ("no_decay", "no_adaptation"):
-            for pattern in getattr(self, name) or ():
-                _regular_expression(name, pattern)
+        regular_expression(self, "no_decay", "no_adaptation")
         if self.no_adaptation is not None and self.type != "lamb":
             raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
         one_of("layer_decay_from", self.layer_decay_from, ["head", "last_layer"])
-        _fraction("layer_decay", self.layer_decay)
+        fraction(self, "layer_decay")
         if not self.layer_decay:
             raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
-        _fraction("beta_1", self.beta_1)
-        _fraction("beta_2", self.beta_2)
-        for name in ("learning_rate", "epsilon", "weight_decay", "clip_norm"):
-            _at_least(name, getattr(self, name), 0)
+        fraction(self, "beta_1", "beta_2")
+        at_least(self, 0, "learning_rate", "epsilon", "weight_decay", "clip_norm")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,10 +245,8 @@ class Schedule:
 
     def __post_init__(self):
         one_of("type", self.type, ["bert", "electra", "xlnet"])
-        for name in ("steps", "warmup_steps"):
-            _at_least(name, getattr(self, name), 0)
-        _fraction("warmup_fraction", self.warmup_fraction)
-        _fraction("end_ratio", self.end_ratio)
+        at_least(self, 0, "steps", "warmup_steps")
+        fraction(self, "warmup_fraction", "end_ratio")
         if self.warmup_steps and self.warmup_fraction:
             raise ValueError("warmup_steps: give this or warmup_fraction, not both")
 
@@ -332,13 +305,10 @@ class Recipe:
         one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
         one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
         one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
-        for name in (
-            "batch_size accumulation report_every save_every keep_checkpoints "
-            "max_bad_steps shuffle_buffer"
-        ).split():
-            _at_least(name, getattr(self, name), 1)
-        for name in "steps epochs eval_every eval_batches eval_batch_size patience".split():
-            _at_least(name, getattr(self, name), 0)
+        at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
+        at_least(self, 1, "keep_checkpoints", "max_bad_steps", "shuffle_buffer")
+        at_least(self, 0, "steps", "epochs", "eval_every", "eval_batches", "eval_batch_size")
+        at_least(self, 0, "patience")
         if self.patience and not self.eval_every:
             raise ValueError(
                 "patience: counts evaluations, and eval_every: 0 makes one at the end: give "

@@ -6,11 +6,11 @@ Label 1 of the sentence-order head is "swapped" on all sides.
 import dataclasses
 import re
 
+from official.config.encoders import TransformerConfig
 from official.convert import bert
 from official.convert.bert import embedding_rows, task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, SIZES, System
-from official.modeling.encoders import transformer
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
@@ -40,7 +40,7 @@ _TF1 = {
 }
 
 
-def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
     rows = embedding_rows("albert.")
     if (encoder.embedding_size or encoder.hidden_size) != encoder.hidden_size:
         rows += linear(

@@ -7,9 +7,9 @@ next-sentence head is "random" on all sides.
 import dataclasses
 from collections.abc import Callable
 
+from official.config.encoders import TransformerConfig
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.modeling.encoders import transformer
 
 # Our paths ↔ Hugging Face's, below the system's prefix. {i} is the layer.
 _EMBEDDINGS = {
@@ -43,10 +43,10 @@ def embedding_rows(prefix: str) -> list[Row]:
     ]
 
 
-def encoder_rows(prefix: str) -> Callable[[transformer.Config], list[Row]]:
+def encoder_rows(prefix: str) -> Callable[[TransformerConfig], list[Row]]:
     """The rows of embeddings and layers, for the systems that kept BERT's names."""
 
-    def rows(encoder: transformer.Config) -> list[Row]:
+    def rows(encoder: TransformerConfig) -> list[Row]:
         rows = embedding_rows(prefix)
         for i in range(encoder.num_layers):
             ours, theirs = f"encoder/layer_{i}", f"{prefix}encoder.layer.{i}"

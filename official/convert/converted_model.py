@@ -89,7 +89,7 @@ def read(
 
 def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:
     """The config of a converted model: with heads of pretraining come its system's settings."""
-    kinds = {configs.type_of(objective) for objective in objectives}
+    kinds = {objective.type for objective in objectives}
     raw: dict[str, Any] = {"name": name}
     if kinds & {"masked_lm", "sentence_pair", "generator", "causal_lm"}:
         length = min(system.max_length, encoder.max_positions)

@@ -4,10 +4,10 @@ It comes in as a transformer without segments, with its heads where they are the
 of those that read the first position is our pooler, with a ReLU; otherwise there is none.
 """
 
+from official.config.encoders import TransformerConfig
 from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, System
-from official.modeling.encoders import transformer
 
 _EMBEDDINGS = {
     "token_embedding/table": "word_embeddings.weight",
@@ -24,7 +24,7 @@ _LAYER_MATRICES = {
 _LAYER_NORMS = {"attention_norm": "sa_layer_norm", "feed_forward_norm": "output_layer_norm"}
 
 
-def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
     rows = [
         Row(f"encoder/embeddings/{path}", (f"distilbert.embeddings.{name}",))
         for path, name in _EMBEDDINGS.items()

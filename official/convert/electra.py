@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.objectives import GeneratorConfig, MaskedLMConfig
 from official.convert import bert, converted_model
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import ACTIVATIONS, FORM, SIZES, System
-from official.modeling.encoders import transformer
-from official.modeling.objectives import generator, masked_lm
 from official.saving import model_folder
 from official.utils.errors import UserError
 
@@ -30,7 +30,7 @@ _HEAD_SIZE = 64
 _EMBEDDINGS = ("token", "position", "segment", "norm")
 
 
-def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
     rows = bert.encoder_rows("electra.")(encoder)
     if (encoder.embedding_size or encoder.hidden_size) != encoder.hidden_size:
         rows += linear("encoder/embeddings/projection", "electra.embeddings_project")
@@ -66,10 +66,10 @@ def _pooler_activation(head: str, config: Mapping[str, Any]) -> str:
     return names[name] if projected else "gelu"
 
 
-def _more_keys(encoder: transformer.Config, objectives: Sequence[Any]) -> dict[str, Any]:
+def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[str, Any]:
     """How multiple choice reads the first position."""
     for objective in objectives:
-        if configs.type_of(objective) == "multiple_choice":
+        if objective.type == "multiple_choice":
             pooled = objective.pooling == "pooled"
             name = encoder.pooler_activation
             name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
@@ -203,13 +203,13 @@ def join(
       UserError: the generator is no share of the discriminator.
     """
     encoder, theirs = main.config.encoder, small.config.encoder
-    objective = generator.Config(
+    objective = GeneratorConfig(
         size=theirs.hidden_size / encoder.hidden_size,
         num_layers=theirs.num_layers,
         sharing=_sharing(main.variables, small.variables),
     )
     try:
-        ours = generator.network(objective, encoder)
+        ours = objective.network(encoder)
     except ValueError as error:
         raise UserError(f"{source}: {error}: convert the two one by one") from None
     theirs = dataclasses.replace(
@@ -247,13 +247,13 @@ def split(
       config and variables: under an empty name those of the encoder with its heads, and under
       `generator` those of the generator, if there is one.
     """
-    objectives = {configs.type_of(objective): objective for objective in config.objectives}
+    objectives = {objective.type: objective for objective in config.objectives}
     found = objectives.pop(GENERATOR, None)
     main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
     networks = {"": (dataclasses.replace(config, objectives=tuple(objectives.values())), main)}
     if found is not None:
-        encoder = generator.network(found, config.encoder)
-        small = dataclasses.replace(config, encoder=encoder, objectives=(masked_lm.Config(),))
+        encoder = found.network(config.encoder)
+        small = dataclasses.replace(config, encoder=encoder, objectives=(MaskedLMConfig(),))
         # What the two share stands under the encoder's paths; a baseline is of use in training
         # only.
         own = {path: a for path, a in main.items() if path.startswith("encoder/")}

@@ -7,9 +7,9 @@ head is the token table and has no tensors of its own.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from official.config.encoders import TransformerConfig
 from official.convert.mapping import Row, norm
 from official.convert.system import FORM, System
-from official.modeling.encoders import transformer
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",
@@ -20,7 +20,7 @@ _LAYER_MATRICES = {
 _LAYER_NORMS = {"attention_norm": "ln_1", "feed_forward_norm": "ln_2"}
 
 
-def _encoder_rows(encoder: transformer.Config) -> list[Row]:
+def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
     rows = [
         Row("encoder/embeddings/token_embedding/table", ("transformer.wte.weight",)),
         Row("encoder/embeddings/position_embedding/table", ("transformer.wpe.weight",)),
@@ -46,7 +46,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": config.get("n_inner") or 4 * config["n_embd"]}
 
 
-def _more_keys(encoder: transformer.Config, objectives: Sequence[Any]) -> dict[str, Any]:
+def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[str, Any]:
     del objectives
     inner = encoder.intermediate_size
     inner = None if inner == 4 * encoder.hidden_size else inner

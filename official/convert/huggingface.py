@@ -77,9 +77,9 @@ def _read(folder: Path) -> tuple[converted_model.Converted, System]:
 def system_of(config: configs.Config) -> System:
     """The system that a model of ours is written as: the first with room for what it has."""
     encoder = config.encoder
-    if configs.type_of(encoder) == "transformer_xl":
+    if encoder.type == "transformer_xl":
         return xlnet.SYSTEM
-    if configs.type_of(encoder) != "transformer":
+    if encoder.type != "transformer":
         return bert.SYSTEM
     if encoder.causal:
         return gpt2.SYSTEM
@@ -87,11 +87,11 @@ def system_of(config: configs.Config) -> System:
         return albert.SYSTEM
     if encoder.position_offset:
         return roberta.SYSTEM
-    kinds = {configs.type_of(objective) for objective in config.objectives}
+    kinds = {objective.type for objective in config.objectives}
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
     # BERT's pooler has tanh, and its multiple choice no other way.
     other = encoder.pooler_activation != "tanh" or any(
-        configs.type_of(objective) == "multiple_choice" and objective.pooling == "first"
+        objective.type == "multiple_choice" and objective.pooling == "first"
         for objective in config.objectives
     )
     if projected or other or kinds & {"generator", "replaced_tokens"}:
@@ -139,8 +139,8 @@ def _files(
     # An objective's name is the first part of its variables' paths.
     heads = {path.split("/")[0] for path in variables} - {"encoder"}
     # Those without variables only the config names, and the form of one of spans.
-    own = {configs.type_of(objective) for objective in config.objectives}
-    spans = {SPANS[o.form] for o in config.objectives if configs.type_of(o) == "span_answer"}
+    own = {objective.type for objective in config.objectives}
+    spans = {SPANS[o.form] for o in config.objectives if o.type == "span_answer"}
     heads = heads - {"span_answer"} | spans
     heads = sorted(heads | {h for h, rows in system.head_rows.items() if not rows and h in own})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)

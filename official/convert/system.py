@@ -11,19 +11,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from official import config as configs
-from official.convert.mapping import Row, linear
-from official.modeling.encoders import transformer
-from official.modeling.objectives import (
-    causal_lm,
-    classification,
-    masked_lm,
-    multiple_choice,
-    permutation_lm,
-    regression,
-    replaced_tokens,
-    sentence_pair,
-    span_answer,
+from official.config.encoders import TransformerConfig
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
 )
+from official.config.objectives import (
+    LABELS,
+    CausalLMConfig,
+    MaskedLMConfig,
+    PermutationLMConfig,
+    ReplacedTokensConfig,
+    SentencePairConfig,
+)
+from official.convert.mapping import Row, linear
 from official.utils.errors import UserError
 
 # Heads of spans, which read no pooled output, by the form of the objective.
@@ -133,7 +136,7 @@ class System:
     task_poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pooler_activation: Callable[[str, Mapping[str, Any]], str] | None = None
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
-    encoder_type: type = transformer.Config
+    encoder_type: type = TransformerConfig
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
     present: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -315,29 +318,29 @@ class System:
         made: list[Any] = []
         for head in heads:
             if head == "masked_lm":
-                made.append(masked_lm.Config())
+                made.append(MaskedLMConfig())
             elif head == "causal_lm":
-                made.append(causal_lm.Config())
-            elif head in sentence_pair.LABELS:
-                made.append(sentence_pair.Config(relation=head))
+                made.append(CausalLMConfig())
+            elif head in LABELS:
+                made.append(SentencePairConfig(relation=head))
             elif head == "permutation_lm":
-                made.append(permutation_lm.Config())
+                made.append(PermutationLMConfig())
             elif head == "replaced_tokens":
-                made.append(replaced_tokens.Config())
+                made.append(ReplacedTokensConfig())
             elif head == "regression":
-                made.append(regression.Config(dropout=dropout))
+                made.append(RegressionConfig(dropout=dropout))
             elif head == "multiple_choice":
                 pooling = "pooled" if config.get("summary_use_proj", True) else "first"
                 rate = config.get("summary_last_dropout", dropout)
-                made.append(multiple_choice.Config(dropout=rate, pooling=pooling))
+                made.append(MultipleChoiceConfig(dropout=rate, pooling=pooling))
             elif head == "span_answer":
-                made.append(span_answer.Config())
+                made.append(SpanAnswerConfig())
             elif head == "conditional_span_answer":
                 beams = {ours: config[theirs] for ours, theirs in BEAMS.items() if theirs in config}
-                made.append(span_answer.Config(form="conditional", **beams))
+                made.append(SpanAnswerConfig(form="conditional", **beams))
             else:
                 labels = _labels(config, source)
-                made.append(classification.Config(labels=labels, dropout=dropout))
+                made.append(ClassificationConfig(labels=labels, dropout=dropout))
         return tuple(made)
 
     def huggingface_config(
@@ -392,28 +395,28 @@ class System:
                 )
         for objective in config.objectives:
             pooling = getattr(objective, "pooling", "pooled")
-            unpooled = configs.type_of(objective) in self.unpooled_heads and not encoder.pooler
+            unpooled = objective.type in self.unpooled_heads and not encoder.pooler
             if pooling != "pooled" and not (unpooled and pooling == "first"):
                 raise UserError(
-                    f"objectives: {configs.type_of(objective)}.pooling: {self.title} of "
+                    f"objectives: {objective.type}.pooling: {self.title} of "
                     f"transformers has 'pooled', not {objective.pooling!r}"
                 )
             if getattr(objective, "direction", "forward") != "forward":
                 raise UserError(
-                    f"objectives: {configs.type_of(objective)}.direction: {self.title} of "
+                    f"objectives: {objective.type}.direction: {self.title} of "
                     f"transformers reads from left to right, not {objective.direction!r}"
                 )
-            if configs.type_of(objective) == "classification":
+            if objective.type == "classification":
                 labels = dict(enumerate(objective.labels))
                 result["id2label"] = {str(i): label for i, label in labels.items()}
                 result["label2id"] = {label: i for i, label in labels.items()}
                 result[self.dropout] = objective.dropout
                 result["problem_type"] = "single_label_classification"
-            elif configs.type_of(objective) == "regression":
+            elif objective.type == "regression":
                 result["id2label"], result["label2id"] = {"0": "score"}, {"score": 0}
                 result[self.dropout] = objective.dropout
                 result["problem_type"] = "regression"
-            elif configs.type_of(objective) == "multiple_choice":
+            elif objective.type == "multiple_choice":
                 result[self.dropout] = objective.dropout
             elif "conditional_span_answer" in heads:
                 result |= {theirs: getattr(objective, ours) for ours, theirs in BEAMS.items()}
@@ -422,9 +425,7 @@ class System:
     def check(self, encoder: Any, pad_id: int) -> None:
         """Refuses an encoder of ours that the system's config cannot describe."""
         if not isinstance(encoder, self.encoder_type):
-            raise UserError(
-                f"encoder.type: {configs.type_of(encoder)} cannot be written as {self.title}"
-            )
+            raise UserError(f"encoder.type: {encoder.type} cannot be written as {self.title}")
         form = {name: only for name, only in self.form.items() if name not in self.sizes}
         if self.padded_positions:
             form["position_offset"] = pad_id + 1

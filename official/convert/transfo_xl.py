@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from official.config.encoders import TransformerXLConfig
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.modeling.encoders import transformer_xl
 
 _TABLE = "transformer.word_emb.weight"
 _CLUSTER = "transformer.word_emb.emb_layers.{}.weight"
@@ -20,7 +20,7 @@ _PROJECTION = "transformer.word_emb.emb_projs.{}"
 _BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias"}
 
 
-def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
+def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
     """The rows of the table and the layers."""
     rows = [Row("encoder/embeddings/token_embedding/table", (_TABLE,))]
     for i in range(encoder.num_layers):
@@ -101,7 +101,7 @@ SYSTEM = System(
     prefix="transformer.",
     encoder_rows=encoder_rows,
     head_rows={},
-    encoder_type=transformer_xl.Config,
+    encoder_type=TransformerXLConfig,
     form={
         "segment_types": 0,
         "attention": "uni",

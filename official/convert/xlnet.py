@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from official.config.encoders import TransformerXLConfig
 from official.convert.bert import task_classes, task_rows
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
-from official.modeling.encoders import transformer_xl
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
@@ -46,7 +46,7 @@ _TF1 = {
 }
 
 
-def encoder_rows(encoder: transformer_xl.Config) -> list[Row]:
+def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
     """The rows of the tables and the layers."""
     size, heads = encoder.hidden_size, encoder.num_heads
     axes = (size, heads, encoder.head_size or size // heads)
@@ -109,7 +109,7 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def more_keys(encoder: transformer_xl.Config, objectives: Sequence[Any]) -> dict[str, Any]:
+def more_keys(encoder: TransformerXLConfig, objectives: Sequence[Any]) -> dict[str, Any]:
     """The same the other way round: keys of config.json.
 
     Raises:
@@ -228,7 +228,7 @@ SYSTEM = System(
         **task_classes("XLNet", span="QuestionAnsweringSimple"),
         frozenset({"conditional_span_answer"}): "XLNetForQuestionAnswering",
     },
-    encoder_type=transformer_xl.Config,
+    encoder_type=TransformerXLConfig,
     form={
         "segment_types": 2,
         "scale_embeddings": False,

@@ -11,33 +11,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from official.config import Segments
-
-
-def check(name: str, size: int, segments: "Segments") -> None:
-    """Refuses blocks that do not fill a row, or that do not end where the next row goes on.
-
-    Args:
-      name: of the setting, for messages.
-      size: tokens of a block.
-      segments: `official.config.sections.Segments`.
-
-    Raises:
-      ValueError: with the arithmetic.
-    """
-    length = segments.max_length
-    if reused := segments.reuse_length % size:
-        # The next row's targets would be seen by what it remembers of this one.
-        raise ValueError(
-            f"{name}: blocks of {size} do not end where the next row goes on, after "
-            f"reuse_length {segments.reuse_length} = {segments.reuse_length // size} × {size} + "
-            f"{reused}: take a divisor of both reuse_length and max_length {length}"
-        )
-    if length % size:
-        raise ValueError(
-            f"{name}: blocks of {size} do not fill max_length {length}: {length} = "
-            f"{length // size} × {size} + {length % size}; take a divisor"
-        )
+    pass
 
 
 def numbers(token_ids: tf.Tensor, size: int) -> tf.Tensor:

@@ -22,103 +22,24 @@ place in the order as special tokens have; that nobody sees it is said by the pa
 Shapes: B rows, T tokens with padding, N blocks of a row, P predictions (padded).
 """
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from official.corruption import blocks, partial_prediction, targets, units
+from official.config.corruption import PermutationConfig
+from official.corruption import partial_prediction, targets, units
 from official.corruption.vocabulary import Vocabulary
-from official.tokenizers.word_starts import RULES
 from official.utils import seeding
-from official.utils.names import one_of
 from official.utils.seeding import Stream
 
 if TYPE_CHECKING:
-    from official.config import Segments
+    pass
 
-UNITS = ("token", "token_span", "word_span")
-STATIC = False  # an order is drawn each time a row is read
 _ORDER_BITS = 47  # blocks are counted in the bits above
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is predicted, and in blocks of which size.
-
-    Attributes:
-      unit: 'token' = each target by itself; 'token_span' = spans of 1, 2, ... tokens that begin
-        with a word (XLNet's release); 'word_span' = spans of as many words (as it was meant). The
-        last span may be cut to meet the number. See `official.corruption.partial_prediction`.
-      k: K, one token in so many is predicted: a row of n tokens has n // k targets, at least one.
-      num_predict: P, the targets of a row of full length, and the most of any.
-      max_span: the most tokens or words of a span; n has the probability p(n) ~ 1/n.
-      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet', 'albert' or
-        'blank'. See `official.tokenizers.word_starts`.
-      perm_size: tokens of a block; divides the length, and that of the part of a stream's row that
-        is reused: no block may see what the next row goes on with. None = the row is one block.
-    """
-
-    unit: str = "word_span"
-    k: int = 6
-    num_predict: int = 85
-    max_span: int = 5
-    word_starts: str = RULES[0]
-    perm_size: int | None = None
-
-    def __post_init__(self):
-        one_of("unit", self.unit, UNITS)
-        one_of("word_starts", self.word_starts, RULES)
-        for name in ("k", "num_predict", "max_span"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
-        if self.perm_size is not None and self.perm_size < 1:
-            raise ValueError(f"perm_size: {self.perm_size} is less than 1")
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The fields of a batch that `corrupt` reads, beyond token_ids and padding_mask."""
-    del config
-    return frozenset()
-
-
-def gives(config: Config) -> frozenset[str]:
-    """The fields that `corrupt` adds to a batch."""
-    del config
-    return targets.GIVES | {"permutation_mask"}
-
-
-def check(config: Config, segments: "Segments") -> None:
-    """Refuses targets that a row has no room for, and blocks that do not fill it.
-
-    Args:
-      config: what is predicted.
-      segments: `official.config.sections.Segments`.
-
-    Raises:
-      ValueError: with the arithmetic.
-    """
-    length = segments.max_length
-    size = config.perm_size or length
-    blocks.check("perm_size", size, segments)
-    if config.num_predict * config.k > length:
-        raise ValueError(
-            f"num_predict: {config.num_predict} targets with {config.k} tokens for each "
-            f"(k) need {config.num_predict} × {config.k} = {config.num_predict * config.k} tokens, "
-            f"and max_length is {length}: predict at most {length} // {config.k} = "
-            f"{length // config.k}, or lower k"
-        )
-    longest = config.max_span * (1 + config.k)
-    if config.unit != "token" and longest > size:
-        raise ValueError(
-            f"max_span: a span of {config.max_span} in its context needs {config.max_span} × "
-            f"(1 + {config.k}) = {longest} tokens, and a block has {size}: lower max_span to at "
-            f"most {size // (1 + config.k)}, or take unit: token"
-        )
-
-
 def corrupt(
-    config: Config, vocabulary: Vocabulary, batch: dict[str, tf.Tensor], seeds: tf.Tensor
+    config: PermutationConfig, vocabulary: Vocabulary, batch: dict[str, tf.Tensor], seeds: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Draws targets and an order for each row; works the same eagerly and in a graph.
 
@@ -186,7 +107,7 @@ def may_attend(order: tf.Tensor, ordered: tf.Tensor, perm_size: int | None = Non
     return seen[:, None, :] < sees[:, :, None]
 
 
-def _numbers(config: Config, text: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
+def _numbers(config: PermutationConfig, text: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
     """How many targets each block of a row has, int32 [B, N]: in proportion to its text."""
     length = tf.shape(text)[1]
     size = config.perm_size or length

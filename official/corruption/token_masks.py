@@ -18,23 +18,20 @@ long as the row's number.
 Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions (padded).
 """
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
+from official.config.corruption import RUNS, TokenMasksConfig
 from official.corruption import blocks, selection, spans, targets, units
 from official.corruption.vocabulary import Vocabulary
-from official.tokenizers.word_starts import RULES
 from official.utils import seeding
-from official.utils.names import one_of
 from official.utils.seeding import Stream
 
 if TYPE_CHECKING:
-    from official.config import Segments
+    pass
 
 # Units that are taken whole: the function that numbers them.
 WHOLE = {
@@ -43,176 +40,10 @@ WHOLE = {
     "phrase": units.phrases,
     "entity": units.entities,
 }
-# Fields beyond the tokens that a unit is known by.
-_NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
-# Units that are runs of words, with a length of their own.
-RUNS = ("ngram", "span")
-UNITS = (*WHOLE, *RUNS)
-COUNTS = ("nearest", "up", "random", "each")
-ACTIONS = ("token", "unit")
-RANDOM_TOKENS = ("uniform", "non_special", "unigram")
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """How much is hidden, and how.
-
-    Attributes:
-      unit: what is hidden as a whole: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
-        the shards were made with; words where there is none), 'ngram' (of words) or 'span' (of
-        words, of which the last may be cut to meet the number).
-      mask_rate: share p of a sequence's n tokens that is to be predicted.
-      max_predictions: P, the most tokens predicted in a sequence; where sequences share a row, in
-        each of them.
-      count: how p·n becomes a number, which is at least 1: 'nearest' = the nearest whole number,
-        halves to the even one (BERT); 'up' = the next whole number, n without specials (SpanBERT);
-        'random' = int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first
-        and the last. Or 'each' = there is no number: each unit is hidden with probability p by
-        itself (ERNIE); what exceeds P is left out, units at random.
-      replacement: whether tokens are drawn with replacement (ELECTRA): the number is that of the
-        draws, and a token that was drawn twice is one prediction of weight 2. Of the unit 'token'.
-      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet' = those with the
-        blank mark, signs, and pieces of scripts without blanks; 'albert' = also all others that are
-        not of ASCII letters alone; 'blank' = those with the mark only. See
-        `official.tokenizers.word_starts`.
-      mask_prob: share of the predicted tokens that become [MASK].
-      random_prob: share of them that become a random token; the rest stay.
-      random_tokens: 'uniform' = any piece of the vocabulary, specials included (BERT);
-        'non_special' = any piece that is no special token (RoBERTa); 'unigram' = as often as it
-        stands in the corpus (SpanBERT).
-      action: whether these are drawn for each 'token', or once for each 'unit'; spans that touch
-        are one.
-      max_ngram: the most words of an n-gram; n has the probability p(n) ~ 1/n.
-      max_span: the most words of a span; its length is geometric, cut off there and renormalised.
-      span_prob: of the geometric distribution: the share of spans of one word, were none too long.
-      block_size: tokens of a block; a position attends to its own block and to those before it.
-        Divides the length, and that of the part of a stream's row that is reused. None = every
-        position sees the whole row.
-    """
-
-    unit: str = "token"
-    mask_rate: float = 0.15
-    max_predictions: int = 20
-    count: str = "nearest"
-    replacement: bool = False
-    word_starts: str = RULES[0]
-    mask_prob: float = 0.8
-    random_prob: float = 0.1
-    random_tokens: str = "uniform"
-    action: str = "token"
-    max_ngram: int = 3
-    max_span: int = 10
-    span_prob: float = 0.2
-    block_size: int | None = None
-
-    def __post_init__(self):
-        for name, choices in (
-            ("unit", UNITS),
-            ("count", COUNTS),
-            ("action", ACTIONS),
-            ("random_tokens", RANDOM_TOKENS),
-            ("word_starts", RULES),
-        ):
-            one_of(name, getattr(self, name), choices)
-        if self.count == "each" and self.unit in RUNS:
-            raise ValueError(
-                f"count: each hides units by themselves, and the unit {self.unit} is a run of "
-                f"them: take {', '.join(c for c in COUNTS if c != 'each')}, or the unit "
-                f"{', '.join(WHOLE)}"
-            )
-        if self.replacement and (self.unit != "token" or self.count == "each"):
-            raise ValueError(
-                f"replacement: a number of tokens is drawn, and unit is {self.unit} and count is "
-                f"{self.count}: take the unit token and the count nearest, or replacement: false"
-            )
-        for name in ("mask_rate", "span_prob"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not above 0 and at most 1")
-        for name in ("max_predictions", "max_ngram", "max_span"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
-        if self.block_size is not None and self.block_size < 1:
-            raise ValueError(f"block_size: {self.block_size} is less than 1")
-        for name in ("mask_prob", "random_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
-        if self.mask_prob + self.random_prob > 1 + 1e-9:
-            raise ValueError(
-                f"mask_prob: {self.mask_prob} and random_prob {self.random_prob} exceed 1 together"
-            )
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The fields of a batch that `corrupt` reads, beyond token_ids and padding_mask."""
-    return frozenset(_NEEDS.get(config.unit, ()))
-
-
-def gives(config: Config) -> frozenset[str]:
-    """The fields that `corrupt` adds to a batch."""
-    given = targets.GIVES | (spans.GIVES if config.unit == "span" else frozenset())
-    return given if config.block_size is None else given | {"block_ids"}
-
-
-def check(config: Config, segments: "Segments") -> None:
-    """Refuses blocks that do not fill a row, and runs that the longest sequence has no room for.
-
-    Args:
-      config: how much is hidden.
-      segments: `official.config.sections.Segments`.
-
-    Raises:
-      ValueError: with the arithmetic.
-    """
-    if config.block_size is not None:
-        blocks.check("block_size", config.block_size, segments)
-        if segments.packing > 1:
-            raise ValueError(
-                f"block_size: {config.block_size} tokens of a row are counted, and sequences that "
-                "share one begin anywhere: take segments.packing: 1"
-            )
-    if config.unit not in RUNS:
-        return
-    field, longest = f"max_{config.unit}", _longest(config)
-    specials = 2 if config.count == "up" else 0  # [CLS] and [SEP] are left out
-    tokens = segments.max_length - specials
-    exact = config.mask_rate * tokens
-    # (Python alone: a config is read before TensorFlow's devices are set up.)
-    number = {"nearest": round, "up": math.ceil, "random": int}[config.count](exact)
-    number = max(1, number)
-    bound = f"{config.mask_rate:g} × {tokens} tokens = {exact:g}"
-    raised = "mask_rate or max_length"
-    if config.max_predictions < number:
-        number = config.max_predictions
-        bound, raised = f"max_predictions = {number}", "max_predictions"
-    if longest > number:
-        raise ValueError(
-            f"{field}: {longest} words have at least {longest} tokens, and at most {number} are "
-            f"predicted in a sequence ({bound}): lower {field} to {number}, or raise {raised}"
-        )
-
-
-def row_predictions(config: Config, length: int, parts: int) -> int:
-    """P of a row that several sequences share, each with a number of its own.
-
-    A sequence has at least three tokens and, by `count`, at most so much more than `mask_rate`
-    times its tokens: half a token where it is rounded (but 1 is the least), less than one where it
-    is the next whole number of what specials leave, or drawn. Where each unit is drawn, any number.
-
-    Args:
-      config: how much is hidden.
-      length: tokens of a row.
-      parts: the most sequences that share it.
-    """
-    if config.count == "each":
-        return min(parts * config.max_predictions, length)
-    rate = config.mask_rate
-    more = {"nearest": max(0.5, 1 - 3 * rate), "up": max(0, 1 - 2 * rate), "random": 1.0}
-    more = more[config.count]
-    return min(parts * config.max_predictions, math.floor(rate * length + more * parts + 1e-6))
 
 
 def corrupt(
-    config: Config, vocabulary: Vocabulary, batch: dict[str, tf.Tensor], seeds: tf.Tensor
+    config: TokenMasksConfig, vocabulary: Vocabulary, batch: dict[str, tf.Tensor], seeds: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Hides tokens of a batch; works the same eagerly and in a graph.
 
@@ -240,7 +71,7 @@ def corrupt(
 
 
 def follows(
-    config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]
+    config: TokenMasksConfig, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
     """The fields that follow from a batch's tokens and masks, which may be static ones.
 
@@ -254,7 +85,7 @@ def follows(
     return fields
 
 
-def run_lengths(config: Config, seeds: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+def run_lengths(config: TokenMasksConfig, seeds: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     """Draws the lengths, in words, of n-grams or spans.
 
     Args:
@@ -265,7 +96,7 @@ def run_lengths(config: Config, seeds: tf.Tensor, number: int | tf.Tensor) -> tf
     Returns:
       int32 [B, R].
     """
-    lengths = np.arange(1, _longest(config) + 1)
+    lengths = np.arange(1, config.longest_run + 1)
     if config.unit == "ngram":
         shares = 1.0 / lengths
     else:
@@ -275,12 +106,11 @@ def run_lengths(config: Config, seeds: tf.Tensor, number: int | tf.Tensor) -> tf
     return 1 + tf.reduce_sum(tf.cast(draws[:, :, None] >= bounds, tf.int32), axis=2)
 
 
-def _longest(config: Config) -> int:
-    return config.max_ngram if config.unit == "ngram" else config.max_span
-
-
 def _take(
-    config: Config, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
+    config: TokenMasksConfig,
+    vocabulary: Vocabulary,
+    batch: Mapping[str, tf.Tensor],
+    seeds: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Decides what is hidden.
 
@@ -308,7 +138,7 @@ def _take(
 
 
 def _number(
-    config: Config, units: tf.Tensor, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
+    config: TokenMasksConfig, units: tf.Tensor, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
 ) -> tf.Tensor:
     """Returns how many tokens of each row to predict, int32 [B]; for `each` the most, P."""
     if config.count == "each":
@@ -327,7 +157,7 @@ def _number(
 
 
 def _replace(
-    config: Config,
+    config: TokenMasksConfig,
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
     taken: tf.Tensor,

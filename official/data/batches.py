@@ -85,7 +85,7 @@ class Assembler:
         if self.static_masks:
             fields |= STATIC_MASKS | {"masked_weights"}
         if (corruption := self.corruption) is not None:
-            fields |= configs.module_of(corruption).gives(corruption)
+            fields |= corruption.gives()
         if self.draws:
             fields.add("row_seeds")
         for task, names in self.heads.items():
@@ -100,7 +100,7 @@ class Assembler:
         seeds = seeding.row_seeds(self.seed, rows["epoch"], rows["index"])
         corruption = self.corruption
         if corruption is not None and self.parts > 1 and not self.static_masks:
-            needed = configs.module_of(corruption).needs(corruption)
+            needed = corruption.needs()
             flags = {name: _flags(parsed[name], parsed["token_ids"]) for name in needed}
             parsed |= packed.corrupted(
                 corruption, self.vocabulary, parsed, flags, seeds, self.parts
@@ -155,7 +155,7 @@ class Assembler:
             shape = tf.stack([size, places])
             needed = {
                 name: _flags(parsed[name], parsed["token_ids"]).to_tensor(shape=shape)
-                for name in module.needs(corruption)
+                for name in corruption.needs()
             }
             batch = module.corrupt(corruption, self.vocabulary, {**batch, **needed}, seeds)
             batch = {name: value for name, value in batch.items() if name not in needed}

@@ -36,7 +36,7 @@ def units(folder: str, features: frozenset[str], config: configs.Config) -> None
     """Refuses a corruption that needs features which the shards lack; masks are not static."""
     if (corruption := config.corruption) is None:
         return
-    for name in sorted(configs.module_of(corruption).needs(corruption) - features):
+    for name in sorted(corruption.needs() - features):
         raise UserError(
             f"{folder} has no {name}, which corruption.unit: {corruption.unit} is known "
             f"by: make the shards again, with the lexicon ({feature_names.LEXICONS[name]}=FILE)"

@@ -104,7 +104,7 @@ class Source:
         layout = "cls_first"
         if self.manifest.kind == "task":
             layout = getattr(config.encoder, "layout", layout)
-        needs = [configs.module_of(o).needs(o) for o in config.objectives]
+        needs = [o.needs() for o in config.objectives]
         self._assemble = Assembler(
             tokenizer=self.tokenizer,
             vocabulary=Vocabulary.of(
@@ -157,10 +157,10 @@ class Source:
             )
         fields |= objective_fields(config.objectives)
         for objective in config.objectives:
-            if lacking := sorted(configs.module_of(objective).needs(objective) - fields):
+            if lacking := sorted(objective.needs() - fields):
                 raise UserError(
                     f"{self.folder}: the {self.split} split does not give {', '.join(lacking)}, "
-                    f"which {configs.type_of(objective)} needs; it gives "
+                    f"which {objective.type} needs; it gives "
                     f"{', '.join(sorted(fields))}: name other shards, or other objectives"
                 )
         if self.training:
@@ -300,8 +300,7 @@ class Source:
             corruption = configs.corruption_of(made_with, self.folder)
         if corruption is None or parts == 1:
             return None
-        most = configs.module_of(corruption).row_predictions
-        return most(corruption, self.max_length, parts)
+        return corruption.row_predictions(self.max_length, parts)
 
 
 def _lengths(serialized: tf.Tensor) -> tf.Tensor:

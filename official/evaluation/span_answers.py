@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from official.config.registry import type_of
 from official.evaluation import squad_metrics
 from official.shards import questions
 from official.utils import atomic
@@ -56,11 +55,11 @@ def objective_of(config: Any) -> Any:
       UserError: there is none.
     """
     for objective in config.objectives:
-        if type_of(objective) == "span_answer":
+        if objective.type == "span_answer":
             return objective
     raise UserError(
         "the data is a task of questions and spans, and the model has no objective span_answer: "
-        f"its objectives are {', '.join(map(type_of, config.objectives)) or 'none'}"
+        f"its objectives are {', '.join(o.type for o in config.objectives) or 'none'}"
     )
 
 

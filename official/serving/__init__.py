@@ -1,5 +1,4 @@
-"""What a SavedModel holds: `official.export` writes it, `signatures` says what is in it.
+"""Models in use: from Python (`official.load`), and as a SavedModel that takes raw text."""
 
-Requests enter by `doors`, are read by the tokenizer and scored by `rows`; one module for each kind
-of signature (`texts`, `rank`, `choose`, `answer`, `write`) says what goes in and what comes out.
-"""
+# The types in which an export stores weights and computes products.
+PRECISIONS = ("float32", "bfloat16", "int8")

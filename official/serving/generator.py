@@ -47,7 +47,7 @@ def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, 
     """
     if config.segments is not None and config.segments.format in ("blocks", "stream"):
         return tokenizer.sep_id, tokenizer.sep_id
-    objective = next(o for o in config.objectives if configs.type_of(o) == "causal_lm")
+    objective = next(o for o in config.objectives if o.type == "causal_lm")
     both = tokenizer.cls_id, tokenizer.sep_id
     return both[::-1] if objective.direction == "backward" else both
 

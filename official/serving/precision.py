@@ -20,7 +20,6 @@ from official.modeling.layers.linear import Linear
 from official.modeling.model import Model
 from official.serving import int8 as integer_products
 
-PRECISIONS = ("float32", "bfloat16", "int8")
 # Last parts of the paths of variables that become integers, and the axis of their scales.
 _AXES = {"kernel": -1, "table": 0}
 

@@ -255,7 +255,7 @@ class Predictor:
 
     def _objective(self, asked: str, task: str | None = None) -> Objective:
         """The objective that answers what is asked, of several tasks that of the one named."""
-        kinds = [configs.type_of(objective) for objective in self.config.objectives]
+        kinds = [objective.type for objective in self.config.objectives]
         fitting = [
             objective
             for objective, kind in zip(self.model.objectives, kinds, strict=True)
@@ -297,7 +297,7 @@ class Predictor:
         if key not in self._signatures:
             weights = Weights([self.model.encoder, head])
             parts = self.config, self.tokenizer, self.model, weights, self.max_length
-            made = KINDS[configs.type_of(head.config)].signatures
+            made = KINDS[head.config.type].signatures
             self._signatures[key] = made(inputs.Parts(*parts, {**self.task, **task}, head))[name]
         return self._signatures[key]
 

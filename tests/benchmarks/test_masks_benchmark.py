@@ -4,9 +4,9 @@ import sys
 import pytest
 
 from benchmarks import masks
-from official.corruption import permutation, token_masks
+from official.config.corruption import TARGET_UNITS, UNITS
 
-ROWS = [*token_masks.UNITS, *(f"permutation/{unit}" for unit in permutation.UNITS)]
+ROWS = [*UNITS, *(f"permutation/{unit}" for unit in TARGET_UNITS)]
 
 
 def test_every_unit_has_a_row():

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import serving, serving_files
 from official import tokenizers
+from official.config.heads import ClassificationConfig
 from official.convert import converted_model
-from official.modeling.objectives import classification
 from official.saving import model_folder
 from tests import small
 
@@ -124,7 +124,7 @@ def test_our_side_is_served_and_tabled(tmp_path):
     text.write_text("\n\n".join(map("\n".join, small.documents(20))))
     vocabulary = small.tokenizer_folder(tmp_path / "tokenizer") / "vocab.txt"
     config = small.config(encoder__max_positions=128)
-    head = classification.Config(labels=("no", "yes"))
+    head = ClassificationConfig(labels=("no", "yes"))
     config = dataclasses.replace(config, segments=None, corruption=None, objectives=(head,))
     variables = {
         path: np.asarray(variable)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.distribution import strategies
@@ -86,7 +87,7 @@ def whole(number, rows):
 
 def batches(ids, size, epochs):
     """Batches with new masks each time; [MASK] only, so that the best loss can be computed."""
-    corruption = token_masks.Config(max_predictions=4, mask_prob=1.0, random_prob=0.0)
+    corruption = TokenMasksConfig(max_predictions=4, mask_prob=1.0, random_prob=0.0)
     vocabulary = Vocabulary(STATES + FIRST, MASK, SPECIAL, np.ones(STATES + FIRST, bool))
 
     def make(number, rows):

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import KernelRankingConfig, RankingConfig
 from official.data import Source
 from official.evaluation import prediction, ranking_metrics
 from official.evaluation.evaluator import Evaluator
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import kernel_ranking, ranking
 from official.saving import checkpoints, model_folder
 from official.serving import saved_model
 from official.tasks import trec
@@ -29,10 +29,10 @@ WORDS = "the a cat dog sat ran on under mat tree and quickly , . ! ? cafe".split
 ODD = ["\u00ad\u200b", "dog " * 90, "ünïcødé 猫 😀", "[MASK] [SEP]", "a\u00ad\u200bb", "İSTANBUL ß"]
 SIZES = {"hidden_size": 12, "num_layers": 2, "num_heads": 3, "intermediate_size": 20}
 ENCODERS = {
-    "transformer": transformer.Config(max_positions=24, initializer_range=0.5, **SIZES),
-    "transformer_xl": transformer_xl.Config(initializer_range=0.5, **SIZES),
+    "transformer": TransformerConfig(max_positions=24, initializer_range=0.5, **SIZES),
+    "transformer_xl": TransformerXLConfig(initializer_range=0.5, **SIZES),
 }
-HEADS = {"ranking": ranking.Config(), "kernels": kernel_ranking.Config()}
+HEADS = {"ranking": RankingConfig(), "kernels": KernelRankingConfig()}
 
 
 def texts(count, seed, name):

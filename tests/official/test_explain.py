@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from official import explain
+from official.config.corruption import PermutationConfig
 from official.convert import converted_model, huggingface
-from official.corruption.permutation import Config
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests import ROOT, small
@@ -26,7 +26,7 @@ def command(*options):
 def new_york():
     """The paper's example: the first seed whose targets are New and York, in this order."""
     for seed in range(1000):
-        found = explain.permute(CITY, Config(k=2, max_span=2), seed)
+        found = explain.permute(CITY, PermutationConfig(k=2, max_span=2), seed)
         if found.order == (0, 1):
             return seed, found
     raise AssertionError("no such seed")
@@ -68,7 +68,9 @@ def test_blocks_and_specials_with_a_tokenizer(tmp_path):
     from official import tokenizers
 
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
-    found = explain.permute("ba be bibo bu", Config(unit="token", k=3, perm_size=4), 1, tokenizer)
+    found = explain.permute(
+        "ba be bibo bu", PermutationConfig(unit="token", k=3, perm_size=4), 1, tokenizer
+    )
     assert found.tokens == ("[CLS]", "ba", "be", "bi", "##bo", "bu", "[SEP]")
     assert len(found.targets) == 2 and set(found.order) == {0, 6, *found.targets}
     # Blocks come one after the other, and the second sees all of the first.
@@ -83,7 +85,7 @@ def test_blocks_and_specials_with_a_tokenizer(tmp_path):
 @pytest.mark.parametrize("text", ["", "  "])
 def test_no_text(text):
     with pytest.raises(UserError, match="has no token: give a text of a few words"):
-        explain.permute(text, Config())
+        explain.permute(text, PermutationConfig())
 
 
 def test_attention_is_the_models_own(tmp_path):

@@ -10,15 +10,10 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.corruption import token_masks
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import (
-    classification,
-    generator,
-    masked_lm,
-    regression,
-    replaced_tokens,
-)
+from official.config.corruption import TokenMasksConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.saving import checkpoints, model_folder
 from official.serving import loaded_model, saved_model
 from official.utils.errors import UserError
@@ -36,8 +31,8 @@ TEXTS = [
 ]
 SECOND = ["The dog ran.", "", "cats", "?", "cat " * 50, "", "a mat"]
 OBJECTIVES = {
-    "classification": classification.Config(labels=("bad", "good", "neither")),
-    "regression": regression.Config(),
+    "classification": ClassificationConfig(labels=("bad", "good", "neither")),
+    "regression": RegressionConfig(),
     "bare": None,
 }
 
@@ -100,7 +95,7 @@ def ask(folder, requests, tmp_path):
 
 def causal_encoder():
     """Of a causal LM."""
-    return transformer.Config(
+    return TransformerConfig(
         vocab_size=tokenizers.load(GOLDEN).vocab_size, hidden_size=12, num_layers=2, num_heads=3,
         intermediate_size=20, max_positions=24, initializer_range=0.5, causal=True, pooler=False,
     )  # fmt: skip
@@ -109,7 +104,7 @@ def causal_encoder():
 def make(folder, kind, max_length=12, pair=False, **changes):
     """A model folder with random weights."""
     tokenizer = tokenizers.load(GOLDEN)
-    encoder = transformer.Config(
+    encoder = TransformerConfig(
         vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=2, num_heads=3,
         intermediate_size=20, max_positions=24, initializer_range=0.5,
     )  # fmt: skip
@@ -267,13 +262,13 @@ def test_every_variable_is_stored_once(exported):
 
 
 def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
-    objectives = (generator.Config(size=1 / 3), replaced_tokens.Config())
+    objectives = (GeneratorConfig(size=1 / 3), ReplacedTokensConfig())
     make(
         tmp_path / "model",
         "bare",
         objectives=objectives,
         segments=configs.Segments(max_length=12),
-        corruption=token_masks.Config(),
+        corruption=TokenMasksConfig(),
     )
     saved_model.export(tmp_path / "model", tmp_path / "saved")
     stored = tf.train.load_checkpoint(str(tmp_path / "saved" / "variables" / "variables"))
@@ -331,7 +326,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
         corruption=configs.from_dict(
             {"name": "x", "segments": {}, "corruption": {"type": "token_masks"}}
         ).corruption,  # fmt: skip # noqa: E501
-        objectives=(masked_lm.Config(),),
+        objectives=(MaskedLMConfig(),),
     )
     configs.save(config, tmp_path / "model" / "config.yaml")
     (tmp_path / "model" / "task.json").unlink()
@@ -343,7 +338,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
 
 
 def test_a_memory_is_not_given(tmp_path):
-    encoder = transformer_xl.Config(
+    encoder = TransformerXLConfig(
         vocab_size=tokenizers.load(GOLDEN).vocab_size, hidden_size=12, num_layers=1, num_heads=3,
         intermediate_size=20, memory_length=5, pooler=True,
     )  # fmt: skip

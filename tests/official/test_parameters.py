@@ -9,7 +9,7 @@ import pytest
 
 from official import config as configs
 from official import parameters
-from official.modeling.encoders import transformer
+from official.config.encoders import TransformerConfig
 from official.utils.errors import UserError
 from tests import CONFIGS, small
 
@@ -76,7 +76,7 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_encoders_have_the_published_sizes(name):
     sizes, published = SIZES[name]
-    config = configs.Config("sizes", encoder=transformer.Config(**sizes))
+    config = configs.Config("sizes", encoder=TransformerConfig(**sizes))
     assert parameters.count(config) == parameters.Counts({"encoder": published}, {}, published)
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from official import config as configs
 from official import tokenizers
+from official.config.encoders import TransformerConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.convert import bert, converted_model, huggingface
-from official.modeling.encoders import transformer
-from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
 from official.saving import checkpoints, model_folder
 
 HERE = Path(__file__).parent
@@ -20,19 +21,19 @@ SECOND = ["", "The dog ran.", "cats and dogs?"]
 
 CLASSES = {
     "BertModel": (),
-    "BertForMaskedLM": (masked_lm.Config(),),
-    "BertForPreTraining": (masked_lm.Config(), sentence_pair.Config()),
-    "BertForNextSentencePrediction": (sentence_pair.Config(),),
+    "BertForMaskedLM": (MaskedLMConfig(),),
+    "BertForPreTraining": (MaskedLMConfig(), SentencePairConfig()),
+    "BertForNextSentencePrediction": (SentencePairConfig(),),
     "BertForSequenceClassification": (
-        classification.Config(labels=("a", "b", "c", "d"), dropout=0.3),
+        ClassificationConfig(labels=("a", "b", "c", "d"), dropout=0.3),
     ),
-    "regression": (regression.Config(),),
+    "regression": (RegressionConfig(),),
 }
 
 
 def make(folder, objectives, **sizes):
     tokenizer = tokenizers.load(GOLDEN / "hf_files" / "bare")
-    encoder = transformer.Config(
+    encoder = TransformerConfig(
         vocab_size=tokenizer.vocab_size, hidden_size=12, num_layers=3, num_heads=2,
         intermediate_size=22, max_positions=30, initializer_range=0.5, norm_epsilon=1e-6, **sizes,
     )  # fmt: skip

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as configs
-from official.modeling.encoders import transformer_xl
-from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
+from official.config.encoders import TransformerXLConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from tests.official.modeling.test_model import BATCH, ENCODER, make
 
-XL = transformer_xl.Config(
+XL = TransformerXLConfig(
     vocab_size=29,
     hidden_size=12,
     num_layers=2,
@@ -41,7 +41,7 @@ def batch_of(config):
     """With all that the encoder reads."""
     rng = np.random.default_rng(1)
     more = {}
-    if configs.type_of(config) == "transformer_xl":
+    if config.type == "transformer_xl":
         memory = rng.standard_normal((2, config.num_layers, config.memory_length, 12))
         more["memory"] = memory.astype("float32")
         more["memory_mask"] = np.array([[0, 1, 1], [1, 1, 1]], bool)
@@ -55,10 +55,10 @@ def batch_of(config):
 def test_outputs_losses_and_gradients_under_torch(hf, tmp_path, config):
     batch = batch_of(config)
     model = make(
-        masked_lm.Config(),
-        sentence_pair.Config(),
-        classification.Config(num_labels=3),
-        regression.Config(),
+        MaskedLMConfig(),
+        SentencePairConfig(),
+        ClassificationConfig(num_labels=3),
+        RegressionConfig(),
         encoder=config,
     )
     rng = np.random.default_rng(0)
@@ -68,7 +68,7 @@ def test_outputs_losses_and_gradients_under_torch(hf, tmp_path, config):
         variable.assign(1 + noise if path.endswith("scale") else noise)
     np.savez(
         tmp_path / "in.npz",
-        type=configs.type_of(config),
+        type=config.type,
         config=json.dumps(dataclasses.asdict(config)),
         **{f"variable/{path}": v.numpy() for path, v in variables.items()},
         **{f"batch/{name}": value for name, value in batch.items()},

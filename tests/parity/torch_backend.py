@@ -18,10 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.modeling.encoders import transformer, transformer_xl
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
 
 
 def main(source, destination):
@@ -31,10 +32,10 @@ def main(source, destination):
     kind = {"transformer": transformer, "transformer_xl": transformer_xl}[str(arrays["type"])]
     encoder = kind.Config(**json.loads(str(arrays["config"])))
     objectives = (
-        masked_lm.Config(),
-        sentence_pair.Config(),
-        classification.Config(num_labels=3),
-        regression.Config(),
+        MaskedLMConfig(),
+        SentencePairConfig(),
+        ClassificationConfig(num_labels=3),
+        RegressionConfig(),
     )
     model = Model(types.SimpleNamespace(seed=0, encoder=encoder, objectives=objectives))
     variables = model.variables_by_path()

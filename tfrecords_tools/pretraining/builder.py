@@ -183,9 +183,9 @@ def settings_of(
         raise UserError(
             f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
         )
-    if static and not getattr(config.module_of(made_of.corruption), "STATIC", True):
+    if static and not made_of.corruption.static:
         raise UserError(
-            f"corruption.type: {config.type_of(made_of.corruption)} is drawn each time an example "
+            f"corruption.type: {made_of.corruption.type} is drawn each time an example "
             "is read, and --format=tf_models holds masks that are drawn once: take token_masks"
         )
     if format == "tf_models" and made_of.segments.relation != "next_sentence":
@@ -209,11 +209,7 @@ def settings_of(
     folder = str(Path(tokenizer).resolve())
     files = {"phrase_inner": phrases, "entity_inner": entities}
     lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
-    needed = (
-        config.module_of(made_of.corruption).needs(made_of.corruption)
-        if (made_of.corruption is not None)
-        else frozenset()
-    )
+    needed = made_of.corruption.needs() if made_of.corruption else frozenset()
     if made_of.segments.format == "stream" and (lexicons or needed):
         flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {made_of.corruption.unit}"
         raise UserError(

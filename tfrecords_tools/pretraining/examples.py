@@ -265,7 +265,7 @@ def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, list[Lexicon], Cal
     vocabulary = Vocabulary.of(tokenizer, counts, settings.corruption)
     places = settings.segments.max_length
     fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
-    fields |= dict.fromkeys(corruption.needs(settings.corruption), tf.bool)
+    fields |= dict.fromkeys(settings.corruption.needs(), tf.bool)
 
     @tf.function(
         input_signature=[

@@ -4,7 +4,6 @@ Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, E
 V vocabulary, L layers (depths: blocks that run one after the other).
 """
 
-import dataclasses
 import math
 import zlib
 
@@ -12,113 +11,16 @@ import keras
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import checks, pooling
+from official.modeling.encoders import pooling
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.activation import POOLER_ACTIVATIONS
 from official.modeling.layers.block import Block
 from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.layers.random import INITIALIZERS, Draws, initializer
+from official.modeling.layers.random import Draws, initializer
 from official.modeling.layers.shared_stack import block_names
 from official.utils.errors import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Sizes and form of a transformer encoder.
-
-    Attributes:
-        vocab_size: rows of the token table; None = as many as the tokenizer has.
-        hidden_size: D.
-        num_layers: depth.
-        num_heads: N; divides the hidden size.
-        intermediate_size: width between the two maps of the feed-forward network.
-        embedding_size: E; None = the hidden size. Other sizes are followed by a projection.
-        max_positions: the longest sequence.
-        segment_types: rows of the segment table; 0 = no such table, 1 = every token has this row.
-        activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
-        dropout: on embeddings and on what each sublayer adds.
-        attention_dropout: on attention weights.
-        norm_epsilon: added to the variance.
-        norm: 'post' (after the residual sum) or 'pre' (before the sublayer; then there is no norm
-            on the embeddings, and one after the last layer).
-        causal: whether a position sees only itself and what stands before it.
-        position_offset: row of the position table that the first token takes.
-        layer_groups: None = no layer shares parameters; otherwise the number of groups that do.
-        inner_layers: blocks in a group.
-        pooler: whether there is a pooled output: an affine map of one position and an activation.
-        pooler_activation: which: 'tanh', or another one as in `activation`.
-        pooled_position: of which position: 'first', or 'last' = the last real one. None = 'first',
-            or 'last' where causal is true, for the first one sees no other there.
-        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
-            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
-            same.
-        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
-            of it with `truncated_normal`, which has nothing beyond two deviations.
-        position_initializer_range: the same of the position table; None = `initializer_range`.
-        scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
-            of which 2 L add up (GPT-2, section 2.3).
-    """
-
-    vocab_size: int | None = None
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    embedding_size: int | None = None
-    max_positions: int = 512
-    segment_types: int = 2
-    activation: str = "gelu_tanh"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    norm_epsilon: float = 1e-12
-    norm: str = "post"
-    causal: bool = False
-    position_offset: int = 0
-    layer_groups: int | None = None
-    inner_layers: int = 1
-    pooler: bool = True
-    pooler_activation: str = "tanh"
-    pooled_position: str | None = None
-    initializer: str = "truncated_normal"
-    initializer_range: float = 0.02
-    position_initializer_range: float | None = None
-    scale_residual_init: bool = False
-
-    # How the texts of a task are laid out: see `official.tokenizers.packing`. Positions are counted
-    # from the first token, so that padding is on the right.
-    layout = "cls_first"
-
-    def __post_init__(self):
-        if self.pooled_position is None:
-            object.__setattr__(self, "pooled_position", "last" if self.causal else "first")
-        checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        checks.at_most(self, 1000, "num_layers", "inner_layers")
-        checks.at_least(self, 0, "norm_epsilon", "initializer_range")
-        checks.at_least(self, 1, "max_positions", "inner_layers")
-        checks.at_least(self, 1, "vocab_size", "embedding_size", "layer_groups")
-        checks.at_least(self, 0, "segment_types", "position_offset")
-        checks.rates(self, "dropout", "attention_dropout")
-        if self.hidden_size % self.num_heads:
-            raise ValueError(
-                f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}"
-            )
-        checks.activation(self)
-        checks.choice(self, "initializer", sorted(INITIALIZERS))
-        checks.choice(self, "norm", ["post", "pre"])
-        checks.choice(self, "pooler_activation", sorted(POOLER_ACTIVATIONS))
-        checks.choice(self, "pooled_position", ["first", "last"])
-        if self.causal and self.pooled_position == "first":
-            raise ValueError(
-                "pooled_position: first sees no other position where causal is true: take last"
-            )
-        if self.layer_groups is None and self.inner_layers != 1:
-            raise ValueError("inner_layers: has a meaning only where layer_groups is set")
-        if self.layer_groups is not None and self.num_layers % self.layer_groups:
-            raise ValueError(
-                f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
-            )
 
 
 class Encoder(keras.Layer):

@@ -7,135 +7,22 @@ Shapes: B batch, T content rows, P query rows, S keys, M memory, N heads, D hidd
 L layers, K places to pool.
 """
 
-import dataclasses
 import zlib
 
 import keras
 from keras import ops
 
 from official.modeling import masks
-from official.modeling.encoders import checks, pooling, row_memory, two_streams
+from official.modeling.encoders import pooling, row_memory, two_streams
 from official.modeling.encoders.inputs import check_ranks
 from official.modeling.layers.distances import distance_vectors
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.embeddings import StreamEmbeddings
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import INITIALIZERS, Draws, initializer
+from official.modeling.layers.random import Draws, initializer
 from official.modeling.layers.relative_attention import RelativeBiases, Stream
 from official.modeling.layers.relative_block import RelativeBlock
 from official.utils.errors import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Sizes and form of a Transformer-XL; the defaults are those of XLNet.
-
-    Attributes:
-        vocab_size: rows of the token table; None = as many as the tokenizer has.
-        hidden_size: D, even.
-        num_layers: depth.
-        num_heads: N.
-        head_size: None = the hidden size over the heads, which then divide it.
-        intermediate_size: width between the two maps of the feed-forward network.
-        segment_types: 2 = scores tell the same segment from another, whatever their numbers; 0 =
-            they know nothing of segments.
-        activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
-        dropout: on embeddings, on the vectors of distances, on what each sublayer adds and on
-            the output.
-        attention_dropout: on attention weights.
-        inner_dropout: on the activations within the feed-forward network.
-        norm_epsilon: added to the variance.
-        untie_biases: whether each layer has biases of its own in place of the query.
-        attention: 'bi' = both ways, or 'uni' = a position sees itself, what stands before it and
-            the memory.
-        same_length: where attention is 'uni', whether every position sees as many, itself and the
-            `memory_length` - 1 before it (Transformer-XL's release, in evaluation); otherwise it
-            sees the whole memory, and all of the row before it.
-        memory_length: M, positions of earlier rows that are kept for the next; 0 = none.
-        reuse_length: how many of a row's positions, the first ones, may become memory; 0 = all.
-        clamp_length: distances beyond it are taken as it; 0 = they are not.
-        scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
-        query_stream: whether there is a vector that query rows start from (XLNet).
-        pooler: whether there is a pooled output: tanh of an affine map of one position.
-        pooled_position: which: 'last' = the last real one (XLNet), or 'first'.
-        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
-            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
-            same.
-        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
-            of it with `truncated_normal`, which has nothing beyond two deviations.
-    """
-
-    vocab_size: int | None = None
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    head_size: int | None = None
-    intermediate_size: int = 3072
-    segment_types: int = 2
-    activation: str = "gelu_tanh"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    inner_dropout: float = 0.0
-    norm_epsilon: float = 1e-12
-    untie_biases: bool = True
-    attention: str = "bi"
-    same_length: bool = False
-    memory_length: int = 0
-    reuse_length: int = 0
-    clamp_length: int = 0
-    scale_embeddings: bool = False
-    query_stream: bool = True
-    pooler: bool = False
-    pooled_position: str = "last"
-    initializer: str = "normal"
-    initializer_range: float = 0.02
-
-    # What heads and tools ask of every encoder: the table is as wide as the states, and distances
-    # have no end, so that only time and room bound a sequence.
-    embedding_size = None
-    max_positions = 2**16
-
-    def __post_init__(self):
-        checks.at_least(self, 1, "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        checks.at_most(self, 1000, "num_layers")
-        checks.at_least(self, 0, "norm_epsilon", "initializer_range")
-        checks.at_least(self, 1, "vocab_size", "head_size")
-        checks.at_least(self, 0, "memory_length", "reuse_length", "clamp_length")
-        checks.rates(self, "dropout", "attention_dropout", "inner_dropout")
-        if self.hidden_size % 2:
-            raise ValueError(
-                f"hidden_size: {self.hidden_size} is odd: half of it are sines, half cosines"
-            )
-        if self.head_size is None and self.hidden_size % self.num_heads:
-            raise ValueError(
-                f"num_heads: {self.num_heads} heads do not divide hidden_size {self.hidden_size}: "
-                "set head_size, or another number"
-            )
-        checks.activation(self)
-        checks.choice(self, "initializer", sorted(INITIALIZERS))
-        checks.choice(self, "attention", ["bi", "uni"])
-        checks.choice(self, "pooled_position", ["last", "first"])
-        checks.choice(self, "segment_types", [0, 2])
-        if self.same_length and (self.attention != "uni" or not self.memory_length):
-            raise ValueError(
-                "same_length: has a meaning only where attention is uni and memory_length is set"
-            )
-        if self.reuse_length and not self.memory_length:
-            raise ValueError("reuse_length: has a meaning only where memory_length is set")
-        if self.attention == "uni" and self.pooled_position == "first":
-            raise ValueError(
-                "pooled_position: first sees no other position where attention is uni: take last"
-            )
-
-    @property
-    def layout(self):
-        """How the texts of a task are laid out: see `official.tokenizers.packing`."""
-        return f"cls_{self.pooled_position}"
-
-    @property
-    def reach(self):
-        """How many positions one sees at most where attention is 'uni'; 0 = all before it."""
-        return self.memory_length if self.same_length else 0
 
 
 class Encoder(keras.Layer):

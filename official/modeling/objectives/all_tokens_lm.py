@@ -7,27 +7,10 @@ comes from `official.modeling.objectives.generator`.
 Shapes: B batch, T length, D hidden, V vocabulary, R = B * T rows.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, masked_lm
-
-PACKS = True  # asks of each token by itself
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Attributes: weight, the factor of this loss in the sum."""
-
-    weight: float = 1.0
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"padding_mask", "original_ids", "replaced"})
 
 
 class Objective(masked_lm.Objective):

@@ -13,7 +13,6 @@ from keras import ops
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.random import Draws, initializer
 from official.utils.errors import UserError
-from official.utils.names import one_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +129,7 @@ class Objective(keras.Layer):
 
     def example_weights(self, batch):
         """The weight of each example, in the type of losses: [B]."""
-        weights = batch.get(field(self.config, "example_weights"))
+        weights = batch.get(self.config.field("example_weights"))
         if weights is None:
             return ops.ones(ops.shape(batch["token_ids"])[:1], accurate(self.compute_dtype))
         return ops.cast(weights, accurate(self.compute_dtype))
@@ -176,26 +175,6 @@ def sequences_apart(batch):
         if name in batch
     }
     return {**batch, **flat, "example_rows": ops.reshape(ops.arange(rows * count), (rows, count))}
-
-
-def field(config, name):
-    """What a head calls a field of the batch, or a prediction: with the task that it is for."""
-    task = getattr(config, "task", "")
-    return f"{task}/{name}" if task else name
-
-
-def fields(config, target):
-    """The batch fields that the head of a task reads: the target, and whose examples these are."""
-    names = (target, "example_weights") if config.task else (target,)
-    return frozenset(field(config, name) for name in names)
-
-
-POOLINGS = ("pooled", "first", "mean")
-
-
-def check_pooling(pooling):
-    """Raises ValueError where `pooling` is none of `POOLINGS`."""
-    one_of("pooling", pooling, POOLINGS)
 
 
 def check_pooled(name, pooling, encoder):

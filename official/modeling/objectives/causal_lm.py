@@ -18,68 +18,14 @@ Shapes: B batch, T length of what is read, one token less than the row with what
 hidden, V vocabulary, R = B * T rows.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling import masks
 from official.modeling.objectives import base
 from official.utils.errors import UserError
-from official.utils.names import one_of
-
-DIRECTIONS = ("forward", "backward")
-PACKS = True  # the last token of a part is not asked for the first one of the next
 
 # Fields of a batch with something for each token, which are cut with the tokens.
 _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Attributes: weight, the factor of this loss; direction, `forward` or `backward`."""
-
-    weight: float = 1.0
-    direction: str = "forward"
-
-    def __post_init__(self):
-        one_of("direction", self.direction, DIRECTIONS)
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"token_ids", "padding_mask"})
-
-
-def check(config, whole):
-    """Raises ValueError where the objective cannot be asked in the config `whole`."""
-    stream = whole.segments is not None and whole.segments.format == "stream"
-    if stream and config.direction == "backward":
-        raise ValueError(
-            "direction: backward turns single rows round, and those of a stream go on: take "
-            "forward, and segments.backward for rows over the text reversed"
-        )
-    if whole.encoder is not None:
-        _check_encoder(whole.encoder)
-    if whole.corruption is not None:
-        raise ValueError("it asks for the tokens that it reads: leave out `corruption`")
-    if len(whole.objectives) > 1:
-        raise ValueError(
-            "it cuts the rows that it reads, and may turn them round: let it be the only objective"
-        )
-
-
-def _check_encoder(encoder):
-    relative = hasattr(encoder, "attention")
-    if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
-        wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
-        raise ValueError(f"the encoder sees the tokens that are asked for: set {wanted}")
-    size = getattr(encoder, "embedding_size", None)
-    if size not in (None, encoder.hidden_size):
-        raise ValueError(
-            f"encoder.embedding_size: {size} is not the hidden size {encoder.hidden_size}, which "
-            "an output tied to the token table has to have: leave it out"
-        )
 
 
 class Objective(base.Objective):
@@ -88,7 +34,7 @@ class Objective(base.Objective):
     def __init__(self, config, encoder_config, *, name="causal_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         try:
-            _check_encoder(encoder_config)
+            config.check_encoder(encoder_config)
         except ValueError as error:
             raise UserError(f"objectives: causal_lm: {error}") from None
 

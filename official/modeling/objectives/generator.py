@@ -9,142 +9,18 @@ MLM).
 Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
 """
 
-import dataclasses
 import zlib
 
 import keras
 from keras import ops
 
+from official.config.objectives import SHARED, MaskedLMConfig
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import base, masked_lm
 from official.utils.errors import UserError
-from official.utils.names import one_of
-
-PACKS = True  # asks of each token by itself
-
-# The layers of the encoder's embeddings that are the generator's too. The norm goes with the
-# tables, as in the release. With 'all' the generator is the encoder itself.
-SHARED = {
-    "none": (),
-    "token": ("token",),
-    "embeddings": ("token", "position", "segment", "norm"),
-    "all": None,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """The generator's form and its share in the loss.
-
-    Attributes:
-        size: its hidden size, feed-forward size and number of heads, as a share of the encoder's.
-        num_layers: its depth; None = the encoder's.
-        sharing: which variables are also the encoder's: 'none', 'token' (the token table),
-            'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
-            encoder's embedding size; the generator's own ones are scaled like the rest of it.
-        temperature: divides the scores before a token is drawn.
-        baseline: whether it guesses how well its draws will fool the encoder, which
-            `replaced_tokens` needs to train it for that (`adversarial_weight`).
-        frozen: whether it stays as it is given with --init, and only the encoder learns: the
-            second stage of the paper's two-stage training (section 3.2). Both start from the same
-            model, whose encoder and masked LM `recipe.init_weights: generator` takes.
-        weight: factor of its masked-LM loss in the sum; a frozen one's is only reported.
-    """
-
-    size: float = 0.25
-    num_layers: int | None = None
-    sharing: str = "embeddings"
-    temperature: float = 1.0
-    baseline: bool = False
-    frozen: bool = False
-    weight: float = 1.0
-
-    def __post_init__(self):
-        one_of("sharing", self.sharing, SHARED)
-        if self.size <= 0:
-            raise ValueError(f"size: {self.size} is not above 0")
-        if self.num_layers is not None and self.num_layers < 1:
-            raise ValueError(f"num_layers: {self.num_layers} is less than 1")
-        if self.temperature <= 0:
-            raise ValueError(f"temperature: {self.temperature} is not above 0")
-        if self.frozen and self.sharing != "none":
-            raise ValueError(
-                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
-                "set sharing to none"
-            )
-        if self.frozen and (self.size != 1.0 or self.num_layers is not None):
-            raise ValueError(
-                "frozen: generator and encoder start from the same model, so set size to 1.0 and "
-                "leave num_layers out"
-            )
-        if self.frozen and self.baseline:
-            raise ValueError("frozen: what does not learn needs no baseline")
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"masked_positions", "masked_ids", "masked_weights", "row_seeds"})
-
-
-def gives(config):
-    """The batch fields that `prepare` adds."""
-    fields = frozenset({"original_ids", "masked", "replaced"})
-    return fields | {"sample_log_probs", "baseline_logits"} if config.baseline else fields
-
-
-def check(config, whole):
-    """Raises ValueError where the encoder of the config `whole` can have no such generator."""
-    if whole.encoder is not None:
-        network(config, whole.encoder)
-
-
-def network(config, encoder):
-    """The `Config` of the generator's network.
-
-    Args:
-        config: `Config` of this objective.
-        encoder: `Config` of the encoder.
-
-    Raises:
-        ValueError: the sizes cannot be, or not with this sharing.
-    """
-    if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
-        raise ValueError(
-            "encoder.type: this one has embeddings as wide as its states, which a smaller network "
-            "cannot share: take transformer"
-        )
-    scaled = lambda n: max(1, round(n * config.size))  # noqa: E731
-    embedding_size = encoder.embedding_size or encoder.hidden_size
-    sizes = {
-        "hidden_size": scaled(encoder.hidden_size),
-        "intermediate_size": scaled(encoder.intermediate_size),
-        "num_heads": scaled(encoder.num_heads),
-        "num_layers": config.num_layers or encoder.num_layers,
-        "embedding_size": scaled(embedding_size) if config.sharing == "none" else embedding_size,
-    }
-    if config.sharing == "all":
-        for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
-            if sizes[name] != getattr(encoder, name):
-                raise ValueError(
-                    f"{key}: {getattr(config, key)} makes its {name} {sizes[name]}, and "
-                    "with sharing: all it is the encoder itself, whose "
-                    f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
-                    "out, or share less"
-                )
-    elif config.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
-        raise ValueError(
-            f"size: {config.size} makes it {sizes['hidden_size']} wide, wider than the "
-            f"encoder, {encoder.hidden_size}, whose tables it has with sharing: {config.sharing}: "
-            "set size to at most 1.0, or sharing to none"
-        )
-    try:
-        return dataclasses.replace(encoder, **sizes, pooler=False)
-    except ValueError as error:
-        raise ValueError(f"size: {config.size} of the encoder: {error}") from None
 
 
 def sample(logits, row_seeds):
@@ -181,11 +57,11 @@ class Objective(base.Objective):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.seed = seed ^ zlib.crc32(name.encode())  # Not the encoder's initial weights again.
         try:
-            self.network = network(config, encoder_config)
+            self.network = config.network(encoder_config)
         except ValueError as error:
             raise UserError(f"{name}: {error}") from None
         self.head = masked_lm.Objective(
-            masked_lm.Config(), self.network, seed=self.seed, dtype=self.dtype_policy
+            MaskedLMConfig(), self.network, seed=self.seed, dtype=self.dtype_policy
         )
         self.generator = self.baseline = None
         if config.baseline:

@@ -9,55 +9,14 @@ tokens are the same for every query.
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import ranking
 
-EXACT = (1.0, 1e-3)  # mean and width of the kernel of tokens that are the same
 _LEAST = 1e-10  # what the logarithm of a count is taken of at least
 _SCALE = 0.01  # of the logarithms, as in the release of K-NRM
 _PADDING = -1  # the number of no segment
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        kernels: K, one for equal tokens and the others with means at even steps over (-1, 1).
-        sigma: width of these others.
-        loss: 'pairwise' or 'pointwise', as in `official.modeling.objectives.ranking`.
-        margin: of the pairwise loss.
-        weight: factor of this loss in the sum.
-    """
-
-    kernels: int = 11
-    sigma: float = 0.1
-    loss: str = "pairwise"
-    margin: float = 1.0
-    weight: float = 1.0
-
-    def __post_init__(self):
-        ranking.check_loss(self.loss, self.margin)
-        if self.kernels < 2:
-            raise ValueError(f"kernels: {self.kernels} is less than 2")
-        if self.sigma <= 0:
-            raise ValueError(f"sigma: {self.sigma} is not greater than 0")
-
-    @property
-    def means_and_widths(self):
-        """(mean, width) of each kernel; with 11 of them 1, 0.9, 0.7, ... -0.9."""
-        others = self.kernels - 1
-        return [EXACT, *((1 - (2 * k + 1) / others, self.sigma) for k in range(others))]
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"text_mask"})
 
 
 class Objective(ranking.Ranker):

@@ -3,8 +3,6 @@
 Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers import gather
@@ -12,21 +10,6 @@ from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base
-
-PACKS = True  # rows of several parts are as good as others
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Attributes: weight, the factor of this loss in the sum."""
-
-    weight: float = 1.0
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
 
 class Objective(base.Objective):

@@ -7,36 +7,9 @@ its score is one affine map of the pooled output (Devlin et al., 2019, section 4
 Shapes: B batch, C choices, N = B * C, T length, D hidden.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.objectives import base, pooled
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
-        weight: factor of this loss in the sum.
-    """
-
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    weight: float = 1.0
-
-    def __post_init__(self):
-        pooled.check(self)
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"answer"})
 
 
 class Objective(pooled.Head):

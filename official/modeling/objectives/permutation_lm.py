@@ -7,45 +7,10 @@ a target may see is said by `permutation_mask`. The output is the token table an
 Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.objectives import base
 from official.utils.errors import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Attributes: weight, the factor of this loss in the sum."""
-
-    weight: float = 1.0
-
-
-def needs(config):
-    """The batch fields that the objective reads, itself or through the encoder."""
-    del config
-    return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
-
-
-def check(config, whole):
-    """Raises ValueError where the objective cannot be asked in the config `whole`."""
-    del config
-    if whole.encoder is not None:
-        _check_encoder(whole.encoder)
-
-
-def _check_encoder(encoder):
-    if not getattr(encoder, "query_stream", False):
-        raise ValueError(
-            "the encoder has no query stream, which a target is predicted from: take "
-            "encoder.type: transformer_xl with query_stream: true"
-        )
-    if getattr(encoder, "attention", "bi") != "bi":
-        raise ValueError(
-            f"encoder.attention: {encoder.attention} hides what the order lets a target see: take "
-            "bi"
-        )
 
 
 class Objective(base.Objective):
@@ -54,7 +19,7 @@ class Objective(base.Objective):
     def __init__(self, config, encoder_config, *, name="permutation_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         try:
-            _check_encoder(encoder_config)
+            config.check_encoder(encoder_config)
         except ValueError as error:
             raise UserError(f"objectives: permutation_lm: {error}") from None
 

@@ -10,13 +10,6 @@ from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base
 
 
-def check(config):
-    """Raises ValueError where a head's `pooling` or `dropout` cannot be."""
-    base.check_pooling(config.pooling)
-    if not 0 <= config.dropout < 1:
-        raise ValueError(f"dropout: {config.dropout} is not in [0, 1)")
-
-
 class Head(base.Objective):
     """Dropout and one affine map of the pooled output; its variables are `output/...`."""
 

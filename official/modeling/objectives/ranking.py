@@ -7,52 +7,9 @@ first by a margin, or each of the two is judged by itself.
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.objectives import base, pooled
-from official.utils.names import one_of
-
-LOSSES = ("pairwise", "pointwise")
-
-
-def check_loss(loss, margin):
-    """Raises ValueError where `loss` is none of `LOSSES`, or the margin has no room."""
-    one_of("loss", loss, LOSSES)
-    if margin <= 0:
-        raise ValueError(f"margin: {margin} is not greater than 0")
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        loss: 'pairwise' = the hinge max(0, margin - relevant + other) of the two scores;
-            'pointwise' = binary cross-entropy of each, the mean of both.
-        margin: of the pairwise loss.
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
-        weight: factor of this loss in the sum.
-    """
-
-    loss: str = "pairwise"
-    margin: float = 1.0
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    weight: float = 1.0
-
-    def __post_init__(self):
-        check_loss(self.loss, self.margin)
-        pooled.check(self)
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"text_mask"})
 
 
 class Ranker(base.Objective):

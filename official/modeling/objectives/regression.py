@@ -3,37 +3,9 @@
 Shapes: B batch, D hidden.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.objectives import base, pooled
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
-        weight: factor of this loss in the sum.
-        task: which task the head is for, where a model has several; see `official.data.mixture`.
-    """
-
-    dropout: float = 0.1
-    pooling: str = "pooled"
-    weight: float = 1.0
-    task: str = ""
-
-    def __post_init__(self):
-        pooled.check(self)
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    return base.fields(config, "score")
 
 
 class Objective(pooled.Head):
@@ -50,7 +22,7 @@ class Objective(pooled.Head):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         weights = self.example_weights(batch)
-        errors = self.scores(encoded, rng) - self.as_loss(batch[base.field(self.config, "score")])
+        errors = self.scores(encoded, rng) - self.as_loss(batch[self.config.field("score")])
         squared = ops.sum(ops.square(errors) * weights)
         return base.Terms(
             losses={self.name: squared},
@@ -59,4 +31,4 @@ class Objective(pooled.Head):
 
     def predictions(self, batch, encoded, encoder):
         """Returns `score` [B]; of one of several tasks with its name before it."""
-        return {base.field(self.config, "score"): self.scores(encoded)}
+        return {self.config.field("score"): self.scores(encoded)}

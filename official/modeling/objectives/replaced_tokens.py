@@ -5,49 +5,12 @@ What replaced them comes from `official.modeling.objectives.generator`.
 Shapes: B batch, T length, D hidden.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base
-from official.utils.names import one_of
-
-PACKS = True  # asks of each token by itself
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
-            (the paper's ELECTRA 15%, section 3.5).
-        weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
-        adversarial_weight: above 0, the generator is trained to raise this loss, by policy
-            gradient (appendix F); it needs a generator with `baseline`.
-    """
-
-    tokens: str = "all"
-    weight: float = 50.0
-    adversarial_weight: float = 0.0
-
-    def __post_init__(self):
-        if self.adversarial_weight < 0:
-            raise ValueError(f"adversarial_weight: {self.adversarial_weight} is negative")
-        one_of("tokens", self.tokens, ["all", "masked"])
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    fields = frozenset({"padding_mask", "replaced"})
-    if config.tokens == "masked":
-        fields |= {"masked", "masked_weights"}
-    if config.adversarial_weight:
-        fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
-    return fields
 
 
 class Objective(base.Objective):

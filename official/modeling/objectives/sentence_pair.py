@@ -6,47 +6,12 @@ ALBERT's (Lan et al. 2019, section 3.1).
 Shapes: B batch, D hidden, K parts of a row (see `terms`).
 """
 
-import dataclasses
-
 from keras import ops
 
+from official.config.objectives import LABELS, POOLER_MISSING
 from official.modeling.layers.linear import linear
 from official.modeling.objectives import base
 from official.utils.errors import UserError
-from official.utils.names import one_of
-
-LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
-
-PACKS = True  # asks of each part of a row
-_POOLER = "reads the pooled output: set encoder.pooler to true"
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked.
-
-    Attributes:
-        relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
-            'sentence_order': are the segments in their order (0) or swapped (1)?
-        weight: factor of this loss in the sum.
-    """
-
-    relation: str = "next_sentence"
-    weight: float = 1.0
-
-    def __post_init__(self):
-        one_of("relation", self.relation, LABELS)
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    return frozenset({LABELS[config.relation]})
-
-
-def check(config, whole):
-    """Raises ValueError where the encoder of the config `whole` has no pooled output."""
-    if whole.encoder is not None and not whole.encoder.pooler:
-        raise ValueError(_POOLER)
 
 
 class Objective(base.Objective):
@@ -57,7 +22,7 @@ class Objective(base.Objective):
             config, encoder_config, name=name or config.relation, seed=seed, dtype=dtype
         )
         if not encoder_config.pooler:
-            raise UserError(f"{self.name} {_POOLER}")
+            raise UserError(f"{self.name} {POOLER_MISSING}")
 
     def build(self, input_shape=None):
         """Makes the variables."""

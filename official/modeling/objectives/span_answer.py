@@ -16,8 +16,6 @@ Shapes: B batch, T length, D hidden, K spans, S starts of the beam, E ends of ea
 answer.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers import gather
@@ -25,56 +23,8 @@ from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base
-from official.utils.names import one_of
 
 NEVER = -1e30
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is asked, and what counts as an answer.
-
-    Attributes:
-        form: 'independent' (BERT) or 'conditional' (XLNet); see above.
-        candidates: where an answer may be: 'context' = its tokens and [CLS]; 'row' = all real
-            tokens, of the question too, as in BERT's release (predictions are of the context only).
-        max_answer_length: tokens of the longest answer that is predicted.
-        n_best: how many answers are kept of a window, and of a question.
-        start_beam: of `conditional`, how many starts are gone on with.
-        end_beam: of `conditional`, how many ends each of them has.
-        null_threshold: a question has no answer where the null score exceeds that of the best
-            answer (`independent`), or 0 (`conditional`), by more than this.
-        answerable_weight: of `conditional`, factor of the regression's loss.
-        dropout: of `conditional`, before the last map of the regression.
-        weight: factor of this loss in the sum.
-    """
-
-    form: str = "independent"
-    candidates: str = "context"
-    max_answer_length: int = 30
-    n_best: int = 20
-    start_beam: int = 5
-    end_beam: int = 5
-    null_threshold: float = 0.0
-    answerable_weight: float = 0.5
-    dropout: float = 0.1
-    weight: float = 1.0
-
-    def __post_init__(self):
-        one_of("form", self.form, ["independent", "conditional"])
-        one_of("candidates", self.candidates, ["context", "row"])
-        for name in ("max_answer_length", "n_best", "start_beam", "end_beam"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: {self.dropout} is not in [0, 1)")
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    window = "context_start context_length window_start own_start own_end"
-    return frozenset({*window.split(), "answer_start", "answer_end"})
 
 
 class Objective(base.Objective):

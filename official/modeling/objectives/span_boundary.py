@@ -4,8 +4,6 @@ Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R
 O size of the embedding of a place in a span.
 """
 
-import dataclasses
-
 from keras import ops
 
 from official.modeling.layers import gather
@@ -14,34 +12,6 @@ from official.modeling.layers.embeddings import Table
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base
-
-PACKS = True  # what stands beside a span is of the span's own part
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is predicted.
-
-    Attributes:
-        max_targets: tokens of a span that are predicted, counted from its beginning.
-        offset_size: O.
-        weight: factor of this loss in the sum.
-    """
-
-    max_targets: int = 15
-    offset_size: int = 200
-    weight: float = 1.0
-
-    def __post_init__(self):
-        for name in ("max_targets", "offset_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
-
-
-def needs(config):
-    """The batch fields that the objective reads."""
-    del config
-    return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
 
 
 class Objective(base.Objective):

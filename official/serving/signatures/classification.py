@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from official import config as configs
 from official.modeling.layers.precision import accurate
 from official.serving import length_groups
 from official.serving.signatures import inputs, model_garden
@@ -69,7 +68,7 @@ def _head(parts: inputs.Parts) -> tuple[Callable[[Outputs], Outputs], Callable[[
             for name, value in parts.encode(batch).items()
             if name in _VECTORS
         }, dict
-    if configs.type_of(head.config) == "regression":
+    if head.config.type == "regression":
         return lambda batch: {"score": head.scores(parts.encode(batch))}, dict
     labels = head.config.labels
     if not labels:

@@ -62,7 +62,7 @@ KINDS = {
 
 def kind_of(config: configs.Config, model: Model) -> tuple[Kind, Objective | None]:
     """How a model is served, and its objective that is; None where it is the encoder."""
-    names = [configs.type_of(objective) for objective in config.objectives]
+    names = [objective.type for objective in config.objectives]
     for name, kind in KINDS.items():
         if name in names:
             return kind, model.objectives[names.index(name)]

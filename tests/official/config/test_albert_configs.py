@@ -42,7 +42,7 @@ def test_recipe(name):
     assert (config.corruption.unit, config.corruption.max_ngram) == ("ngram", 3)
     assert config.corruption.max_predictions == round(0.15 * 512)
     assert config.corruption.word_starts == "albert"
-    assert [configs.type_of(o) for o in config.objectives] == ["masked_lm", "sentence_pair"]
+    assert [o.type for o in config.objectives] == ["masked_lm", "sentence_pair"]
     assert config.objectives[1].relation == "sentence_order"
 
 

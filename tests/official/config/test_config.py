@@ -50,8 +50,8 @@ def changed(key: str, value) -> dict:
 def test_reads_values_and_defaults(tmp_path):
     found = config.load(write(tmp_path, SMALL))
     assert found.segments.max_length == 32 and found.segments.short_seq_prob == 0.1
-    assert found.corruption.unit == "word" and config.type_of(found.corruption) == "token_masks"
-    assert [config.type_of(o) for o in found.objectives] == ["masked_lm", "sentence_pair"]
+    assert found.corruption.unit == "word" and found.corruption.type == "token_masks"
+    assert [o.type for o in found.objectives] == ["masked_lm", "sentence_pair"]
     assert found.recipe.steps == 5 and found.recipe.optimizer.epsilon == 1e-6
 
 
@@ -306,6 +306,6 @@ def test_an_encoder_with_heads_alone_is_no_run_and_may_be_read():
     encoder = {"type": "transformer", "vocab_size": 9}
     heads = [{"type": "masked_lm"}]
     read = config.from_dict({"name": "x", "encoder": encoder, "objectives": heads})
-    assert [config.type_of(objective) for objective in read.objectives] == ["masked_lm"]
+    assert [objective.type for objective in read.objectives] == ["masked_lm"]
     with pytest.raises(UserError, match="masked_lm needs masked_ids"):
         config.from_dict({"name": "x", "objectives": heads})

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from official import config as configs
-from official.modeling.objectives import generator
 from tests import CONFIGS
 
 # Table 6. Embedding, hidden and feed-forward size, heads, layers; the same of the generator;
@@ -40,7 +39,7 @@ def test_recipe(name):
     encoder, masks, recipe = config.encoder, config.corruption, config.recipe
     assert config.name == f"electra_{name}"
     assert table_sizes(encoder) == sizes
-    assert table_sizes(generator.network(config.objectives[0], encoder)) == small
+    assert table_sizes(config.objectives[0].network(encoder)) == small
     assert (encoder.vocab_size, encoder.max_positions, encoder.segment_types) == (30_522, 512, 2)
     assert (encoder.dropout, encoder.attention_dropout) == (0.1, 0.1)
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu", 1e-12, False)
@@ -74,7 +73,7 @@ def test_fine_tuning():
         config = configs.load(path, overrides)
         recipe, optimizer = config.recipe, config.recipe.optimizer
         (objective,) = config.objectives
-        kind = configs.type_of(objective)
+        kind = objective.type
         found.append((kind, optimizer.learning_rate, optimizer.layer_decay, recipe.epochs))
         assert (config.encoder, config.segments, config.corruption) == (None, None, None)
         assert (objective.pooling, objective.dropout) == ("first", 0.1)

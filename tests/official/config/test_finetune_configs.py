@@ -29,7 +29,7 @@ def test_settings_are_those_of_the_paper(path):
     assert len(read.objectives) == 1 or all(objective.task for objective in read.objectives)
     for objective in read.objectives:
         assert objective.dropout == 0.1
-        kind = config.type_of(objective)
+        kind = objective.type
         task = tasks.TASKS.get(objective.task or read.name)
         assert kind == (task.kind if task else read.name)
 
@@ -41,9 +41,9 @@ def test_rankings():
         assert (read.recipe.batch_size, read.recipe.schedule.end_ratio) == (16, 0)
         (objective,) = read.objectives
         assert (objective.loss, objective.margin) == ("pairwise", 1)
-    assert config.type_of(pair.objectives[0]) == "ranking"
+    assert pair.objectives[0].type == "ranking"
     assert pair.recipe.optimizer.learning_rate in (2e-5, 3e-5, 5e-5)
-    assert config.type_of(kernels.objectives[0]) == "kernel_ranking"
+    assert kernels.objectives[0].type == "kernel_ranking"
     assert len(kernels.objectives[0].means_and_widths) == 11
     optimizer = kernels.recipe.optimizer
     assert (optimizer.learning_rate, optimizer.epsilon) == (1e-3, 1e-5)
@@ -93,7 +93,7 @@ def test_choices(name, length, batch_size, rate, weight_decay):
     assert (recipe.batch_size, recipe.schedule.end_ratio) == (batch_size, 0)
     assert recipe.optimizer.learning_rate == rate
     assert (recipe.optimizer.weight_decay, recipe.optimizer.epsilon) == (weight_decay, 1e-6)
-    assert (config.type_of(objective), objective.dropout) == ("multiple_choice", 0.1)
+    assert (objective.type, objective.dropout) == ("multiple_choice", 0.1)
     assert tasks.TASKS[name].kind == "choice"
 
 
@@ -117,7 +117,7 @@ def test_roberta():
         assert recipe.schedule.warmup_fraction == (0.25 if len(found) == 6 else 0.06)
         found.append(
             (
-                config.type_of(objective), recipe.epochs, recipe.batch_size,
+                objective.type, recipe.epochs, recipe.batch_size,
                 optimizer.learning_rate, optimizer.weight_decay,
             )
         )  # fmt: skip
@@ -144,7 +144,7 @@ def test_albert():
         assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("bert", 0)
         found.append(
             (
-                config.type_of(objective), optimizer.learning_rate, recipe.batch_size,
+                objective.type, optimizer.learning_rate, recipe.batch_size,
                 recipe.steps, recipe.schedule.warmup_steps,
             )
         )  # fmt: skip

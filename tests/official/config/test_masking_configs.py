@@ -33,7 +33,7 @@ def test_spanbert_is_that_of_the_paper():
         assert (optimizer.weight_decay, optimizer.no_decay, optimizer.clip_norm) == (0.1, (), 1.0)
         assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("xlnet", 10_000)
         assert (read.encoder.vocab_size, read.segments.label) == (28_996, None)  # cased, no NSP
-        kinds = [config.type_of(objective) for objective in read.objectives]
+        kinds = [objective.type for objective in read.objectives]
         assert kinds == ["masked_lm", "span_boundary"]
         assert (read.objectives[1].max_targets, read.objectives[1].offset_size) == (15, 200)
         assert [objective.weight for objective in read.objectives] == [1.0, 1.0]

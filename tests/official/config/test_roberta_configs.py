@@ -37,7 +37,7 @@ def test_recipe(name):
     assert (masks.mask_prob, masks.random_prob, masks.random_tokens) == (0.8, 0.1, "non_special")
     # 76.8 and u in [0, 1) come to 76 or 77.
     assert masks.max_predictions == 77
-    assert [configs.type_of(objective) for objective in config.objectives] == ["masked_lm"]
+    assert [objective.type for objective in config.objectives] == ["masked_lm"]
     assert (recipe.steps, recipe.batch_size) == (500_000, 8192)
     optimizer, schedule = recipe.optimizer, recipe.schedule
     assert (optimizer.learning_rate, schedule.type, schedule.warmup_steps) == (

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from official import config as configs
+from official.config.encoders import TransformerXLConfig
 from official.modeling.encoders import transformer_xl
 from tests import CONFIGS
 
@@ -44,7 +45,7 @@ def test_recipe(name):
     optimizer = recipe.optimizer
     assert (optimizer.learning_rate, optimizer.epsilon) == (4e-4, 1e-6)
     assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 1.0)
-    assert [configs.type_of(objective) for objective in config.objectives] == ["permutation_lm"]
+    assert [objective.type for objective in config.objectives] == ["permutation_lm"]
 
     check_decay(optimizer)
     assert not decays(optimizer, "permutation_lm/output_bias")
@@ -57,7 +58,7 @@ def decays(optimizer, path):
 def check_decay(optimizer):
     """The release: biases that stand in for a query decay, those of maps and norms do not."""
     encoder = transformer_xl.Encoder(
-        transformer_xl.Config(
+        TransformerXLConfig(
             vocab_size=9, hidden_size=4, num_layers=1, num_heads=2, intermediate_size=4, pooler=True
         )
     )
@@ -102,7 +103,7 @@ def test_fine_tuning():
         assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.0)
         found.append(
             (
-                configs.type_of(objective), recipe.batch_size, optimizer.learning_rate,
+                objective.type, recipe.batch_size, optimizer.learning_rate,
                 recipe.steps, recipe.schedule.warmup_steps, optimizer.weight_decay,
             )
         )  # fmt: skip

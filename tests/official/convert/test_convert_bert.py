@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.convert import bert as bert_names
 from official.convert.mapping import bring_in, take_out
-from official.modeling.encoders import transformer
 from official.modeling.model import Model
-from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
 from official.utils.errors import UserError
 
 HF = {
@@ -28,14 +29,14 @@ HF = {
 }
 bert = bert_names.SYSTEM
 release = bert.of_release()
-SMALL = transformer.Config(
+SMALL = TransformerConfig(
     vocab_size=11, hidden_size=6, num_layers=2, num_heads=2, intermediate_size=10, max_positions=7
 )
 HEADS = {
     (): (),
-    ("masked_lm", "next_sentence"): (masked_lm.Config(), sentence_pair.Config()),
-    ("classification",): (classification.Config(labels=("no", "yes", "maybe")),),
-    ("regression",): (regression.Config(),),
+    ("masked_lm", "next_sentence"): (MaskedLMConfig(), SentencePairConfig()),
+    ("classification",): (ClassificationConfig(labels=("no", "yes", "maybe")),),
+    ("regression",): (RegressionConfig(),),
 }
 
 
@@ -110,7 +111,7 @@ def test_names_and_shapes_are_those_of_the_tf1_release():
 
 
 def test_config_comes_in():
-    assert bert.encoder_config(HF, "config.json") == transformer.Config(
+    assert bert.encoder_config(HF, "config.json") == TransformerConfig(
         vocab_size=30522, activation="gelu", attention_dropout=0.2
     )
     made = bert.encoder_config({**HF, "layer_norm_eps": 1e-5}, "config.json", pooler=False)
@@ -166,7 +167,7 @@ def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts():
 
 def test_two_labels_without_names_get_those_of_transformers():
     (objective,) = bert.objectives(["classification"], {"hidden_dropout_prob": 0.3}, "config.json")
-    assert objective == classification.Config(labels=("LABEL_0", "LABEL_1"), dropout=0.3)
+    assert objective == ClassificationConfig(labels=("LABEL_0", "LABEL_1"), dropout=0.3)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,14 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
 from official.convert import converted_model, electra, huggingface, tf1, xlnet
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import classification, multiple_choice, regression, span_answer
 from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
@@ -19,20 +24,20 @@ from tests.official.convert.test_convert_xlnet import release
 
 SIZES = {"vocab_size": 61, "hidden_size": 15, "num_layers": 2, "num_heads": 3}
 SIZES |= {"intermediate_size": 22}
-BERT = transformer.Config(**SIZES, max_positions=13, activation="gelu")
+BERT = TransformerConfig(**SIZES, max_positions=13, activation="gelu")
 ENCODERS = {
     "bert": BERT,
-    "roberta": transformer.Config(
+    "roberta": TransformerConfig(
         **{**SIZES, "vocab_size": 277}, max_positions=11, position_offset=2, segment_types=1
     ),
-    "albert": transformer.Config(**SIZES, embedding_size=7, layer_groups=1),
-    "electra": transformer.Config(**SIZES, embedding_size=10, pooler_activation="gelu"),
-    "xlnet": transformer_xl.Config(**{**SIZES, "hidden_size": 18}, pooler=True),
+    "albert": TransformerConfig(**SIZES, embedding_size=7, layer_groups=1),
+    "electra": TransformerConfig(**SIZES, embedding_size=10, pooler_activation="gelu"),
+    "xlnet": TransformerXLConfig(**{**SIZES, "hidden_size": 18}, pooler=True),
 }
-CHOICE = multiple_choice.Config(dropout=0.3)
-SPAN = span_answer.Config()
-BEAM = span_answer.Config(form="conditional", start_beam=3, end_beam=2)
-CLASSES = classification.Config(labels=("no", "yes", "maybe"), dropout=0.3)
+CHOICE = MultipleChoiceConfig(dropout=0.3)
+SPAN = SpanAnswerConfig()
+BEAM = SpanAnswerConfig(form="conditional", start_beam=3, end_beam=2)
+CLASSES = ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.3)
 
 # System, objective, class, and one tensor with our variable that it is, transposed.
 CASES = [
@@ -66,7 +71,7 @@ CASES = [
     ),
     (
         "electra",
-        regression.Config(),
+        RegressionConfig(),
         "ElectraForSequenceClassification",
         "classifier.out_proj.weight",
         "regression/output",
@@ -155,8 +160,8 @@ def test_beams_and_rates_are_in_the_config(tmp_path):
 
 
 def test_an_electra_without_a_pooler_may_choose(tmp_path):
-    encoder = transformer.Config(**SIZES, pooler=False)
-    objective = multiple_choice.Config(pooling="first")
+    encoder = TransformerConfig(**SIZES, pooler=False)
+    objective = MultipleChoiceConfig(pooling="first")
     variables = make(tmp_path / "model", encoder, objective, "electra")
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     described = json.loads((tmp_path / "out" / "config.json").read_text())
@@ -197,18 +202,18 @@ def test_a_pooler_that_an_old_file_of_spans_has_is_left_over(tmp_path):
     ("encoder", "objective", "message"),
     [
         (
-            transformer.Config(**SIZES, embedding_size=10),
+            TransformerConfig(**SIZES, embedding_size=10),
             CLASSES,
             "pooler_activation: an ELECTRA of transformers has 'gelu' with classification, not 't",
         ),
         (
-            transformer.Config(**SIZES, position_offset=1, pooler_activation="relu"),
+            TransformerConfig(**SIZES, position_offset=1, pooler_activation="relu"),
             CHOICE,
             "pooler_activation: a RoBERTa of transformers has 'tanh' with multiple_choice, not 're",
         ),
         (
-            transformer.Config(**SIZES, position_offset=1, pooler=False),
-            multiple_choice.Config(pooling="first"),
+            TransformerConfig(**SIZES, position_offset=1, pooler=False),
+            MultipleChoiceConfig(pooling="first"),
             "multiple_choice.pooling: a RoBERTa of transformers has 'pooled', not 'first'",
         ),
         (
@@ -250,8 +255,8 @@ def test_summaries_of_another_kind_are_refused(tmp_path, changes, message):
 def test_what_is_written_as_an_electra():
     for encoder, objectives, system in (
         (BERT, (SPAN,), huggingface.SYSTEMS["bert"]),
-        (transformer.Config(**SIZES, pooler_activation="gelu"), (CLASSES,), electra.SYSTEM),
-        (BERT, (multiple_choice.Config(pooling="first"),), electra.SYSTEM),
+        (TransformerConfig(**SIZES, pooler_activation="gelu"), (CLASSES,), electra.SYSTEM),
+        (BERT, (MultipleChoiceConfig(pooling="first"),), electra.SYSTEM),
     ):
         config = configs.Config(name="x", encoder=encoder, objectives=objectives)
         assert huggingface.system_of(config) is system

@@ -7,9 +7,10 @@ import pytest
 import safetensors.numpy
 
 from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import CausalLMConfig, GeneratorConfig, MaskedLMConfig
 from official.convert import converted_model, huggingface
-from official.modeling.encoders import transformer
-from official.modeling.objectives import causal_lm, classification, generator, masked_lm, regression
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems
@@ -66,7 +67,7 @@ def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
     assert (encoder.position_offset, encoder.max_positions, encoder.segment_types) == (2, 11, 1)
     assert (encoder.norm_epsilon, encoder.activation) == (1e-5, "gelu_tanh")
     assert made.config.objectives == (
-        classification.Config(labels=("no", "yes", "maybe"), dropout=0.2),
+        ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.2),
     )
     # The hidden layer of its head is our pooler.
     np.testing.assert_array_equal(
@@ -82,21 +83,21 @@ def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
 
 def small(**changes):
     fields = {"vocab_size": 40, "hidden_size": 6, "num_heads": 2, "max_positions": 9}
-    return transformer.Config(**{**fields, "activation": "gelu", **changes})
+    return TransformerConfig(**{**fields, "activation": "gelu", **changes})
 
 
 @pytest.mark.parametrize(
     ("encoder", "objectives", "title"),
     [
         (small(), (), "a BERT"),
-        (small(pooler=False), (masked_lm.Config(),), "a BERT"),
+        (small(pooler=False), (MaskedLMConfig(),), "a BERT"),
         (small(pooler=False), (), "an ELECTRA"),
         (small(embedding_size=6), (), "a BERT"),
         (small(embedding_size=4), (), "an ELECTRA"),
-        (small(), (generator.Config(size=0.5), masked_lm.Config()), "an ELECTRA"),
+        (small(), (GeneratorConfig(size=0.5), MaskedLMConfig()), "an ELECTRA"),
         (small(position_offset=2), (), "a RoBERTa"),
-        (small(layer_groups=1), (masked_lm.Config(),), "an ALBERT"),
-        (small(causal=True), (causal_lm.Config(),), "a GPT-2"),
+        (small(layer_groups=1), (MaskedLMConfig(),), "an ALBERT"),
+        (small(causal=True), (CausalLMConfig(),), "a GPT-2"),
     ],
 )
 def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, title):
@@ -122,32 +123,32 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
         ),
         (
             small(position_offset=2, activation="relu"),
-            (masked_lm.Config(),),
+            (MaskedLMConfig(),),
             1,
             "activation: the masked_lm head of a RoBERTa has 'gelu' in any case, not 'relu'",
         ),
         (
             small(pooler=False, embedding_size=4),
-            (classification.Config(labels=("a", "b"), pooling="first"),),
+            (ClassificationConfig(labels=("a", "b"), pooling="first"),),
             0,
             "classification.pooling: an ELECTRA of transformers has 'pooled', not 'first'",
         ),
         (
             small(pooler=False),
-            (regression.Config(pooling="first"),),
+            (RegressionConfig(pooling="first"),),
             0,
             "regression.pooling: a BERT of transformers has 'pooled', not 'first'",
         ),
         (
             small(causal=True, segment_types=0, norm="pre", pooler=False),
-            (causal_lm.Config(direction="backward"),),
+            (CausalLMConfig(direction="backward"),),
             0,
             "causal_lm.direction: a GPT-2 of transformers reads from left to right, not 'backward'",
         ),
         (small(causal=True), (), 0, "encoder.norm: a GPT-2 has 'pre', not 'post'"),
         (
             small(causal=True, norm="pre"),
-            (causal_lm.Config(),),
+            (CausalLMConfig(),),
             0,
             "encoder.segment_types: a GPT-2 has 0, not 2",
         ),
@@ -155,7 +156,7 @@ def test_a_model_is_written_as_the_system_with_room_for_it(encoder, objectives, 
 )
 def test_what_no_class_of_transformers_has_is_refused(encoder, objectives, pad_id, message):
     config = configs.Config(name="x", encoder=encoder, objectives=objectives)
-    heads = [configs.type_of(objective) for objective in objectives]
+    heads = [objective.type for objective in objectives]
     with pytest.raises(UserError, match=message):
         huggingface.system_of(config).huggingface_config(config, heads, pad_id)
 
@@ -194,7 +195,7 @@ def test_a_distilbert_classifier_has_a_pooler_with_a_relu(tmp_path):
     made = huggingface.read(folder)
     assert made.leftover == []
     labels = ("LABEL_0", "LABEL_1")
-    assert made.config.objectives == (classification.Config(labels=labels, dropout=0.2),)
+    assert made.config.objectives == (ClassificationConfig(labels=labels, dropout=0.2),)
     converted_model.write(made, tmp_path / "model")
     model = model_folder.restore(tmp_path / "model")[2]
     encoded = systems.run(model.encoder, parts["batch"])
@@ -266,7 +267,7 @@ def test_a_gpt2_comes_as_it_was_released(tmp_path):
     old["lm_head.weight"] = old["wte.weight"]
     made = huggingface.read(systems.write(tmp_path / "hf", config, old))
     assert made.leftover == []
-    assert made.config.objectives == (causal_lm.Config(),)
+    assert made.config.objectives == (CausalLMConfig(),)
     assert (made.config.segments.format, made.config.segments.max_length) == ("blocks", 13)
     encoder = made.config.encoder
     assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")

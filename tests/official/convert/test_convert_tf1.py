@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.heads import ClassificationConfig, RegressionConfig, SpanAnswerConfig
 from official.convert import converted_model, tf1
-from official.modeling.objectives import classification, regression, span_answer
 from official.saving import model_folder
 from official.utils.errors import UserError
 
@@ -174,9 +174,9 @@ def test_case_is_told_from_the_vocabulary(release):
 @pytest.mark.parametrize(
     ("scope", "outputs", "objective"),
     [
-        ("", 3, classification.Config(labels=("LABEL_0", "LABEL_1", "LABEL_2"))),
-        ("", 1, regression.Config()),
-        ("cls/squad/", 2, span_answer.Config()),
+        ("", 3, ClassificationConfig(labels=("LABEL_0", "LABEL_1", "LABEL_2"))),
+        ("", 1, RegressionConfig()),
+        ("cls/squad/", 2, SpanAnswerConfig()),
     ],
 )
 def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, objective):
@@ -189,7 +189,7 @@ def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, object
     save(release, tensors)
     made = tf1.read(release)
     assert made.config.objectives == (objective,)
-    spans = objective == span_answer.Config()
+    spans = objective == SpanAnswerConfig()
     # No span reads a pooler.
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert made.leftover == (pooler if spans else [])

@@ -10,9 +10,10 @@ import safetensors.numpy
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import TransformerXLConfig
+from official.config.heads import ClassificationConfig, MultipleChoiceConfig, RegressionConfig
+from official.config.objectives import PermutationLMConfig
 from official.convert import converted_model, huggingface, mapping, tf1, transfo_xl, xlnet
-from official.modeling.encoders import transformer_xl
-from official.modeling.objectives import classification, multiple_choice, permutation_lm, regression
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
@@ -90,22 +91,22 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 
 def test_configs_become_ours(tmp_path):
     made = converted(tmp_path / "a", "xlnet_lm")[0].config
-    assert made.objectives == (permutation_lm.Config(),)
+    assert made.objectives == (PermutationLMConfig(),)
     encoder = made.encoder
-    assert encoder == transformer_xl.Config(
+    assert encoder == TransformerXLConfig(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, intermediate_size=23,
         activation="gelu", dropout=0.1, attention_dropout=0.1, inner_dropout=0.1,
         memory_length=5, reuse_length=4, initializer_range=0.25,
     )  # fmt: skip
     made = converted(tmp_path / "b", "xlnet_classification")[0].config
-    assert made.objectives == (classification.Config(labels=("no", "yes", "maybe"), dropout=0.2),)
+    assert made.objectives == (ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.2),)
     assert (made.encoder.pooler, made.encoder.pooled_position) == (True, "last")
     assert (made.encoder.memory_length, made.encoder.norm_epsilon) == (0, 1e-6)
     made = converted(tmp_path / "c", "xlnet_regression")[0].config
-    assert made.objectives == (regression.Config(dropout=0.1),)
+    assert made.objectives == (RegressionConfig(dropout=0.1),)
     assert (made.encoder.pooled_position, made.encoder.untie_biases) == ("first", True)
     encoder = converted(tmp_path / "d", "transfo_xl_adaptive")[0].config.encoder
-    assert encoder == transformer_xl.Config(
+    assert encoder == TransformerXLConfig(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, head_size=5,
         intermediate_size=23, segment_types=0, activation="relu", dropout=0.1,
         attention_dropout=0.0, inner_dropout=0.1, norm_epsilon=1e-5, attention="uni",
@@ -196,7 +197,7 @@ def test_the_release_is_read(tmp_path, shared):
         np.testing.assert_array_equal(made.variables[path], array, err_msg=path)
     encoder = made.config.encoder
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu_tanh", 1e-12, False)
-    assert made.config.objectives == (permutation_lm.Config(),)
+    assert made.config.objectives == (PermutationLMConfig(),)
     assert made.tokenizer.rules.remove_space and made.tokenizer.split_digit_comma
 
 
@@ -232,10 +233,10 @@ def fine_tuned(tmp_path, heads):
     [
         (
             "model/classification_mnli/logit", 3,
-            classification.Config(labels=("LABEL_0", "LABEL_1", "LABEL_2")),
+            ClassificationConfig(labels=("LABEL_0", "LABEL_1", "LABEL_2")),
         ),
-        ("model/regression_sts-b/logit", 1, regression.Config()),
-        ("logits/dense", 1, multiple_choice.Config()),
+        ("model/regression_sts-b/logit", 1, RegressionConfig()),
+        ("logits/dense", 1, MultipleChoiceConfig()),
     ],
 )  # fmt: skip
 def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
@@ -258,7 +259,7 @@ def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
     expected = pooled @ heads[f"{scope}/kernel"] + heads[f"{scope}/bias"]
     np.testing.assert_allclose(encoded["pooled_output"], pooled, atol=1e-5)
     (head,) = model.objectives
-    if objective == multiple_choice.Config():
+    if objective == MultipleChoiceConfig():
         found = np.asarray(head.output_projection(encoded["pooled_output"]))
     else:
         found = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
@@ -331,7 +332,7 @@ def test_configs_that_are_something_else_are_refused(tmp_path, name, changes, me
 
 def small(**changes):
     fields = {"vocab_size": 40, "hidden_size": 6, "num_heads": 2}
-    return transformer_xl.Config(**{**fields, **changes})
+    return TransformerXLConfig(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(

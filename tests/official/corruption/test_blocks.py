@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as configs
+from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
-from official.corruption.token_masks import Config
 from official.data import Source
 from official.modeling import masks
 from official.utils.errors import UserError
@@ -18,9 +17,9 @@ from tests.official.corruption.test_token_masks import VOCABULARY, make_rows, pa
 def test_masks_are_those_of_a_loop(length):
     batch = pad(make_rows([length, 5]), length)
     for size in [n for n in range(1, length + 1) if length % n == 0]:
-        config = Config(block_size=size)
+        config = TokenMasksConfig(block_size=size)
         made = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
-        assert made.keys() == batch.keys() | token_masks.gives(config)
+        assert made.keys() == batch.keys() | config.gives()
         seen = np.array(masks.combine(masks.blocks(made["block_ids"]), None))
         for b in range(2):
             for i in range(length):
@@ -30,9 +29,9 @@ def test_masks_are_those_of_a_loop(length):
 
 def test_blocks_change_nothing_else():
     batch = pad(make_rows([64, 40]))
-    plain = token_masks.corrupt(Config(), VOCABULARY, batch, seeds_of(2))
-    made = token_masks.corrupt(Config(block_size=16), VOCABULARY, batch, seeds_of(2))
-    assert "block_ids" in token_masks.gives(Config(block_size=16)) - token_masks.gives(Config())
+    plain = token_masks.corrupt(TokenMasksConfig(), VOCABULARY, batch, seeds_of(2))
+    made = token_masks.corrupt(TokenMasksConfig(block_size=16), VOCABULARY, batch, seeds_of(2))
+    assert "block_ids" in TokenMasksConfig(block_size=16).gives() - TokenMasksConfig().gives()
     assert made.keys() - plain.keys() == {"block_ids"} and made["block_ids"].shape == (2, 64)
     for name, value in plain.items():
         np.testing.assert_array_equal(made[name], value)
@@ -90,7 +89,7 @@ def test_what_the_refusal_says_to_do_works():
         **STREAM, "objectives": [{"type": "permutation_lm"}],
         "corruption": {"type": "permutation", "unit": "token", "num_predict": 5, "perm_size": 4},
     }  # fmt: skip
-    assert configs.type_of(small.config(**permuted).corruption) == "permutation"
+    assert small.config(**permuted).corruption.type == "permutation"
 
 
 def test_a_corruption_that_nobody_asks_about_needs_no_blocks():

@@ -12,6 +12,14 @@ import sentencepiece
 import tensorflow as tf
 
 from official import data, tokenizers
+from official.config.corruption import (
+    COUNTS,
+    RUNS,
+    TARGET_UNITS,
+    UNITS,
+    PermutationConfig,
+    TokenMasksConfig,
+)
 from official.corruption import permutation, token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing
@@ -76,17 +84,17 @@ def pad(rows, pad_id=0):
 
 def configs(unit, rule):
     sizes = ((1e-6, 1), (0.15, 1), (0.15, 4), (1.0, 20))  # mask_rate, max_predictions
-    for count, (rate, most) in itertools.product(token_masks.COUNTS, sizes):
-        if count == "each" and unit in token_masks.RUNS:
+    for count, (rate, most) in itertools.product(COUNTS, sizes):
+        if count == "each" and unit in RUNS:
             continue
         options = {"count": count, "mask_rate": rate, "max_predictions": most, "word_starts": rule}
-        yield token_masks.Config(unit=unit, **options)
+        yield TokenMasksConfig(unit=unit, **options)
         if unit == "token" and count != "each":
-            yield token_masks.Config(replacement=True, **options)
+            yield TokenMasksConfig(replacement=True, **options)
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("unit", token_masks.UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_every_row_has_a_prediction(tokenizer, unit, rule):
     rows = make_rows(tokenizer)
     batch = pad(rows)
@@ -95,8 +103,8 @@ def test_every_row_has_a_prediction(tokenizer, unit, rule):
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
     for config in configs(unit, rule):
         # Phrases of no, of some and of all tokens.
-        for share in (0.0, 0.6, 1.0) if token_masks.needs(config) else (0.0,):
-            flags = dict.fromkeys(token_masks.needs(config), tf.constant(draws < share))
+        for share in (0.0, 0.6, 1.0) if config.needs() else (0.0,):
+            flags = dict.fromkeys(config.needs(), tf.constant(draws < share))
             vocabulary = Vocabulary.of(tokenizer, corruption=config)
             made = token_masks.corrupt(config, vocabulary, {**batch, **flags}, seeds)
             weights = made["masked_weights"].numpy()
@@ -109,14 +117,14 @@ def test_every_row_has_a_prediction(tokenizer, unit, rule):
             assert not (hidden & ~vocabulary.maskable[batch["token_ids"]]).any()
 
 
-@pytest.mark.parametrize("unit", permutation.UNITS)
+@pytest.mark.parametrize("unit", TARGET_UNITS)
 @pytest.mark.parametrize("size", [None, 1, 2, 5, 8, 20])
 def test_every_row_has_a_target(tokenizer, unit, size):
     rows = make_rows(tokenizer)
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
     vocabulary = Vocabulary.of(tokenizer)
     for k, number in ((6, 6), (40, 1), (1, 40)):
-        config = permutation.Config(unit=unit, k=k, num_predict=number, perm_size=size)
+        config = PermutationConfig(unit=unit, k=k, num_predict=number, perm_size=size)
         for backward in (None, True):
             batch = pad(rows)
             if backward:
@@ -130,7 +138,7 @@ def test_every_row_has_a_target(tokenizer, unit, size):
             assert counts.tolist() == expected
 
 
-@pytest.mark.parametrize("unit", token_masks.UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
     parts = [row for row in make_rows(tokenizer) if len(row) < 12]
     rows = [parts[i : i + 4] for i in range(0, len(parts), 4)]
@@ -138,12 +146,12 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         "token_ids": tf.ragged.constant([sum(row, []) for row in rows], dtype=tf.int32),
         "part_lengths": tf.ragged.constant([[len(p) for p in row] for row in rows], tf.int32),
     }
-    config = token_masks.Config(
+    config = TokenMasksConfig(
         unit=unit, count="up" if unit == "span" else "random", max_predictions=3, mask_rate=0.05
     )
     flags = {
         name: tf.ragged.map_flat_values(lambda ids: ids > 4, parsed["token_ids"])
-        for name in token_masks.needs(config)
+        for name in config.needs()
     }
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
     made = packing.corrupted(config, Vocabulary.of(tokenizer), parsed, flags, seeds, 4)

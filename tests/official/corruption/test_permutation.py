@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.corruption import TARGET_UNITS, PermutationConfig
 from official.corruption import permutation
-from official.corruption.permutation import Config
 from official.utils.errors import UserError
 from tests.official.corruption.test_token_masks import (
     CLS,
@@ -80,10 +80,10 @@ def test_the_largest_orders_keep_blocks_apart():
     assert made.astype(int).tolist() == expected
 
 
-@pytest.mark.parametrize("unit", permutation.UNITS)
+@pytest.mark.parametrize("unit", TARGET_UNITS)
 @pytest.mark.parametrize("size", [None, 32])
 def test_targets_and_masks_of_a_batch(unit, size):
-    config = Config(unit=unit, num_predict=10, k=6, perm_size=size)
+    config = PermutationConfig(unit=unit, num_predict=10, k=6, perm_size=size)
     rows = make_rows([64, 40, 7, 64, 33])
     made = corrupt(config, rows, places=64)
     orders = permutation.orders(seeds_of(5), 64).numpy()
@@ -105,7 +105,7 @@ def test_targets_and_masks_of_a_batch(unit, size):
 
 @pytest.mark.parametrize("size, shares", [(256, [43, 42]), (128, [22, 21, 21, 21]), (None, [85])])
 def test_targets_of_blocks_are_those_of_the_release(size, shares):
-    made = corrupt(Config(perm_size=size), make_rows([512] * 20))
+    made = corrupt(PermutationConfig(perm_size=size), make_rows([512] * 20))
     for targets in targets_of(made):
         found = np.bincount(np.array(targets) // (size or 512), minlength=len(shares))
         assert found.tolist() == shares
@@ -113,17 +113,17 @@ def test_targets_of_blocks_are_those_of_the_release(size, shares):
 
 def test_k_says_how_many():
     for k, number in ((6, 85), (7, 73), (600, 1)):
-        made = corrupt(Config(k=k, unit="token"), make_rows([512]))
+        made = corrupt(PermutationConfig(k=k, unit="token"), make_rows([512]))
         assert made["masked_weights"].sum() == number
     # More than there is text: all of it.
-    made = corrupt(Config(k=1, num_predict=512), make_rows([20]))
+    made = corrupt(PermutationConfig(k=1, num_predict=512), make_rows([20]))
     assert targets_of(made) == [[*range(1, 10), *range(11, 19)]]
 
 
-@pytest.mark.parametrize("unit", permutation.UNITS)
+@pytest.mark.parametrize("unit", TARGET_UNITS)
 @pytest.mark.parametrize("size", [None, 32])
 def test_a_row_does_not_depend_on_its_batch_or_padding(unit, size):
-    config = Config(unit=unit, num_predict=16, perm_size=size)
+    config = PermutationConfig(unit=unit, num_predict=16, perm_size=size)
     rows = make_rows([96, 40, 77, 9, 96, 64])
     whole = corrupt(config, rows)
     for i, row in enumerate(rows):
@@ -136,10 +136,10 @@ def test_a_row_does_not_depend_on_its_batch_or_padding(unit, size):
         )
 
 
-@pytest.mark.parametrize("unit", permutation.UNITS)
+@pytest.mark.parametrize("unit", TARGET_UNITS)
 @pytest.mark.parametrize("places", [60, None])
 def test_the_same_eagerly_and_in_tf_data(unit, places):
-    config = Config(unit=unit, num_predict=10, perm_size=20)
+    config = PermutationConfig(unit=unit, num_predict=10, perm_size=20)
     batch = pad(make_rows([60, 30, 45]))
     eager = permutation.corrupt(config, VOCABULARY, batch, seeds_of(3))
 
@@ -150,7 +150,7 @@ def test_the_same_eagerly_and_in_tf_data(unit, places):
     loose = {name: tf.TensorSpec([None, None], value.dtype) for name, value in batch.items()}
     data = tf.data.Dataset.from_generator(lambda: [batch], output_signature=loose).map(graph)
     (made,) = data
-    assert made.keys() == eager.keys() == {*batch, *permutation.gives(config)}
+    assert made.keys() == eager.keys() == {*batch, *config.gives()}
     for name, value in eager.items():
         np.testing.assert_array_equal(made[name], value)
     shapes = data.element_spec
@@ -161,7 +161,9 @@ def test_the_same_eagerly_and_in_tf_data(unit, places):
 
 def test_other_epochs_have_other_orders_and_targets():
     rows = make_rows([128] * 4)
-    first, second = (corrupt(Config(num_predict=20), rows, seeds_of(4, e)) for e in (0, 1))
+    first, second = (
+        corrupt(PermutationConfig(num_predict=20), rows, seeds_of(4, e)) for e in (0, 1)
+    )
     for a, b in zip(targets_of(first), targets_of(second), strict=True):
         assert a != b
     assert (first["permutation_mask"] != second["permutation_mask"]).any(axis=(1, 2)).all()
@@ -170,7 +172,7 @@ def test_other_epochs_have_other_orders_and_targets():
 def test_orders_are_even():
     """Of two targets each is the earlier one half of the time, specials among them."""
     row = np.array([CLS, 10, 11, 12, SEP])
-    made = corrupt(Config(k=1, unit="token"), [row] * 8000)
+    made = corrupt(PermutationConfig(k=1, unit="token"), [row] * 8000)
     counts = made["permutation_mask"].sum(axis=0)
     np.testing.assert_allclose(counts[~np.eye(5, dtype=bool)] / 8000, 0.5, atol=0.03)
     assert not counts[np.eye(5, dtype=bool)].any()
@@ -178,7 +180,7 @@ def test_orders_are_even():
 
 def test_spans_begin_with_words():
     rows = make_rows([126] * 400)
-    made = corrupt(Config(unit="token_span", num_predict=21), rows)
+    made = corrupt(PermutationConfig(unit="token_span", num_predict=21), rows)
     begins = total = 0
     for row, targets in zip(rows, targets_of(made), strict=True):
         for before, target in zip([-9, *targets], targets, strict=False):
@@ -189,11 +191,11 @@ def test_spans_begin_with_words():
     assert 0.85 < begins / total < 1
 
 
-@pytest.mark.parametrize("unit", permutation.UNITS)
+@pytest.mark.parametrize("unit", TARGET_UNITS)
 def test_targets_of_reversed_rows_are_those_of_the_text(unit):
     """Spans begin where words begin as they are read, so the row's last tokens come first."""
     rows = make_rows([126] * 300)
-    config = Config(unit=unit, num_predict=21)
+    config = PermutationConfig(unit=unit, num_predict=21)
     forward = corrupt(config, rows)
     batch = pad([row[::-1] for row in rows])
     batch["backward"] = tf.ones([300], tf.bool)
@@ -213,7 +215,7 @@ def test_targets_of_reversed_rows_are_those_of_the_text(unit):
 
 def test_word_spans_take_words_whole_but_for_the_last():
     rows = make_rows([126] * 400)
-    made = corrupt(Config(unit="word_span", num_predict=21), rows)
+    made = corrupt(PermutationConfig(unit="word_span", num_predict=21), rows)
     cut = 0
     for row, targets in zip(rows, targets_of(made), strict=True):
         chosen = np.isin(np.arange(126), targets)
@@ -240,7 +242,7 @@ def test_word_spans_take_words_whole_but_for_the_last():
 )
 def test_bad_values_are_named(values, message):
     with pytest.raises(ValueError) as caught:
-        Config(**values)
+        PermutationConfig(**values)
     assert str(caught.value) == message
 
 
@@ -281,12 +283,12 @@ def test_bad_values_are_named(values, message):
 )
 def test_what_cannot_fit_is_refused_with_the_arithmetic(values, segments, message):
     with pytest.raises(ValueError) as caught:
-        permutation.check(Config(**values), configs.Segments(**segments))
+        PermutationConfig(**values).check(configs.Segments(**segments))
     assert str(caught.value) == message
-    permutation.check(Config(perm_size=256), configs.Segments(max_length=512))
+    PermutationConfig(perm_size=256).check(configs.Segments(max_length=512))
     stream = configs.Segments(format="stream", rows=2, max_length=512, reuse_length=256)
-    permutation.check(Config(perm_size=256), stream)
-    permutation.check(Config(unit="token", perm_size=32), configs.Segments(max_length=512))
+    PermutationConfig(perm_size=256).check(stream)
+    PermutationConfig(unit="token", perm_size=32).check(configs.Segments(max_length=512))
 
 
 def raw(objective, **segments):
@@ -318,11 +320,11 @@ def test_static_masks_are_refused():
     )
     read = configs.from_dict(raw("sentence_pair"))
     assert configs.from_dict(configs.to_dict(read)) == read
-    assert configs.type_of(read.corruption) == "permutation"
+    assert read.corruption.type == "permutation"
 
 
 def test_no_padding_is_a_target():
     rows = [np.array([CLS, 10, SEP]), np.array([CLS, *range(10, 40), SEP])]
-    made = corrupt(Config(k=2, num_predict=16), rows)
+    made = corrupt(PermutationConfig(k=2, num_predict=16), rows)
     assert targets_of(made)[0] == [1]
     assert not (made["masked_ids"] == PAD)[made["masked_weights"] > 0].any()

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
-from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 
@@ -112,7 +112,7 @@ def spanbert(text, rng):
 def test_spans_are_spanberts():
     """By the distance from the end of the row; once its last ten tokens were hidden too rarely."""
     texts = make_texts(98)
-    _, times = ours(Config(unit="span", count="up", max_predictions=20), texts)
+    _, times = ours(TokenMasksConfig(unit="span", count="up", max_predictions=20), texts)
     rng = np.random.default_rng(0)
     expected = np.zeros(texts.shape, bool)
     for row, text in zip(expected, texts, strict=True):
@@ -149,7 +149,7 @@ def albert(text, rng):
 
 def test_ngrams_are_alberts():
     texts = make_texts(62)
-    _, times = ours(Config(unit="ngram"), texts)
+    _, times = ours(TokenMasksConfig(unit="ngram"), texts)
     rng = np.random.default_rng(0)
     expected = np.zeros(texts.shape, bool)
     for row, text in zip(expected, texts, strict=True):
@@ -183,7 +183,7 @@ def test_phrases_are_ernies():
     inner = np.random.default_rng(1).random(texts.shape) < 0.3
     inner |= ~STARTS[texts]  # phrases of one to about twenty tokens
     inner[:, 0] = False
-    config = Config(unit="phrase", count="each", max_predictions=60)
+    config = TokenMasksConfig(unit="phrase", count="each", max_predictions=60)
     after, times = ours(config, texts, phrase_inner=inner)
     hidden = times > 0
     phrases = np.cumsum(~inner, axis=1)  # number of each token's phrase
@@ -225,7 +225,7 @@ def electra(text, rng):
 
 def test_masks_are_electras():
     texts = make_texts(126)
-    config = Config(mask_prob=0.85, random_prob=0.0, max_predictions=19, replacement=True)
+    config = TokenMasksConfig(mask_prob=0.85, random_prob=0.0, max_predictions=19, replacement=True)
     after, times = ours(config, texts)
     rng = np.random.default_rng(0)
     expected = [electra(text, rng) for text in texts]
@@ -250,13 +250,13 @@ def test_masks_are_electras():
 def test_unknown_tokens_are_predicted_as_others_are():
     texts = make_texts(62)
     for config in (
-        Config(),
-        Config(replacement=True),
-        Config(unit="word"),
-        Config(unit="ngram"),
-        Config(unit="span", count="up"),
-        Config(count="each"),
-        Config(unit="word", count="each"),
+        TokenMasksConfig(),
+        TokenMasksConfig(replacement=True),
+        TokenMasksConfig(unit="word"),
+        TokenMasksConfig(unit="ngram"),
+        TokenMasksConfig(unit="span", count="up"),
+        TokenMasksConfig(count="each"),
+        TokenMasksConfig(unit="word", count="each"),
     ):
         _, times = ours(config, texts)
         # Beside words of one piece, the units of the same size.
@@ -273,7 +273,7 @@ def test_unknown_tokens_are_predicted_as_others_are():
 
 def test_random_tokens_are_no_special_ones():
     texts = make_texts(62)
-    config = Config(mask_prob=0.0, random_prob=1.0, random_tokens="non_special")
+    config = TokenMasksConfig(mask_prob=0.0, random_prob=1.0, random_tokens="non_special")
     after, times = ours(config, texts)
     drawn = np.bincount(after[times > 0], minlength=V)
     assert not drawn[list(SPECIALS)].any()
@@ -282,5 +282,5 @@ def test_random_tokens_are_no_special_ones():
     degrees = len(text) - 1
     assert abs(((text - expected) ** 2 / expected).sum() - degrees) < 4 * np.sqrt(2 * degrees)
     # BERT's are any pieces.
-    after, times = ours(Config(mask_prob=0.0, random_prob=1.0), texts)
+    after, times = ours(TokenMasksConfig(mask_prob=0.0, random_prob=1.0), texts)
     assert np.bincount(after[times > 0], minlength=V)[list(SPECIALS)].all()

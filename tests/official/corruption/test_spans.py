@@ -1,6 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
+from official.config.corruption import SPAN_FIELDS
 from official.corruption import spans
 from official.corruption.vocabulary import Vocabulary
 
@@ -28,7 +29,7 @@ def test_boundaries():
             "masked_weights": tf.constant(weights),
         },
     )
-    assert made.keys() == spans.GIVES
+    assert made.keys() == SPAN_FIELDS
     # Before [SEP] (5 in the first row; 6 in the second) and after [CLS] (1) there is no word.
     assert made["span_weights"].numpy().tolist() == [[1, 1, 0, 1, 0], [0, 1, 0, 0, 0]]
     assert made["span_left"].numpy().tolist() == [[1, 1, 0, 8, 0], [0, 3, 0, 0, 0]]

@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from official.config import Segments
+from official.config.corruption import RUNS, TokenMasksConfig
+from official.config.corruption import UNITS as ALL_UNITS
 from official.corruption import spans, token_masks, units
-from official.corruption.token_masks import Config
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -89,7 +90,7 @@ def masked_slowly(row, config, priorities):
 @pytest.mark.parametrize("unit", ["token", "word"])
 @pytest.mark.parametrize("rate, most", [(0.15, 20), (0.5, 9), (1.0, 200)])
 def test_positions_are_those_of_the_slow_procedure(unit, rate, most):
-    config = Config(unit=unit, mask_rate=rate, max_predictions=most)
+    config = TokenMasksConfig(unit=unit, mask_rate=rate, max_predictions=most)
     rows = make_rows([*range(4, 60), *[97] * 40])
     made = corrupt(config, rows)
     priorities = seeding.bits(seeds_of(len(rows)), Stream.MASK_ORDER, 97).numpy().astype(np.int64)
@@ -106,7 +107,7 @@ def test_long_words_are_skipped_not_cut():
     vocabulary = Vocabulary(V, MASK, SPECIALS, table)
     # Words of 1, 5, 1, 5 and 1 pieces; 17 tokens and rate 0.2 give 3 predictions.
     row = np.array([CLS, 10, 11, *range(500, 504), SEP, 12, 13, *range(504, 508), 14, 15, SEP])
-    config = Config(unit="word", mask_rate=0.2)
+    config = TokenMasksConfig(unit="word", mask_rate=0.2)
     assert number_to_predict(len(row), config) == 3
     made = token_masks.corrupt(config, vocabulary, pad([row] * 200), seeds_of(200))
     for positions, weights in zip(
@@ -125,45 +126,49 @@ def test_long_words_are_skipped_not_cut():
 )
 def test_number_to_predict(length, number):
     # 0.15 · 10 = 1.5, 0.15 · 30 = 4.5 and 0.15 · 50 = 7.5: halves go to the even number.
-    made = corrupt(Config(), make_rows([length]))
+    made = corrupt(TokenMasksConfig(), make_rows([length]))
     assert made["masked_weights"].sum() == number
     assert made["masked_positions"].shape == (1, 20)
 
 
 def test_nothing_but_specials_and_padding():
-    made = corrupt(Config(), [np.array([CLS, SEP, SEP]), np.array([CLS, 77, SEP, SEP])], places=6)
+    made = corrupt(
+        TokenMasksConfig(), [np.array([CLS, SEP, SEP]), np.array([CLS, 77, SEP, SEP])], places=6
+    )
     assert made["token_ids"][0].tolist() == [CLS, SEP, SEP, PAD, PAD, PAD]
     assert made["masked_weights"].sum(axis=1).tolist() == [0, 1]
     assert made["masked_positions"][:, :2].tolist() == [[0, 0], [1, 0]]
     assert made["masked_ids"][:, :2].tolist() == [[0, 0], [77, 0]]
 
 
-@pytest.mark.parametrize("unit", token_masks.UNITS)
+@pytest.mark.parametrize("unit", ALL_UNITS)
 def test_special_tokens_are_never_hidden(unit):
     """Not even where everything is to be: neither what stands there nor what joins it."""
-    config = Config(unit=unit, mask_rate=1.0, max_predictions=70, mask_prob=1.0, random_prob=0.0)
+    config = TokenMasksConfig(
+        unit=unit, mask_rate=1.0, max_predictions=70, mask_prob=1.0, random_prob=0.0
+    )
     rows = make_rows([64, 40])
     rows[0][20] = MASK  # one that the text has
     batch = pad(rows)
     ones = tf.ones_like(batch["padding_mask"])
-    batch |= {name: ones for name in token_masks.needs(config)}
+    batch |= {name: ones for name in config.needs()}
     made = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
     text = ~np.isin(batch["token_ids"], SPECIALS)
     hidden = made["token_ids"].numpy() != batch["token_ids"].numpy()
     assert not hidden[~text].any()
     # (Runs leave words free that the length drawn for them does not fit.)
-    assert hidden[text].mean() > (0.6 if unit in token_masks.RUNS else 1 - 1e-9)
+    assert hidden[text].mean() > (0.6 if unit in RUNS else 1 - 1e-9)
     assert made["masked_weights"].numpy().sum(axis=1).tolist() == hidden.sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_row_does_not_depend_on_its_batch_or_padding(unit):
-    config = Config(unit=unit, count="random", action="unit", max_ngram=4)
+    config = TokenMasksConfig(unit=unit, count="random", action="unit", max_ngram=4)
     rows = make_rows([128, 40, 77, 9, 128, 64])
     whole = corrupt(config, rows)
     for i, row in enumerate(rows):
         alone = corrupt(config, [row], seeds_of(6)[i : i + 1], places=len(row) + i)
-        for name in token_masks.gives(config):
+        for name in config.gives():
             np.testing.assert_array_equal(alone[name][0], whole[name][i])
         np.testing.assert_array_equal(
             alone["token_ids"][0, : len(row)], whole["token_ids"][i, : len(row)]
@@ -172,14 +177,14 @@ def test_a_row_does_not_depend_on_its_batch_or_padding(unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_same_eagerly_and_in_tf_data(unit):
-    config = Config(unit=unit)
+    config = TokenMasksConfig(unit=unit)
     batch = pad(make_rows([60, 30, 45]))
     eager = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(3))
     data = tf.data.Dataset.from_tensors(batch).map(
         lambda b: token_masks.corrupt(config, VOCABULARY, b, seeds_of(3))
     )
     (graph,) = data
-    assert graph.keys() == eager.keys() == {"token_ids", "padding_mask", *token_masks.gives(config)}
+    assert graph.keys() == eager.keys() == {"token_ids", "padding_mask", *config.gives()}
     for name, value in eager.items():
         np.testing.assert_array_equal(graph[name], value)
     assert data.element_spec["masked_positions"].shape == (3, 20)
@@ -190,14 +195,14 @@ def test_the_same_eagerly_and_in_tf_data(unit):
 
 def test_other_epochs_have_other_masks():
     rows = make_rows([128] * 4)
-    first, second = (corrupt(Config(), rows, seeds_of(4, epoch)) for epoch in (0, 1))
+    first, second = (corrupt(TokenMasksConfig(), rows, seeds_of(4, epoch)) for epoch in (0, 1))
     for i in range(4):
         assert set(first["masked_positions"][i]) != set(second["masked_positions"][i])
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_a_hundred_thousand_masked_tokens(unit):
-    config = Config(unit=unit)
+    config = TokenMasksConfig(unit=unit)
     rows = make_rows([128] * 5400)
     made = corrupt(config, rows)
     original = np.stack(rows)
@@ -280,7 +285,7 @@ def test_a_hundred_thousand_masked_tokens(unit):
 )
 def test_bad_settings(values, message):
     with pytest.raises(ValueError, match=message):
-        Config(**values)
+        TokenMasksConfig(**values)
 
 
 @pytest.mark.parametrize(
@@ -302,21 +307,21 @@ def test_bad_settings(values, message):
 )
 def test_runs_without_room(values, max_length, message):
     with pytest.raises(ValueError) as caught:
-        token_masks.check(Config(**values), Segments(max_length=max_length))
+        TokenMasksConfig(**values).check(Segments(max_length=max_length))
     assert str(caught.value) == message
 
 
 def test_runs_with_just_enough_room():
-    token_masks.check(Config(unit="ngram"), Segments(max_length=20))
-    spans = Config(unit="span", count="up")
-    token_masks.check(spans, Segments(max_length=63))  # 0.15 · 61 = 9.15, so 10
-    token_masks.check(Config(mask_rate=0.01), Segments(max_length=16))
+    TokenMasksConfig(unit="ngram").check(Segments(max_length=20))
+    spans = TokenMasksConfig(unit="span", count="up")
+    spans.check(Segments(max_length=63))  # 0.15 · 61 = 9.15, so 10
+    TokenMasksConfig(mask_rate=0.01).check(Segments(max_length=16))
 
 
 @pytest.mark.parametrize("length, number", [(20, 3), (103, 15), (104, 16), (513, 77)])
 def test_number_rounded_up_leaves_specials_out(length, number):
     # 17 tokens of text come to 2.55, 100 to 15 sharp, 101 to 15.15, 510 to 76.5.
-    made = corrupt(Config(count="up", max_predictions=80), make_rows([length]))
+    made = corrupt(TokenMasksConfig(count="up", max_predictions=80), make_rows([length]))
     assert made["masked_weights"].sum() == number
 
 
@@ -324,7 +329,7 @@ def test_number_rounded_up_leaves_specials_out(length, number):
 def test_random_number_is_that_of_robertas_release(rate, most):
     """int(p n + u), n counting the specials."""
     lengths = [*range(8, 60), 128]
-    config = Config(count="random", mask_rate=rate, max_predictions=most)
+    config = TokenMasksConfig(count="random", mask_rate=rate, max_predictions=most)
     found = corrupt(config, make_rows(lengths))["masked_weights"].sum(axis=1)
     draws = seeding.uniforms(seeds_of(len(lengths)), Stream.MASK_NUMBER, 1).numpy()[:, 0]
     expected = [int(rate * n + float(u)) for n, u in zip(lengths, draws, strict=True)]
@@ -334,7 +339,7 @@ def test_random_number_is_that_of_robertas_release(rate, most):
 
 
 def test_electra_masks_or_keeps():
-    config = Config(mask_prob=0.85, random_prob=0.0)
+    config = TokenMasksConfig(mask_prob=0.85, random_prob=0.0)
     rows = make_rows([128] * 2000)
     made = corrupt(config, rows)
     hidden = np.take_along_axis(made["token_ids"], made["masked_positions"], 1)
@@ -346,7 +351,7 @@ def test_electra_masks_or_keeps():
 
 
 def test_random_number_has_the_exact_mean():
-    config = Config(count="random")
+    config = TokenMasksConfig(count="random")
     numbers = corrupt(config, make_rows([50] * 20_000))["masked_weights"].sum(axis=1)
     # 7.5 and u: 7 or 8, each half of the time.
     assert set(numbers) == {7, 8}
@@ -359,7 +364,7 @@ def test_random_number_has_the_exact_mean():
 
 
 def test_lengths_of_spans():
-    config = Config(unit="span", count="up")
+    config = TokenMasksConfig(unit="span", count="up")
     lengths = token_masks.run_lengths(config, seeds_of(5000), 20).numpy()
     assert lengths.shape == (5000, 20) and lengths.min() == 1 and lengths.max() == 10
     shares = 0.2 * 0.8 ** np.arange(10)
@@ -372,7 +377,7 @@ def test_lengths_of_spans():
 
 
 def test_lengths_of_ngrams():
-    lengths = token_masks.run_lengths(Config(unit="ngram"), seeds_of(5000), 20).numpy()
+    lengths = token_masks.run_lengths(TokenMasksConfig(unit="ngram"), seeds_of(5000), 20).numpy()
     np.testing.assert_allclose(
         np.bincount(lengths.ravel()) / 1e5, [0, 6 / 11, 3 / 11, 2 / 11], atol=0.005
     )
@@ -388,7 +393,7 @@ def taken_of(config, rows):
 
 def test_ngrams_as_they_stand_in_the_text():
     rows = make_rows([128] * 3000)
-    taken, words = taken_of(Config(unit="ngram"), rows)
+    taken, words = taken_of(TokenMasksConfig(unit="ngram"), rows)
     counts = np.zeros(4)
     filled = 0
     for i in range(len(rows)):
@@ -412,7 +417,7 @@ def test_ngrams_as_they_stand_in_the_text():
 
 def test_spans_as_they_stand_in_the_text():
     rows = make_rows([128] * 2000)
-    taken, words = taken_of(Config(unit="span", count="up"), rows)
+    taken, words = taken_of(TokenMasksConfig(unit="span", count="up"), rows)
     number = (taken >= 0).sum(axis=1)
     assert (number == 19).all()  # 125 tokens of text, 18.75
     cut = 0
@@ -430,8 +435,8 @@ def test_spans_as_they_stand_in_the_text():
 def test_one_action_for_a_unit():
     rows = make_rows([128] * 1500)
     for config in (
-        Config(unit="span", count="up", action="unit"),
-        Config(unit="word", action="unit"),
+        TokenMasksConfig(unit="span", count="up", action="unit"),
+        TokenMasksConfig(unit="word", action="unit"),
     ):
         taken, _ = taken_of(config, rows)
         made = corrupt(config, rows)
@@ -453,9 +458,9 @@ def test_one_action_for_a_unit():
 
 def test_spans_have_their_boundaries():
     rows = make_rows([64, 40])
-    config = Config(unit="span", count="up")
+    config = TokenMasksConfig(unit="span", count="up")
     made = corrupt(config, rows)
-    assert token_masks.gives(config) == set(made) - {"token_ids", "padding_mask"}
+    assert config.gives() == set(made) - {"token_ids", "padding_mask"}
     follows = token_masks.follows(config, VOCABULARY, {k: tf.constant(v) for k, v in made.items()})
     for name, value in follows.items():  # the same from static masks
         np.testing.assert_array_equal(made[name], value)
@@ -469,7 +474,7 @@ def test_phrases_are_hidden_as_a_whole():
     row = np.array([CLS, *range(10, 28), SEP])
     inner = np.zeros((400, 20), bool)
     inner[:, [2, 3, 8, 9]] = True  # tokens 1-3 and 7-9, and the words around them
-    config = Config(unit="phrase", max_predictions=4, mask_rate=0.2)
+    config = TokenMasksConfig(unit="phrase", max_predictions=4, mask_rate=0.2)
     batch = {**pad([row] * 400), "phrase_inner": tf.constant(inner)}
     taken = token_masks._take(config, VOCABULARY, batch, seeds_of(400))[0].numpy() >= 0
     assert taken.sum(axis=1).max() == 4
@@ -478,16 +483,16 @@ def test_phrases_are_hidden_as_a_whole():
         assert (phrase.all(axis=1) == phrase.any(axis=1)).all()
         assert 0.05 < phrase.all(axis=1).mean() < 0.5
     assert not (first.all(axis=1) & second.all(axis=1)).any()  # six tokens would be too many
-    assert token_masks.needs(config) == {"phrase_inner"}
-    assert token_masks.needs(Config(unit="entity")) == {"entity_inner"}
-    assert token_masks.needs(Config(unit="span")) == set()
+    assert config.needs() == {"phrase_inner"}
+    assert TokenMasksConfig(unit="entity").needs() == {"entity_inner"}
+    assert TokenMasksConfig(unit="span").needs() == set()
 
 
 def test_random_tokens_as_often_as_in_the_corpus():
     counts = np.zeros(V, np.int64)
     counts[[20, 30, 40]] = [1, 2, 7]
     vocabulary = dataclasses.replace(VOCABULARY, counts=counts)
-    config = Config(mask_prob=0.0, random_prob=1.0, random_tokens="unigram")
+    config = TokenMasksConfig(mask_prob=0.0, random_prob=1.0, random_tokens="unigram")
     made = token_masks.corrupt(config, vocabulary, pad(make_rows([128] * 1000)), seeds_of(1000))
     hidden = tf.gather(made["token_ids"], made["masked_positions"], batch_dims=1).numpy()
     drawn = hidden[made["masked_weights"].numpy() > 0]

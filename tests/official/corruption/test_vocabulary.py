@@ -3,7 +3,7 @@ import types
 import numpy as np
 import pytest
 
-from official.corruption import token_masks
+from official.config.corruption import TokenMasksConfig
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.utils.errors import UserError
 
@@ -33,7 +33,7 @@ def test_of_a_tokenizer():
 
 
 def test_words_begin_as_the_corruption_says():
-    made = Vocabulary.of(tokenizer(), corruption=token_masks.Config(word_starts="blank"))
+    made = Vocabulary.of(tokenizer(), corruption=TokenMasksConfig(word_starts="blank"))
     np.testing.assert_array_equal(made.word_starts, [1, 1, 1, 1, 1, 1])
 
 
@@ -58,7 +58,7 @@ def test_masks_want_a_mask_token():
     without, with_one = types.SimpleNamespace(mask_id=None), types.SimpleNamespace(mask_id=4)
     message = r"DIR has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
     with pytest.raises(UserError, match=message):
-        check_mask_token(token_masks.Config(), without, "DIR")
-    check_mask_token(token_masks.Config(), with_one, "DIR")
+        check_mask_token(TokenMasksConfig(), without, "DIR")
+    check_mask_token(TokenMasksConfig(), with_one, "DIR")
     check_mask_token(None, without, "DIR")
-    check_mask_token(token_masks.Config(mask_prob=0.0, random_prob=0.5), without, "DIR")
+    check_mask_token(TokenMasksConfig(mask_prob=0.0, random_prob=0.5), without, "DIR")

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import TransformerXLConfig
+from official.config.heads import ClassificationConfig
 from official.data import Source
 from official.distribution import strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
-from official.modeling.encoders import transformer_xl
-from official.modeling.objectives import classification, multiple_choice
 from official.saving import model_folder
 from official.serving import saved_model
 from official.training.trainer import Trainer
@@ -93,7 +93,7 @@ def test_a_pass_in_order_with_filler(folder):
 
 
 def test_the_layout_of_xlnet(folder):
-    encoder = transformer_xl.Config(
+    encoder = TransformerXLConfig(
         vocab_size=200, hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8
     )
     config = dataclasses.replace(choices.config(), encoder=encoder)
@@ -131,7 +131,7 @@ def test_shapes_are_static(folder):
 
 def test_objectives_and_data_that_do_not_fit(folder, tmp_path):
     config = choices.config()
-    classes = dataclasses.replace(config, objectives=(classification.Config(num_labels=3),))
+    classes = dataclasses.replace(config, objectives=(ClassificationConfig(num_labels=3),))
     source = Source(folder, classes, "validation")
     for predicting in (False, True):
         with pytest.raises(UserError, match="does not give label, which classification needs"):
@@ -144,7 +144,7 @@ def test_objectives_and_data_that_do_not_fit(folder, tmp_path):
     with pytest.raises(UserError, match="does not give answer, which multiple_choice needs"):
         source.check(config)
     source.check(config, predicting=True)
-    assert multiple_choice.needs(config.objectives[0]) == {"answer"}
+    assert config.objectives[0].needs() == {"answer"}
 
 
 def still(**recipe):

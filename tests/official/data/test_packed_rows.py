@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from official import data
 from official.config import sections
+from official.config.corruption import COUNTS, TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing
@@ -118,12 +119,9 @@ MASKS = [
 @pytest.mark.parametrize("options", MASKS, ids=lambda options: options["unit"])
 def test_masks_are_those_of_the_parts_alone(options):
     parts, vocabulary, parsed = parsed_rows()
-    config = token_masks.Config(max_predictions=4, **options)
-    flags = {
-        name: tf.ragged.map_flat_values(inner, parsed["token_ids"])
-        for name in token_masks.needs(config)
-    }
-    budgets, most = [], token_masks.row_predictions(config, 60, K)
+    config = TokenMasksConfig(max_predictions=4, **options)
+    flags = {name: tf.ragged.map_flat_values(inner, parsed["token_ids"]) for name in config.needs()}
+    budgets, most = [], config.row_predictions(60, K)
     for number in range(20):
         seeds = seeding.row_seeds(number, 0, tf.constant([0, 1]))
         made = packing.corrupted(config, vocabulary, parsed, flags, seeds, K)
@@ -181,10 +179,10 @@ def test_no_hidden_run_reaches_into_another_part(folder):
         assert touching > 10
 
 
-@pytest.mark.parametrize("count", token_masks.COUNTS)
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("rate", [0.03, 0.15, 0.5, 1.0])
 def test_no_row_has_more_predictions_than_places_for_them(count, rate):
-    config = token_masks.Config(count=count, mask_rate=rate, max_predictions=20)
+    config = TokenMasksConfig(count=count, mask_rate=rate, max_predictions=20)
     number = {
         "nearest": lambda n: max(1, round(rate * n)),
         "up": lambda n: -int(-rate * (n - 2) // 1),
@@ -199,7 +197,7 @@ def test_no_row_has_more_predictions_than_places_for_them(count, rate):
             for n in range(3, 129):
                 better[n:] = np.maximum(better[n:], best[:-n] + most[n])
             best = better
-        found = token_masks.row_predictions(config, 512, parts)
+        found = config.row_predictions(512, parts)
         assert best[512] <= found
     assert found <= 1.1 * best[512] + 2 or rate > 0.15 or count == "each"
 
@@ -370,7 +368,7 @@ def test_static_masks_of_a_row(tmp_path, unit):
     )
     folder = small.shard_folder(tmp_path / "shards", config)
     source = data.Source(folder, config)
-    most = token_masks.row_predictions(config.corruption, T, K)
+    most = config.corruption.row_predictions(T, K)
     parts = 0
     for batch in source.dataset(8).as_numpy_iterator():
         assert batch["masked_positions"].shape == (8, most)

@@ -9,10 +9,12 @@ import tensorflow as tf
 
 from official import data, tokenizers
 from official.config import Config, Recipe, Segments
+from official.config.corruption import TokenMasksConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import ClassificationConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import classification, masked_lm, sentence_pair
 from official.shards import features, manifest
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -92,7 +94,7 @@ def assert_same(found, expected):
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-MASKS = token_masks.Config(max_predictions=3, mask_rate=0.3)
+MASKS = TokenMasksConfig(max_predictions=3, mask_rate=0.3)
 
 
 def test_every_field_of_a_pass_in_order(tmp_path):
@@ -190,9 +192,7 @@ def test_phrases_reach_the_corruption_of_parts(tmp_path):
 
 
 def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
-    config = make_config(
-        token_masks.Config(random_tokens="unigram", mask_prob=0.0, random_prob=1.0)
-    )
+    config = make_config(TokenMasksConfig(random_tokens="unigram", mask_prob=0.0, random_prob=1.0))
     for name, token in (("a", 20), ("b", 30)):
         folder = write(tmp_path / name, make_examples(40))
         counts = np.bincount([token], minlength=V)
@@ -211,7 +211,7 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
 
 
 def test_static_spans_have_their_boundaries(tmp_path):
-    spans = token_masks.Config(unit="span", count="up", max_span=2, max_predictions=3)
+    spans = TokenMasksConfig(unit="span", count="up", max_span=2, max_predictions=3)
     examples = [
         {
             "token_ids": [CLS, 9, MASK, MASK, 7, SEP, 8, MASK, SEP],
@@ -317,7 +317,7 @@ def test_masks_are_those_of_the_example_and_epoch(tmp_path):
         expected = token_masks.corrupt(
             MASKS, vocabulary, {k: tf.constant(v) for k, v in clean.items()}, seeds
         )
-        for name in ("token_ids", *token_masks.gives(MASKS)):
+        for name in ("token_ids", *MASKS.gives()):
             np.testing.assert_array_equal(batch[name], expected[name])
         assert batch["masked_weights"].sum() > 10
 
@@ -441,7 +441,7 @@ def test_splits(tmp_path):
 @pytest.mark.parametrize("lengths", [(), (8, 12)])
 def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     examples = make_examples(11)
-    encoder = transformer_xl.Config(vocab_size=V)
+    encoder = TransformerXLConfig(vocab_size=V)
     config = dataclasses.replace(make_config(bucket_lengths=lengths), encoder=encoder)
     source = data.Source(write(tmp_path / "task", examples, kind="task"), config)
     batches = arrays(source.dataset(4))
@@ -472,7 +472,7 @@ def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
 
 
 def test_a_laid_out_batch_of_training_has_static_shapes(tmp_path):
-    config = dataclasses.replace(make_config(), encoder=transformer_xl.Config(vocab_size=V))
+    config = dataclasses.replace(make_config(), encoder=TransformerXLConfig(vocab_size=V))
     folder = write(tmp_path, make_examples(9), kind="task")
     dataset = data.Source(folder, config, training=True).dataset(4)
     for name in ("token_ids", "segment_ids", "padding_mask"):
@@ -492,7 +492,7 @@ def test_an_unlabelled_split_has_no_label(tmp_path):
     (batch,) = arrays(source.dataset(4))
     assert "label" not in batch and batch["row"].tolist() == [0, 1, 2, 3]
     config = dataclasses.replace(
-        make_config(), objectives=(classification.Config(labels=("a", "b")),)
+        make_config(), objectives=(ClassificationConfig(labels=("a", "b")),)
     )
     source.check(config, predicting=True)
     with pytest.raises(UserError, match="the test split does not give label, which classification"):
@@ -586,26 +586,26 @@ class TestRefused:
     def test_features_that_the_objectives_need(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         config = dataclasses.replace(
-            make_config(MASKS), objectives=(masked_lm.Config(), sentence_pair.Config())
+            make_config(MASKS), objectives=(MaskedLMConfig(), SentencePairConfig())
         )
         source = data.Source(folder, config, training=True)
         message = "does not give next_sentence_label, which sentence_pair needs; it gives .*row"
         with pytest.raises(UserError, match=message):
             source.check(config)
-        source.check(dataclasses.replace(config, objectives=(masked_lm.Config(),)))
+        source.check(dataclasses.replace(config, objectives=(MaskedLMConfig(),)))
         with pytest.raises(UserError, match="does not give masked_ids, masked_positions, masked_w"):
             data.Source(folder, make_config()).check(config)
 
     def test_too_few_positions(self, tmp_path):
         source = data.Source(write(tmp_path, make_examples(2)), make_config())
         config = dataclasses.replace(
-            make_config(), encoder=transformer.Config(vocab_size=V, max_positions=T - 1)
+            make_config(), encoder=TransformerConfig(vocab_size=V, max_positions=T - 1)
         )
         message = rf"up to {T} tokens, and the encoder has positions for {T - 1}"
         with pytest.raises(UserError, match=message):
             source.check(config)
         source.check(
-            dataclasses.replace(config, encoder=transformer.Config(vocab_size=V, max_positions=T))
+            dataclasses.replace(config, encoder=TransformerConfig(vocab_size=V, max_positions=T))
         )
 
     def test_batches_that_cannot_be_shared_out(self, tmp_path):

@@ -8,9 +8,9 @@ import pytest
 
 from official import config as configs
 from official import data
+from official.config.encoders import TransformerXLConfig
 from official.corruption import units
 from official.corruption.vocabulary import Vocabulary
-from official.modeling.encoders import transformer_xl
 from official.utils.errors import UserError
 from tests import small
 from tests.streams import LENGTHS, SEP, Walk, config, marked, stream_folder
@@ -136,7 +136,7 @@ def test_words_of_reversed_rows():
 
 
 def remembers(length):
-    return transformer_xl.Config(vocab_size=8, memory_length=length, reuse_length=REUSE)
+    return TransformerXLConfig(vocab_size=8, memory_length=length, reuse_length=REUSE)
 
 
 def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):

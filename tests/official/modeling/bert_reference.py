@@ -6,17 +6,17 @@ import types
 import numpy as np
 import tensorflow as tf
 
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.convert.bert import SYSTEM
 from official.convert.mapping import bring_in
 from official.modeling.model import Model
-from official.modeling.objectives import masked_lm, sentence_pair
 
 
 def load_model(reference):
     """Our model with the weights of the reference, and the table of names."""
     config = json.loads(str(reference["config"]))
     encoder = SYSTEM.encoder_config({"type_vocab_size": 2, **_DROPOUT, **config}, "golden data")
-    objectives = (masked_lm.Config(), sentence_pair.Config())
+    objectives = (MaskedLMConfig(), SentencePairConfig())
     model = Model(types.SimpleNamespace(seed=0, encoder=encoder, objectives=objectives))
     rows = SYSTEM.rows(encoder, ("masked_lm", "next_sentence"))
     variables = model.variables_by_path()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.heads import MultipleChoiceConfig
 from official.convert.bert import SYSTEM
 from official.convert.mapping import linear
 from official.modeling.model import Model
-from official.modeling.objectives import multiple_choice
 from official.training.optimizers import AdamW
 from official.training.schedules import Schedule
 from tests import GOLDEN
@@ -22,7 +22,7 @@ def load_model(reference):
     config = {"type_vocab_size": 2, **_DROPOUT, **json.loads(str(reference["config"]))}
     encoder = SYSTEM.encoder_config(config, "golden data")
     model = Model(
-        types.SimpleNamespace(seed=0, encoder=encoder, objectives=(multiple_choice.Config(),))
+        types.SimpleNamespace(seed=0, encoder=encoder, objectives=(MultipleChoiceConfig(),))
     )
     rows = [*SYSTEM.rows(encoder, ()), *linear("multiple_choice/output", "classifier")]
     variables = model.variables_by_path()

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from official import config as configs
+from official.config.heads import ClassificationConfig
 from official.modeling.model import Model
-from official.modeling.objectives import classification
 from tests import ROOT, small
 
 CONFIGS = ROOT / "configs" / "pretrain"
@@ -75,7 +75,7 @@ def test_of_each_family(name, law):
 
 def test_heads_are_drawn_like_their_encoder():
     labels = tuple(f"class {i}" for i in range(1500))
-    head = classification.Config(labels=labels)
+    head = ClassificationConfig(labels=labels)
     for law in LAWS:
         config = small.config(encoder__hidden_size=64, encoder__initializer=law)
         model = Model(dataclasses.replace(config, objectives=(head,)))

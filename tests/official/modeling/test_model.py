@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerConfig
+from official.config.heads import ClassificationConfig, RegressionConfig
+from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.modeling import masks
-from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import classification, masked_lm, regression, sentence_pair
 from official.utils.errors import UserError
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=29,
     hidden_size=12,
     num_layers=2,
@@ -34,7 +35,7 @@ BATCH = {
     "label": np.array([1, 0], "int32"),
     "score": np.array([0.5, 2.0], "float32"),
 }
-PRETRAINING = (masked_lm.Config(), sentence_pair.Config(weight=0.5))
+PRETRAINING = (MaskedLMConfig(), SentencePairConfig(weight=0.5))
 
 
 def make(*objectives, dtype=None, encoder=ENCODER, seed=0):
@@ -104,7 +105,7 @@ def test_a_fresh_model_guesses_evenly():
 
 
 def test_predictions_of_all_objectives():
-    model = make(classification.Config(num_labels=3), regression.Config())
+    model = make(ClassificationConfig(num_labels=3), RegressionConfig())
     predictions = model.predictions(BATCH)
     assert predictions["probabilities"].shape == (2, 3)
     np.testing.assert_allclose(tf.reduce_sum(predictions["probabilities"], -1), [1, 1], rtol=1e-6)
@@ -194,7 +195,7 @@ def test_gradients_are_those_of_differences():
 
 
 def test_repeated_tokens_add_up_in_the_tables_gradient():
-    model = make(masked_lm.Config(), dtype="float64")
+    model = make(MaskedLMConfig(), dtype="float64")
     batch = {**BATCH, "token_ids": np.full((2, 8), 5, "int32")}
     _, gradients = loss_and_gradients(model, tensors(batch), (1, 2))
     table = model.encoder.token_table.table
@@ -228,11 +229,11 @@ def test_the_global_policy_is_the_default():
 
 def test_errors():
     with pytest.raises(UserError, match="objectives: masked_lm is there twice"):
-        make(masked_lm.Config(), masked_lm.Config())
+        make(MaskedLMConfig(), MaskedLMConfig())
 
 
 def test_a_mean_of_the_last_states_leaves_padding_out():
-    model = make(classification.Config(num_labels=3, pooling="mean"))
+    model = make(ClassificationConfig(num_labels=3, pooling="mean"))
     longer = dict(BATCH)
     longer["token_ids"] = np.where(BATCH["padding_mask"], BATCH["token_ids"], 5)
     found, other = (model.predictions(batch)["probabilities"] for batch in (BATCH, longer))
@@ -248,11 +249,11 @@ def test_a_mean_of_the_last_states_leaves_padding_out():
     "objectives, expected",
     [
         ([], False),
-        ([classification.Config(num_labels=3)], True),
-        ([classification.Config(num_labels=3, pooling="first"), regression.Config()], True),
-        ([classification.Config(num_labels=3), regression.Config(pooling="mean")], False),
-        ([classification.Config(num_labels=3), masked_lm.Config()], False),
-        ([sentence_pair.Config()], False),
+        ([ClassificationConfig(num_labels=3)], True),
+        ([ClassificationConfig(num_labels=3, pooling="first"), RegressionConfig()], True),
+        ([ClassificationConfig(num_labels=3), RegressionConfig(pooling="mean")], False),
+        ([ClassificationConfig(num_labels=3), MaskedLMConfig()], False),
+        ([SentencePairConfig()], False),
     ],
 )
 def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
@@ -274,4 +275,4 @@ def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
 
 def test_a_pooled_last_position_is_not_the_first():
     last = dataclasses.replace(ENCODER, pooled_position="last")
-    assert not make(classification.Config(num_labels=3), encoder=last).reads_first
+    assert not make(ClassificationConfig(num_labels=3), encoder=last).reads_first

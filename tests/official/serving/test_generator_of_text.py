@@ -13,9 +13,9 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfig
 from official.convert import converted_model, huggingface
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import causal_lm, masked_lm
 from official.saving import checkpoints, model_folder
 from official.serving import saved_model
 from official.serving.generator import Generator, ends, left_padded
@@ -30,7 +30,7 @@ GREEDY = Settings(max_new_tokens=9, temperature=0.0)
 DRAWN = Settings(max_new_tokens=9, temperature=1.5, top_k=40, top_p=0.9, seed=3)
 PROMPTS = ["the other", "", "a", "the cat; the dog"]
 # Its memory is shorter than the prompts, and clamped distances are passed.
-XL = transformer_xl.Config(
+XL = TransformerXLConfig(
     hidden_size=12, num_layers=2, num_heads=3, intermediate_size=20, segment_types=0,
     attention="uni", memory_length=4, clamp_length=11, query_stream=False, initializer_range=0.6,
 )  # fmt: skip
@@ -56,7 +56,7 @@ def make(folder, direction="forward", encoder=None, segments=None, **changes):
     encoder = (
         dataclasses.replace(encoder, vocab_size=size)
         if encoder
-        else transformer.Config(
+        else TransformerConfig(
             **{
                 "vocab_size": size,
                 "hidden_size": 12,
@@ -73,7 +73,7 @@ def make(folder, direction="forward", encoder=None, segments=None, **changes):
             }
         )
     )
-    objectives = (causal_lm.Config(direction=direction),)
+    objectives = (CausalLMConfig(direction=direction),)
     config = configs.Config("writer", segments=segments, encoder=encoder, objectives=objectives)
     configs.save(config, folder / "config.yaml")
     checkpoints.save(
@@ -151,11 +151,11 @@ def test_rows_say_what_opens_a_text_and_ends_it():
         config = configs.Config(
             "writer",
             segments=configs.Segments(**segments),
-            objectives=(causal_lm.Config(direction=direction),),
+            objectives=(CausalLMConfig(direction=direction),),
         )
         return ends(config, tokenizer)
 
-    for direction in causal_lm.DIRECTIONS:
+    for direction in DIRECTIONS:
         assert found(direction, format="blocks") == (2, 2)
     assert found(format="stream", rows=2) == (2, 2)
     assert found(format="full_sentences") == (1, 2)
@@ -327,7 +327,7 @@ def test_what_cannot_write_is_refused(tmp_path):
         generator.texts("a")
     with pytest.raises(UserError, match="generate: batch_size: 0 is less than 1"):
         generator.texts(["a"], batch_size=0)
-    masked = configs.Config("x", encoder=config.encoder, objectives=(masked_lm.Config(),))
+    masked = configs.Config("x", encoder=config.encoder, objectives=(MaskedLMConfig(),))
     with pytest.raises(UserError, match="this model cannot write: it has no causal_lm objective"):
         Generator(masked, tokenizer, model_folder.build(masked))
     # An encoder that sees what comes after a position is no causal LM's.

@@ -9,19 +9,19 @@ from tensorflow.python.saved_model import loader_impl
 
 import official
 from official import tokenizers
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.objectives import causal_lm
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.objectives import CausalLMConfig
 from official.saving import model_folder
 from official.serving import precision, saved_model
 from tests.official import test_export
 
 TEXTS = tf.constant(test_export.TEXTS)
-XL = transformer_xl.Config(
+XL = TransformerXLConfig(
     vocab_size=tokenizers.load(test_export.GOLDEN).vocab_size, hidden_size=12, num_layers=2,
     num_heads=3, intermediate_size=20, memory_length=5, pooler=True, initializer_range=0.5,
 )  # fmt: skip
 # Layers that share their weights, and embeddings with a projection.
-SHARED = transformer.Config(
+SHARED = TransformerConfig(
     vocab_size=XL.vocab_size, embedding_size=6, hidden_size=12, num_layers=3, layer_groups=1,
     num_heads=3, intermediate_size=20, max_positions=24, initializer_range=0.5,
 )  # fmt: skip
@@ -126,7 +126,7 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])
 def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
     model = test_export.make(
-        tmp_path / "model", "bare", objectives=(causal_lm.Config(),),
+        tmp_path / "model", "bare", objectives=(CausalLMConfig(),),
         encoder=test_export.causal_encoder(),
     )  # fmt: skip
     saved_model.export(model, tmp_path / "saved", precision=name, max_new_tokens=4)

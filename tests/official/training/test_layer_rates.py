@@ -6,13 +6,14 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.modeling.encoders import transformer, transformer_xl
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import ClassificationConfig
+from official.config.objectives import MaskedLMConfig
 from official.modeling.model import Model
-from official.modeling.objectives import classification, masked_lm
 from official.training import optimizers
 from official.training.optimizers import layer_rates
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=11,
     hidden_size=4,
     num_layers=3,
@@ -24,7 +25,7 @@ ENCODER = transformer.Config(
 
 
 def make(objective=None, **changes):
-    objective = objective or classification.Config(num_labels=2)
+    objective = objective or ClassificationConfig(num_labels=2)
     config = types.SimpleNamespace(
         seed=0, encoder=dataclasses.replace(ENCODER, **changes), objectives=(objective,)
     )
@@ -55,8 +56,8 @@ def test_the_rates_of_a_three_layer_encoder():
 def test_electra_base_and_large_have_the_rates_of_its_release():
     # rate * decay ** (layers + 2 - depth): the first layer of twelve, the first of twenty-four.
     tiny = dict(hidden_size=2, num_heads=1, intermediate_size=2, pooler=False)
-    base = by_part(make(masked_lm.Config(), num_layers=12, **tiny), 0.8)
-    large = by_part(make(masked_lm.Config(), num_layers=24, **tiny), 0.9)
+    base = by_part(make(MaskedLMConfig(), num_layers=12, **tiny), 0.8)
+    large = by_part(make(MaskedLMConfig(), num_layers=24, **tiny), 0.9)
     assert base["encoder/embeddings"] == pytest.approx(0.04398, rel=1e-4)
     assert base["encoder/layer_0"] == pytest.approx(0.054976, rel=1e-4)
     assert base["encoder/layer_11"] == pytest.approx(0.64)
@@ -79,11 +80,11 @@ def test_a_shared_layer_has_the_rate_of_its_last_run():
 
 
 def test_a_final_norm_stands_above_the_layers():
-    found = by_part(make(masked_lm.Config(), norm="pre", pooler=False), 0.5)
+    found = by_part(make(MaskedLMConfig(), norm="pre", pooler=False), 0.5)
     assert found["encoder/final_norm"] == 0.5
 
 
-XL = transformer_xl.Config(
+XL = TransformerXLConfig(
     vocab_size=11, hidden_size=4, num_layers=3, num_heads=2, intermediate_size=6, pooler=True
 )
 
@@ -93,7 +94,7 @@ def test_the_rates_of_an_xlnet(untied):
     config = types.SimpleNamespace(
         seed=0,
         encoder=dataclasses.replace(XL, untie_biases=untied),
-        objectives=(classification.Config(num_labels=2),),
+        objectives=(ClassificationConfig(num_labels=2),),
     )
     expected = {
         "encoder/embeddings": 0.75**5,

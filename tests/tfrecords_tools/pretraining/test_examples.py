@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config import Segments
+from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
 from official.shards import features, manifest
@@ -119,7 +120,7 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     plain = settings(folder).segments
     options = {"relation": None, "short_seq_prob": 0.5, "duplicates": 2, **options}
     plain = dataclasses.replace(plain, **options)
-    how = Settings(plain, token_masks.Config(max_predictions=6) if static else None, folder, 7)
+    how = Settings(plain, TokenMasksConfig(max_predictions=6) if static else None, folder, 7)
     shared = dataclasses.replace(plain, packing=3, row_length=50)
     packed = dataclasses.replace(how, segments=shared)
     names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerConfig
 from official.modeling import masks
 from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer import encode
 
-SMALL = transformer.Config(
+SMALL = TransformerConfig(
     vocab_size=23,
     hidden_size=12,
     num_layers=2,
@@ -127,17 +128,17 @@ def test_a_pooler_may_have_another_activation(name):
 
 def test_an_activation_of_poolers_that_there_is_none_of():
     with pytest.raises(ValueError, match="pooler_activation: 'silu' is not one of gelu, gelu_tanh"):
-        transformer.Config(pooler_activation="silu")
+        TransformerConfig(pooler_activation="silu")
 
 
 def test_which_position_is_pooled_where_nothing_says_so():
     assert (SMALL.pooled_position, SMALL.layout) == ("first", "cls_first")
-    causal = transformer.Config(causal=True)
+    causal = TransformerConfig(causal=True)
     assert (causal.pooled_position, causal.layout) == ("last", "cls_first")
     with pytest.raises(ValueError, match="pooled_position: first sees no other position where"):
-        transformer.Config(causal=True, pooled_position="first")
+        TransformerConfig(causal=True, pooled_position="first")
     with pytest.raises(ValueError, match="pooled_position: 'mean' is not one of first, last"):
-        transformer.Config(pooled_position="mean")
+        TransformerConfig(pooled_position="mean")
 
 
 def test_a_cache_that_is_gone_on_with_pools_the_newest_position():
@@ -241,7 +242,7 @@ def test_paths_of_other_forms():
 def count(**sizes):
     """Parameters of an encoder, without making them."""
     with keras.StatelessScope(initialize_variables=False):
-        encoder = transformer.Encoder(transformer.Config(**sizes))
+        encoder = transformer.Encoder(TransformerConfig(**sizes))
         encoder.build()
         return sum(int(np.prod(v.shape)) for v in encoder.variables)
 
@@ -278,7 +279,7 @@ def test_parameter_counts_are_the_published_ones(sizes, published):
 
 @pytest.mark.slow
 def test_a_whole_bert_base_has_the_published_number_of_parameters():
-    encoder = transformer.Encoder(transformer.Config(vocab_size=30522))
+    encoder = transformer.Encoder(TransformerConfig(vocab_size=30522))
     encoder.build()
     assert sum(v.numpy().size for v in encoder.variables) == 109_482_240
 
@@ -476,7 +477,7 @@ def test_config_errors(changes, message):
 
 def test_use_errors():
     with pytest.raises(UserError, match="encoder.vocab_size: not set"):
-        transformer.Encoder(transformer.Config())
+        transformer.Encoder(TransformerConfig())
     encoder = make()
     with pytest.raises(UserError, match=r"a cache holds .*: encoder\.causal must be true"):
         encoder(TOKENS, cache=encoder.empty_cache(2, 9))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.modeling import masks
 from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode as encode_batch
@@ -14,7 +15,7 @@ from official.tokenizers import packing
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.numpy_transformer_xl import encode
 
-SMALL = transformer_xl.Config(
+SMALL = TransformerXLConfig(
     vocab_size=23,
     hidden_size=12,
     num_layers=2,
@@ -344,7 +345,7 @@ def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read
 
     from official.modeling.encoders import transformer
 
-    other = transformer.Encoder(transformer.Config(23, 12, 1, 3, 20, max_positions=9), name="other")
+    other = transformer.Encoder(TransformerConfig(23, 12, 1, 3, 20, max_positions=9), name="other")
     other.build()
     for name in ("memory", "permutation_mask", "backward"):
         with pytest.raises(UserError, match=f"{name}: the batch has this field, and the encoder"):
@@ -377,7 +378,7 @@ def test_paths_of_all_variables():
 def count(**sizes):
     """Parameters of an encoder, without making them."""
     with keras.StatelessScope(initialize_variables=False):
-        encoder = transformer_xl.Encoder(transformer_xl.Config(vocab_size=32000, **sizes))
+        encoder = transformer_xl.Encoder(TransformerXLConfig(vocab_size=32000, **sizes))
         encoder.build()
         return sum(int(np.prod(v.shape)) for v in encoder.variables)
 
@@ -569,7 +570,7 @@ def test_config_errors(changes, message):
 
 def test_use_errors():
     with pytest.raises(UserError, match="encoder.vocab_size: not set"):
-        transformer_xl.Encoder(transformer_xl.Config())
+        transformer_xl.Encoder(TransformerXLConfig())
     encoder = make()
     with pytest.raises(UserError, match=r"token_ids: expected \[B, T\], got shape \(3,\)"):
         encoder(np.zeros((3,), "int32"))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official import config as configs
-from official.modeling.objectives import generator, replaced_tokens
+from official.config.objectives import GeneratorConfig, ReplacedTokensConfig
 from official.utils.errors import UserError
 from tests import small
 from tests.official.modeling.objectives.test_generator import (
@@ -18,8 +17,8 @@ from tests.official.modeling.objectives.test_generator import (
 )
 from tests.official.training.test_electra import CORRUPTION
 
-BASELINE = generator.Config(size=1 / 3, sharing="none", baseline=True, weight=0.0)
-ADVERSARIAL = replaced_tokens.Config(adversarial_weight=2.0)
+BASELINE = GeneratorConfig(size=1 / 3, sharing="none", baseline=True, weight=0.0)
+ADVERSARIAL = ReplacedTokensConfig(adversarial_weight=2.0)
 
 
 def randomised():
@@ -95,7 +94,7 @@ def test_who_learns_from_what():
 
 
 def test_temperature_is_part_of_the_policy():
-    warm = make(generator.Config(size=1 / 3, baseline=True, temperature=3.0), ADVERSARIAL)
+    warm = make(GeneratorConfig(size=1 / 3, baseline=True, temperature=3.0), ADVERSARIAL)
     prepared = warm.prepare(BATCH)
     logits = prepared["generator_logits"].numpy().reshape(2, 3, 13) / 3
     drawn = prepared["token_ids"][0, 2].numpy()
@@ -104,13 +103,13 @@ def test_temperature_is_part_of_the_policy():
 
 
 def test_a_frozen_generator_has_no_trainable_variable_and_no_dropout():
-    model = make(generator.Config(size=1.0, sharing="none", frozen=True), ADVERSARIAL_OFF)
+    model = make(GeneratorConfig(size=1.0, sharing="none", frozen=True), ADVERSARIAL_OFF)
     trained = {v.path.removeprefix("model/") for v in model.trainable_variables}
     assert trained == model.variables_by_path().keys() - own(model) and own(model)
     assert model.term_weights == {"generator": 0.0, "replaced_tokens": 50.0}
 
 
-ADVERSARIAL_OFF = replaced_tokens.Config()
+ADVERSARIAL_OFF = ReplacedTokensConfig()
 
 
 def test_errors():
@@ -121,9 +120,9 @@ def test_errors():
         ({"sharing": "none", "size": 1.0, "baseline": True}, "frozen: what does not learn needs"),
     ]:
         with pytest.raises(ValueError, match=message):
-            generator.Config(frozen=True, **options)
+            GeneratorConfig(frozen=True, **options)
     with pytest.raises(ValueError, match="adversarial_weight: -1.0 is negative"):
-        replaced_tokens.Config(adversarial_weight=-1.0)
+        ReplacedTokensConfig(adversarial_weight=-1.0)
     with pytest.raises(UserError, match="replaced_tokens needs baseline_logits, sample_log_probs"):
         small.config(
             objectives=[
@@ -132,10 +131,10 @@ def test_errors():
             ],
             corruption=CORRUPTION,
         )
-    assert generator.gives(THIRD) == {"original_ids", "masked", "replaced"}
+    assert THIRD.gives() == {"original_ids", "masked", "replaced"}
     frozen = {"type": "generator", "frozen": True, "size": 1.0, "sharing": "none"}
     with pytest.raises(UserError, match="recipe.init_weights: encoder, and a generator is frozen"):
         small.config(objectives=[frozen], corruption=CORRUPTION)
     with pytest.raises(UserError, match="recipe.init_weights: generator, and no generator is fro"):
         small.config(recipe__init_weights="generator")
-    assert configs.type_of(BASELINE) == "generator"
+    assert BASELINE.type == "generator"

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import all_tokens_lm, generator, masked_lm
 from tests.official.modeling.objectives.test_generator import BATCH, IDS, THIRD, make, tensors
 
 
 @pytest.mark.parametrize("example_weights", [[1, 1], [0, 1]])
 def test_copying_and_writing_share_the_chance(example_weights):
     batch = {**BATCH, "example_weights": np.array(example_weights, "float32")}
-    model = make(THIRD, all_tokens_lm.Config(weight=2.0))
+    model = make(THIRD, AllTokensLMConfig(weight=2.0))
     objective = model.objectives[1]
     rng = np.random.default_rng(1)
     for variable in objective.variables:
@@ -41,11 +41,11 @@ def test_copying_and_writing_share_the_chance(example_weights):
     real = (IDS > 0).sum(1) @ example_weights
     np.testing.assert_allclose(model.weight_sums(batch)["all_tokens_lm"], real)
     assert model.term_weights["all_tokens_lm"] == 2.0
-    assert all_tokens_lm.needs(objective.config) <= {"padding_mask"} | generator.gives(THIRD)
+    assert objective.config.needs() <= {"padding_mask"} | THIRD.gives()
 
 
 def test_scores_that_are_far_apart_stay_finite():
-    model = make(THIRD, all_tokens_lm.Config(), dtype="float32")
+    model = make(THIRD, AllTokensLMConfig(), dtype="float32")
     for sign in (1, -1):
         model.objectives[1].copy.bias.assign([sign * 1e4])
         with tf.GradientTape() as tape:
@@ -55,7 +55,7 @@ def test_scores_that_are_far_apart_stay_finite():
 
 
 def test_masked_lm_behind_a_generator_reads_draws_in_place_of_masks():
-    model = make(THIRD, masked_lm.Config())
+    model = make(THIRD, MaskedLMConfig())
     prepared = model.prepare(BATCH)
     losses, _ = model.terms(prepared)
     encoded = model.encode({**BATCH, "token_ids": prepared["token_ids"]})
@@ -64,7 +64,7 @@ def test_masked_lm_behind_a_generator_reads_draws_in_place_of_masks():
     assert set(losses) == {"generator", "masked_lm"}
 
 
-@pytest.mark.parametrize("question", [masked_lm.Config(), all_tokens_lm.Config()])
+@pytest.mark.parametrize("question", [MaskedLMConfig(), AllTokensLMConfig()])
 def test_a_step_compiles(question):
     model = make(THIRD, question, dtype="float32")
 

@@ -8,13 +8,15 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.objectives import CausalLMConfig
 from official.modeling.encoders import transformer
 from official.modeling.encoders.inputs import encode
 from official.modeling.objectives import causal_lm
 from official.utils.errors import UserError
 from tests import small
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=11,
     hidden_size=8,
     num_layers=2,
@@ -47,7 +49,7 @@ PACKED = {
 
 def make(dtype="float64", **options):
     encoder = transformer.Encoder(ENCODER, dtype=dtype)
-    objective = causal_lm.Objective(causal_lm.Config(**options), ENCODER, dtype=dtype)
+    objective = causal_lm.Objective(CausalLMConfig(**options), ENCODER, dtype=dtype)
     rng = np.random.default_rng(0)
     for layer in (encoder, objective):
         layer.build()
@@ -239,7 +241,7 @@ def whole(**changes):
 
 def test_a_config_without_corruption():
     config = whole()
-    assert config.objectives == (causal_lm.Config(),)
+    assert config.objectives == (CausalLMConfig(),)
     assert configs.from_dict(configs.to_dict(config)) == config
     assert whole(segments__packing=4).segments.packing == 4
 
@@ -291,7 +293,7 @@ def test_an_encoder_that_comes_later_is_refused_too():
         ({"embedding_size": 4}, r"objectives: causal_lm: encoder\.embedding_size: 4 is not the"),
     ):
         with pytest.raises(UserError, match=message):
-            causal_lm.Objective(causal_lm.Config(), dataclasses.replace(ENCODER, **changes))
+            causal_lm.Objective(CausalLMConfig(), dataclasses.replace(ENCODER, **changes))
 
 
 def test_bfloat16_keeps_losses_in_float32():

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.encoders import transformer
+from official.config.encoders import TransformerConfig
+from official.config.objectives import SHARED, GeneratorConfig, MaskedLMConfig, ReplacedTokensConfig
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
-from official.modeling.objectives import generator, masked_lm, replaced_tokens
+from official.modeling.objectives import generator, masked_lm
 from official.utils.errors import UserError
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=13,
     hidden_size=12,
     num_layers=2,
@@ -43,7 +44,7 @@ BATCH = {
 }
 CHOSEN = np.zeros((2, 8), bool)
 CHOSEN[0, 2] = CHOSEN[1, 1] = CHOSEN[1, 4] = CHOSEN[1, 6] = True
-THIRD = generator.Config(size=1 / 3)
+THIRD = GeneratorConfig(size=1 / 3)
 
 
 def make(*objectives, dtype="float64", encoder=ENCODER, seed=0):
@@ -85,18 +86,18 @@ HEAD = {
     ],
 )
 def test_what_is_shared_is_one_variable(sharing, expected):
-    model = make(generator.Config(size=1 / 3, sharing=sharing), replaced_tokens.Config())
+    model = make(GeneratorConfig(size=1 / 3, sharing=sharing), ReplacedTokensConfig())
     blocks = {path for path in own(model) if "/layer_" in path}
     assert len(blocks) == 2 * 12 and own(model) - blocks == HEAD | expected
     ours, theirs = model.objectives[0].generator.embeddings, model.encoder.embeddings
     for part, found in (("token", "table"), ("position", "table"), ("norm", "scale")):
         same = getattr(getattr(ours, part), found) is getattr(getattr(theirs, part), found)
-        assert same == (part in generator.SHARED[sharing])
+        assert same == (part in SHARED[sharing])
     assert len({id(v) for v in model.trainable_variables}) == len(model.trainable_variables)
 
 
 def test_everything_shared_is_the_encoder_itself():
-    model = make(generator.Config(size=1.0, sharing="all"), replaced_tokens.Config())
+    model = make(GeneratorConfig(size=1.0, sharing="all"), ReplacedTokensConfig())
     assert model.objectives[0].generator is model.encoder
     assert own(model) == HEAD
 
@@ -105,19 +106,19 @@ def test_sizes_are_shares_of_the_encoders():
     base = dataclasses.replace(
         ENCODER, hidden_size=768, num_heads=12, intermediate_size=3072, num_layers=12
     )
-    found = generator.network(THIRD, base)
+    found = THIRD.network(base)
     assert (found.hidden_size, found.num_heads, found.intermediate_size) == (256, 4, 1024)
     assert (found.num_layers, found.embedding_size, found.pooler) == (12, 768, False)
     small = dataclasses.replace(base, embedding_size=128)
-    assert generator.network(generator.Config(), small).embedding_size == 128
-    alone = generator.Config(sharing="none", num_layers=3)
-    assert generator.network(alone, small).embedding_size == 32
-    assert generator.network(alone, base).embedding_size == 192
-    assert generator.network(alone, base).num_layers == 3
+    assert GeneratorConfig().network(small).embedding_size == 128
+    alone = GeneratorConfig(sharing="none", num_layers=3)
+    assert alone.network(small).embedding_size == 32
+    assert alone.network(base).embedding_size == 192
+    assert alone.network(base).num_layers == 3
 
 
 def test_initial_weights_are_not_those_of_the_encoder():
-    model = make(generator.Config(size=1.0, sharing="none"))
+    model = make(GeneratorConfig(size=1.0, sharing="none"))
     v = model.variables_by_path()
     kernel = "layer_0/feed_forward/inner/kernel"
     assert not np.allclose(v[f"generator/encoder/{kernel}"], v[f"encoder/{kernel}"])
@@ -125,7 +126,7 @@ def test_initial_weights_are_not_those_of_the_encoder():
 
 @pytest.mark.parametrize("sharing, size", [("embeddings", 1 / 3), ("none", 2 / 3), ("all", 1.0)])
 def test_masked_positions_are_filled_and_nothing_else(sharing, size):
-    model = make(generator.Config(size=size, sharing=sharing))
+    model = make(GeneratorConfig(size=size, sharing=sharing))
     drawn = set()
     prepare = tf.function(model.prepare)
     for seed in range(20):
@@ -157,7 +158,7 @@ def test_the_generator_reads_the_masked_text_and_scores_like_masked_lm():
         )["sequence_output"],
     )
     # The same head and the same table, put together as the masked-LM objective does it.
-    head = masked_lm.Objective(masked_lm.Config(), objective.network, dtype="float64")
+    head = masked_lm.Objective(MaskedLMConfig(), objective.network, dtype="float64")
     head.build()
     for a, b in zip(head.variables, objective.head.variables, strict=True):
         a.assign(b)
@@ -211,7 +212,7 @@ def gradients(model, term):
 
 @pytest.mark.parametrize("sharing", ["none", "embeddings"])
 def test_the_encoders_loss_does_not_reach_the_generator(sharing):
-    model = make(generator.Config(size=1 / 3, sharing=sharing), replaced_tokens.Config())
+    model = make(GeneratorConfig(size=1 / 3, sharing=sharing), ReplacedTokensConfig())
     for path, gradient in gradients(model, "replaced_tokens").items():
         assert (gradient is None) == path.startswith("generator/"), path
     table = "encoder/embeddings/token_embedding/table"
@@ -247,15 +248,15 @@ def test_errors():
         ({"temperature": 0.0}, "temperature: 0.0 is not above 0"),
     ]:
         with pytest.raises(ValueError, match=message):
-            generator.Config(**options)
+            GeneratorConfig(**options)
     for sharing in ("token", "embeddings"):
         with pytest.raises(UserError) as caught:
-            make(generator.Config(size=2.0, sharing=sharing))
+            make(GeneratorConfig(size=2.0, sharing=sharing))
         assert (
             "generator: size: 2.0 makes it 24 wide, wider than the encoder, 12, whose tables it "
             f"has with sharing: {sharing}: set size to at most 1.0, or sharing to none"
         ) in str(caught.value)
-    make(generator.Config(size=2.0, sharing="none"))
+    make(GeneratorConfig(size=2.0, sharing="none"))
     for options, message in [
         (
             {"size": 0.5},
@@ -268,6 +269,6 @@ def test_errors():
         ),
     ]:
         with pytest.raises(UserError, match=message):
-            make(generator.Config(sharing="all", **options))
+            make(GeneratorConfig(sharing="all", **options))
     with pytest.raises(UserError, match="generator: size: 0.6 of the encoder: num_heads: 2 heads"):
-        make(generator.Config(size=0.6))
+        make(GeneratorConfig(size=0.6))

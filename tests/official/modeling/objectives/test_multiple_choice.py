@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from official.config.heads import MultipleChoiceConfig
 from official.modeling.objectives import base, multiple_choice
 from official.utils.errors import UserError
 from tests.official.modeling.objectives.test_objectives import (
@@ -71,9 +72,9 @@ def test_the_first_position_in_place_of_a_pooler():
 
 def test_errors():
     with pytest.raises(ValueError, match=r"dropout: 1.0 is not in \[0, 1\)"):
-        multiple_choice.Config(dropout=1.0)
+        MultipleChoiceConfig(dropout=1.0)
     with pytest.raises(ValueError, match="pooling: 'last' is not one of"):
-        multiple_choice.Config(pooling="last")
+        MultipleChoiceConfig(pooling="last")
     config = dataclasses.replace(ENCODER, pooler=False)
     with pytest.raises(UserError, match="multiple_choice reads the pooled output: set encoder"):
-        multiple_choice.Objective(multiple_choice.Config(), config)
+        multiple_choice.Objective(MultipleChoiceConfig(), config)

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.config.encoders import TransformerConfig
+from official.config.heads import ClassificationConfig
+from official.config.objectives import SentencePairConfig, SpanBoundaryConfig
 from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import (
@@ -19,7 +22,7 @@ from official.modeling.objectives import (
 )
 from official.utils.errors import UserError
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=11,
     hidden_size=8,
     num_layers=1,
@@ -98,7 +101,7 @@ def test_masked_lm(embedding_size):
     check_terms(objective.terms(BATCH, ENCODED, encoder), "masked_lm", losses, hits)
     np.testing.assert_allclose(objective.weight_sums(BATCH)["masked_lm"], 3)
     assert objective.predictions(BATCH, ENCODED, encoder) == {}
-    assert masked_lm.needs(objective.config) <= BATCH.keys()
+    assert objective.config.needs() <= BATCH.keys()
 
 
 def gelu(x):
@@ -116,7 +119,7 @@ def test_span_boundary(embedding_size):
         "span_offset": np.array([[0, 1, 2], [0, 0, 0], [0, 1, 0]], "int32"),
         "span_weights": np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1]], "float32"),
     }
-    assert span_boundary.needs(objective.config) <= batch.keys()
+    assert objective.config.needs() <= batch.keys()
     table = encoder.token_table.table.numpy()
     losses, hits = [], []
     for b in range(3):
@@ -148,10 +151,10 @@ def test_span_boundary(embedding_size):
 
 
 def test_span_boundary_settings():
-    assert span_boundary.Config() == span_boundary.Config(15, 200, 1.0)
+    assert SpanBoundaryConfig() == SpanBoundaryConfig(15, 200, 1.0)
     for name in ("max_targets", "offset_size"):
         with pytest.raises(ValueError, match=f"{name}: 0 is less than 1"):
-            span_boundary.Config(**{name: 0})
+            SpanBoundaryConfig(**{name: 0})
 
 
 @pytest.mark.parametrize("relation", ["next_sentence", "sentence_order"])
@@ -339,11 +342,11 @@ def test_errors():
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
         make(classification)
     with pytest.raises(ValueError, match="num_labels: 3, but there are 2 labels"):
-        classification.Config(labels=("a", "b"), num_labels=3)
+        ClassificationConfig(labels=("a", "b"), num_labels=3)
     with pytest.raises(ValueError, match="num_labels: 1 is less than 2"):
-        classification.Config(num_labels=1)
+        ClassificationConfig(num_labels=1)
     for module in (classification, regression):
         with pytest.raises(ValueError, match=r"dropout: 1.5 is not in \[0, 1\)"):
             module.Config(dropout=1.5)
     with pytest.raises(ValueError, match="relation: 'before' is not one of next_sentence"):
-        sentence_pair.Config(relation="before")
+        SentencePairConfig(relation="before")

@@ -8,14 +8,17 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.corruption import PermutationConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.objectives import PermutationLMConfig
 from official.corruption import permutation
-from official.modeling.encoders import transformer, transformer_xl
+from official.modeling.encoders import transformer_xl
 from official.modeling.encoders.inputs import encode
 from official.modeling.objectives import permutation_lm
 from official.utils.errors import UserError
 from tests.official.corruption.test_token_masks import CLS, SEP, VOCABULARY, pad, seeds_of
 
-ENCODER = transformer_xl.Config(
+ENCODER = TransformerXLConfig(
     vocab_size=VOCABULARY.size,
     hidden_size=16,
     num_layers=3,
@@ -29,7 +32,7 @@ def make(encoder_config=ENCODER, dtype="float32"):
     """An encoder and the objective, with random values in all variables."""
     encoder = transformer_xl.Encoder(encoder_config, dtype=dtype)
     encoder.build()
-    objective = permutation_lm.Objective(permutation_lm.Config(), encoder_config, dtype=dtype)
+    objective = permutation_lm.Objective(PermutationLMConfig(), encoder_config, dtype=dtype)
     objective.build()
     rng = np.random.default_rng(1)
     for variable in [*encoder.variables, *objective.variables]:
@@ -41,7 +44,7 @@ def make(encoder_config=ENCODER, dtype="float32"):
 def permuted(unit="token", perm_size=None):
     """Two rows with different padding, and their targets."""
     rows = [np.array([CLS, *range(10, 20), SEP]), np.array([CLS, 20, 21, 22, 23, SEP, 24, 25, SEP])]
-    config = permutation.Config(unit=unit, k=2, num_predict=6, max_span=3, perm_size=perm_size)
+    config = PermutationConfig(unit=unit, k=2, num_predict=6, max_span=3, perm_size=perm_size)
     made = permutation.corrupt(config, VOCABULARY, pad(rows), seeds_of(2))
     return {name: value.numpy() for name, value in made.items()}
 
@@ -167,7 +170,7 @@ def test_encoders_that_cannot_answer_are_refused(encoder, message):
 
 def test_an_encoder_of_another_kind_is_refused():
     with pytest.raises(UserError, match="objectives: permutation_lm: the encoder has no query str"):
-        permutation_lm.Objective(permutation_lm.Config(), transformer.Config(vocab_size=9))
+        permutation_lm.Objective(PermutationLMConfig(), TransformerConfig(vocab_size=9))
 
 
 def test_without_the_corruption_it_is_refused():

@@ -8,16 +8,17 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
+from official.config.encoders import TransformerConfig
+from official.config.heads import KernelRankingConfig, RankingConfig
 from official.convert import huggingface
 from official.distribution.statistics import Statistics
-from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.modeling.objectives import kernel_ranking, ranking
 from official.utils.errors import UserError
 from tests import GOLDEN
 
-ENCODER = transformer.Config(
+ENCODER = TransformerConfig(
     vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=16,
     max_positions=12, dropout=0.1, attention_dropout=0.1, initializer_range=0.5,
 )  # fmt: skip
@@ -216,7 +217,7 @@ def test_scores_are_those_of_transformers():
     golden = np.load(GOLDEN / "ranking.npz")
     source = huggingface.read(GOLDEN / "hf_files" / "pretraining")
     encoder = dataclasses.replace(source.config.encoder, pooler=True)
-    made = configs.Config("ranks", encoder=encoder, objectives=(ranking.Config(),))
+    made = configs.Config("ranks", encoder=encoder, objectives=(RankingConfig(),))
     model = Model(made, dtype="float32")
     arrays = {**source.variables, **{f"ranking/output/{k}": golden[k] for k in ("kernel", "bias")}}
     for path, variable in model.variables_by_path().items():
@@ -234,13 +235,13 @@ def test_scores_are_those_of_transformers():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: ranking.Config(loss="listwise"), "loss: 'listwise' is not one of pairwise, poin"),
-        (lambda: ranking.Config(margin=0), "margin: 0 is not greater than 0"),
-        (lambda: ranking.Config(dropout=1.0), "dropout: 1.0 is not in [0, 1)"),
-        (lambda: ranking.Config(pooling="max"), "pooling: 'max' is not one of pooled, first, mean"),
-        (lambda: kernel_ranking.Config(kernels=1), "kernels: 1 is less than 2"),
-        (lambda: kernel_ranking.Config(sigma=0.0), "sigma: 0.0 is not greater than 0"),
-        (lambda: kernel_ranking.Config(loss="x"), "loss: 'x' is not one of"),
+        (lambda: RankingConfig(loss="listwise"), "loss: 'listwise' is not one of pairwise, poin"),
+        (lambda: RankingConfig(margin=0), "margin: 0 is not greater than 0"),
+        (lambda: RankingConfig(dropout=1.0), "dropout: 1.0 is not in [0, 1)"),
+        (lambda: RankingConfig(pooling="max"), "pooling: 'max' is not one of pooled, first, mean"),
+        (lambda: KernelRankingConfig(kernels=1), "kernels: 1 is less than 2"),
+        (lambda: KernelRankingConfig(sigma=0.0), "sigma: 0.0 is not greater than 0"),
+        (lambda: KernelRankingConfig(loss="x"), "loss: 'x' is not one of"),
     ],
 )
 def test_settings_that_cannot_be(make, message):
@@ -252,5 +253,5 @@ def test_settings_that_cannot_be(make, message):
 def test_a_cross_encoder_wants_something_to_pool():
     encoder = dataclasses.replace(ENCODER, pooler=False)
     with pytest.raises(UserError, match="ranking reads the pooled output: set encoder.pooler"):
-        ranking.Objective(ranking.Config(), encoder)
-    ranking.Objective(ranking.Config(pooling="first"), encoder)
+        ranking.Objective(RankingConfig(), encoder)
+    ranking.Objective(RankingConfig(pooling="first"), encoder)

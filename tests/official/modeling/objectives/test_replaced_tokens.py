@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
+from official.config.objectives import GeneratorConfig, ReplacedTokensConfig
 from official.distribution.statistics import area_under_curve
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import base, generator, replaced_tokens
+from official.modeling.objectives import base
 from tests.official.modeling.objectives.test_generator import (
     BATCH,
     CHOSEN,
@@ -37,7 +38,7 @@ def scores(model, token_ids, batch):
 @pytest.mark.parametrize("batch", [WEIGHTED, FILLER])
 def test_the_joint_loss_is_that_of_numpy_on_the_captured_draws(tokens, batch):
     relu = dataclasses.replace(ENCODER, activation="relu")
-    model = make(generator.Config(1 / 3), replaced_tokens.Config(tokens=tokens), encoder=relu)
+    model = make(GeneratorConfig(1 / 3), ReplacedTokensConfig(tokens=tokens), encoder=relu)
     rng = np.random.default_rng(1)
     for variable in model.objectives[1].variables:
         variable.assign(rng.standard_normal(variable.shape))
@@ -77,7 +78,7 @@ def test_the_joint_loss_is_that_of_numpy_on_the_captured_draws(tokens, batch):
 
 
 def test_weights_of_the_loss():
-    model = make(generator.Config(1 / 3), replaced_tokens.Config())
+    model = make(GeneratorConfig(1 / 3), ReplacedTokensConfig())
     assert model.term_weights == {"generator": 1.0, "replaced_tokens": 50.0}
 
 
@@ -86,8 +87,8 @@ def test_weights_of_the_loss():
 )
 def test_a_step_compiles(dtype, sharing, size):
     # So cold that the draws are the arg-max: XLA's random numbers are not TensorFlow's.
-    cold = generator.Config(size, sharing=sharing, temperature=1e-6)
-    model = make(cold, replaced_tokens.Config(), dtype=dtype)
+    cold = GeneratorConfig(size, sharing=sharing, temperature=1e-6)
+    model = make(cold, ReplacedTokensConfig(), dtype=dtype)
 
     def step(batch, pair):
         with tf.GradientTape() as tape:
@@ -129,10 +130,10 @@ def test_the_area_of_extremes():
 
 
 def test_needs():
-    plain, masked = (replaced_tokens.Config(tokens=tokens) for tokens in ("all", "masked"))
-    assert replaced_tokens.needs(plain) == {"padding_mask", "replaced"}
-    assert replaced_tokens.needs(masked) == {
+    plain, masked = (ReplacedTokensConfig(tokens=tokens) for tokens in ("all", "masked"))
+    assert plain.needs() == {"padding_mask", "replaced"}
+    assert masked.needs() == {
         "padding_mask", "replaced", "masked", "masked_weights",
     }  # fmt: skip
     with pytest.raises(ValueError, match="tokens: 'some' is not one of all, masked"):
-        replaced_tokens.Config(tokens="some")
+        ReplacedTokensConfig(tokens="some")

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.modeling.encoders import transformer, transformer_xl
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import SpanAnswerConfig
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import span_answer
 from tests import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "span_answer.npz"
-BERT = transformer.Config(
+BERT = TransformerConfig(
     vocab_size=61, hidden_size=18, num_layers=2, num_heads=3, intermediate_size=23, max_positions=16
 )
-XLNET = transformer_xl.Config(
+XLNET = TransformerXLConfig(
     vocab_size=61, hidden_size=18, num_layers=2, num_heads=3, intermediate_size=23
 )
 LENGTHS, WIDTH = np.array([11, 7, 9]), 11
@@ -55,7 +56,7 @@ def batch(layout, weights=(1, 1, 1)):
 
 
 def make(encoder, form, weights=None, **options):
-    objective = span_answer.Objective(span_answer.Config(form=form, **options), encoder)
+    objective = span_answer.Objective(SpanAnswerConfig(form=form, **options), encoder)
     objective.build()
     for variable in objective.variables:
         variable.assign(np.random.default_rng(len(variable.path)).normal(size=variable.shape))
@@ -294,4 +295,4 @@ def test_dropout_is_before_the_last_map_of_the_regression():
 )
 def test_settings_that_cannot_be(options, words):
     with pytest.raises(ValueError, match=words):
-        span_answer.Config(**options)
+        SpanAnswerConfig(**options)

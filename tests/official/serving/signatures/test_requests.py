@@ -10,7 +10,8 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.core.framework import tensor_pb2
 
-from official.modeling.objectives import causal_lm, multiple_choice, ranking, span_answer
+from official.config.heads import MultipleChoiceConfig, RankingConfig, SpanAnswerConfig
+from official.config.objectives import CausalLMConfig
 from official.serving import saved_model
 from tests import ROOT
 from tests.official import test_export
@@ -18,10 +19,10 @@ from tests.official import test_export
 DOC = ROOT / "docs" / "serving.md"
 # Which model has the signature of a request.
 HEADS = {
-    "rank": ranking.Config(),
-    "choose": multiple_choice.Config(),
-    "answer": span_answer.Config(),
-    "sample": causal_lm.Config(),
+    "rank": RankingConfig(),
+    "choose": MultipleChoiceConfig(),
+    "answer": SpanAnswerConfig(),
+    "sample": CausalLMConfig(),
 }
 
 

@@ -1,0 +1,42 @@
+"""What YAML names: each part has a module that runs it, and settings have implementations."""
+
+import subprocess
+import sys
+
+import pytest
+
+from official.config import encoders, registry
+from official.config.corruption import WORD_START_RULES
+from official.modeling.layers import activation, random
+from official.tokenizers import word_starts
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        (registry.CORRUPTIONS, "corrupt"),
+        (registry.ENCODERS, "Encoder"),
+        (registry.OBJECTIVES, "Objective"),
+    ],
+)
+def test_each_part_has_a_module_that_runs_it(table, name):
+    for kind, part in table.items():
+        made = part()
+        module = registry.module_of(made)
+        assert made.type == kind and callable(getattr(module, name))
+
+
+def test_choices_are_those_that_are_implemented():
+    assert set(encoders.ACTIVATIONS) == set(activation.ACTIVATIONS)
+    assert set(encoders.POOLER_ACTIVATIONS) == set(activation.POOLER_ACTIVATIONS)
+    assert set(encoders.INITIALIZERS) == set(random.INITIALIZERS)
+    assert WORD_START_RULES == word_starts.RULES
+
+
+def test_a_config_is_read_without_tensorflow():
+    program = (
+        "import sys; from official import config; config.load('configs/pretrain/electra_mini.yaml');"
+        "print([name for name in ('tensorflow', 'keras', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
