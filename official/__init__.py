@@ -3,10 +3,6 @@
 import os
 import typing
 
-from official.utils import quiet_import
-
-quiet_import.install()
-
 if typing.TYPE_CHECKING:
     from official.serving.loaded_model import Loaded
 

@@ -1,10 +1,11 @@
 """Shared by all tests: four logical CPU devices, so that strategies with replicas can run."""
 
 import functools
+import os
 
 import pytest
 
-from official.utils import errors  # noqa: F401  sets TensorFlow's log level before its import
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # isort: skip
 

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from official.utils import quiet_import
+
 
 class UserError(ValueError):
     """Something the user can put right.
@@ -42,6 +44,8 @@ def run(main: Callable[[list[str]], None]) -> None:
     The process ends with status 2 after a `UserError` (no traceback), 130 after Ctrl-C.
     """
     from absl import app, logging
+
+    quiet_import.install()
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1:

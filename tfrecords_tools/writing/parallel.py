@@ -22,7 +22,9 @@ def start(*modules: str) -> None:
 
     `ordered` does so itself; done before, both processes can load at the same time.
     """
-    multiprocessing.get_context("forkserver").set_forkserver_preload(list(modules))
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        ["tfrecords_tools.writing.forkserver", *modules]
+    )
     forkserver.ensure_running()
 
 

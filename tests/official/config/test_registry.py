@@ -35,7 +35,8 @@ def test_choices_are_those_that_are_implemented():
 
 def test_a_config_is_read_without_tensorflow():
     program = (
-        "import sys; from official import config; config.load('configs/pretrain/electra_mini.yaml');"
+        "import sys; from official import config;"
+        "config.load('configs/pretrain/electra_mini.yaml');"
         "print([name for name in ('tensorflow', 'keras', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
