@@ -125,9 +125,9 @@ class Materials:
         name = f"tokenizer-{kind}"
         with self._made(name) as path:
             if path:
-                from tfrecords_tools import build_vocab
+                from tfrecords_tools.vocabulary import builder
 
-                build_vocab.build(str(self.text()), path, kind, SIZES[kind])
+                builder.build(str(self.text()), path, kind, SIZES[kind])
         return self.folder / name
 
     def fuzzed_tokenizer(self, kind: str) -> Path:
@@ -136,7 +136,7 @@ class Materials:
         with self._made(name) as path:
             if path:
                 from benchmarks.torture import lines
-                from tfrecords_tools import build_vocab
+                from tfrecords_tools.vocabulary import builder
 
                 text = path.with_name("fuzzed.txt")
                 made = lines.lines(seeding.numpy_rng(1), 20_000)
@@ -144,7 +144,7 @@ class Materials:
                 lower = kind == "wordpiece"
                 # SentencePiece has all characters but the rarest 2% in its vocabulary.
                 size = 20_000 if kind in ("unigram", "bpe") else 5000
-                build_vocab.build(str(text), path, kind, size, lower, coverage=0.98)
+                builder.build(str(text), path, kind, size, lower, coverage=0.98)
         return self.folder / name
 
     def served(self, kind: str, objective: str) -> Path:
@@ -161,9 +161,9 @@ class Materials:
         """A lexicon of phrases."""
         with self._made("phrases.txt") as path:
             if path:
-                from tfrecords_tools import build_phrases
+                from tfrecords_tools.vocabulary import phrases
 
-                build_phrases.build(str(self.text()), path)
+                phrases.build(str(self.text()), path)
         return self.folder / "phrases.txt"
 
     def shards(self, system: str) -> Path:

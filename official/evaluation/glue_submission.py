@@ -16,8 +16,6 @@ from official.utils import atomic
 from official.utils.errors import UserError
 
 _HEADER = "index\tprediction"
-
-
 _SCORES = (0.0, 5.0)  # of STS-B
 
 

@@ -8,8 +8,6 @@ from official.modeling.model import Model
 from official.saving import checkpoints
 
 _POOLER = "encoder/pooler/"
-
-
 _POSITIONS = "/position_embedding/table"
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from official import tokenizers
 from tests.official.tokenizers.byte_bpe_reference import texts
-from tfrecords_tools import build_vocab
+from tfrecords_tools.vocabulary import builder
 
 
 @pytest.mark.parametrize("prefix", [False, True])
 def test_a_million_characters_and_every_code_point(hf, tmp_path, prefix):
     (tmp_path / "text.txt").write_text("\n".join(texts(40_000, seed=2)), encoding="utf-8")
-    made = build_vocab.build(
+    made = builder.build(
         str(tmp_path / "text.txt"), tmp_path / "tok", "byte_bpe", 1000, add_prefix_space=prefix
     )
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]

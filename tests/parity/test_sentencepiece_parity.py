@@ -10,7 +10,7 @@ from official import tokenizers
 from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import texts
 from tests.official.tokenizers.test_text_rules import TEXTS
-from tfrecords_tools import build_vocab
+from tfrecords_tools.vocabulary import builder
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 NUMBERS = ["In 1990, 2,000 men, ``10,'' and 19,5, were 12, 34, 7,777.", "Café Été 2005, 1,"]
@@ -21,7 +21,7 @@ def test_odd_text_and_every_code_point(hf, tmp_path, name, lower_case):
     numbers = (f"in {number}, and" for number in random.Random(1).choices(range(2200), k=2000))
     prose = [row["text"] for row in GOLDEN["cased"][:8]] * 3 + NUMBERS * 20 + [*numbers]
     (tmp_path / "text.txt").write_text("\n".join(prose), encoding="utf-8")
-    made = build_vocab.build(
+    made = builder.build(
         str(tmp_path / "text.txt"), tmp_path / "tok", "unigram", 200,
         lower_case=lower_case, coverage=0.98, normalize_text=True,
     )  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from official.utils.errors import UserError
 from tests import ROOT
 from tfrecords_tools import build_phrases
+from tfrecords_tools.vocabulary import phrases
 
 PHRASES = ["new york", "machine learning theory", "one of a kind"]
 
@@ -57,7 +58,7 @@ def npmi_slowly(path, most):
 def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
     monkeypatch.setattr(build_phrases, "_PART", part)
     path = write(tmp_path / "a.txt")
-    made = build_phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
+    made = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
     expected = [
         (-score, " ".join(run))
         for run, (count, score) in npmi_slowly(path, 4).items()
@@ -70,7 +71,7 @@ def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
 
 def test_case_and_longest_phrase(tmp_path):
     (tmp_path / "a.txt").write_text("New York City x\nnew york city y, z\n" * 20)
-    build = build_phrases.build
+    build = phrases.build
     assert "New York City" in build(str(tmp_path / "a.txt"), tmp_path / "out", max_words=3)
     lower = build(str(tmp_path / "a.txt"), tmp_path / "out", max_words=2, lower_case=True)
     assert set(lower) == {"new york", "york city", "city x", "city y"}
@@ -81,7 +82,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(build_phrases, "_PART", 500)
     monkeypatch.setattr(build_phrases, "_MOST_RUNS", 300)
     said = []
-    made = build_phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
+    made = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said
     assert "machine learning" in made
 
@@ -98,7 +99,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 def test_bad_options(tmp_path, options, message):
     path = write(tmp_path / "a.txt", lines=5)
     with pytest.raises(UserError, match=message):
-        build_phrases.build(str(path), tmp_path / "out", **options)
+        phrases.build(str(path), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 

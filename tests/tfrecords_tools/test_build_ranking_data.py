@@ -7,7 +7,8 @@ import pytest
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import ROOT
-from tfrecords_tools import build_ranking_data as lib
+from tfrecords_tools.tasks import bm25
+from tfrecords_tools.tasks.readers import collections
 
 CRANFIELD = {
     "cran.all.1400": (
@@ -41,7 +42,7 @@ def write(folder, files):
 
 
 def test_cranfield(tmp_path):
-    made = lib.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    made = collections.read_cranfield(write(tmp_path / "in", CRANFIELD))
     assert made.documents == {
         "1": "lift of a wing . in a slipstream .",
         "3": "heat . of slabs",
@@ -54,7 +55,7 @@ def test_cranfield(tmp_path):
 
 
 def test_cisi(tmp_path):
-    made = lib.read_cisi(write(tmp_path / "in", CISI))
+    made = collections.read_cisi(write(tmp_path / "in", CISI))
     assert made.documents == {"1": "On Books They are read.", "2": "Loans Of books."}
     assert made.queries == {"1": "Which books are read?", "3": "Loans and books"}
     assert made.qrels == {"1": {"1": 1}, "3": {"2": 1}}
@@ -62,7 +63,7 @@ def test_cisi(tmp_path):
 
 
 def test_wikiqa(tmp_path):
-    made = lib.read_wikiqa(write(tmp_path / "in", WIKIQA))
+    made = collections.read_wikiqa(write(tmp_path / "in", WIKIQA))
     assert made.queries == {"train-1": "how old ?", "validation-1": "who ?", "test-7": "when ?"}
     texts = {name: made.documents[name] for grades in made.qrels.values() for name in grades}
     by_text = {text: name for name, text in texts.items()}
@@ -80,7 +81,7 @@ def test_wikiqa(tmp_path):
 
 def test_bm25_is_that_of_a_loop():
     documents = {"a": "wing wing lift", "b": "Wing in heat-flow", "c": "a flow", "d": "other words"}
-    made = lib.Collection({"q": "wing flow flow?"}, documents, {})
+    made = collections.Collection({"q": "wing flow flow?"}, documents, {})
     words = {"a": "wing wing lift", "b": "wing in heat flow", "c": "a flow", "d": "other words"}
     split = {name: text.split() for name, text in words.items()}
     mean = sum(map(len, split.values())) / 4
@@ -93,25 +94,25 @@ def test_bm25_is_that_of_a_loop():
             count = text.count(word)
             score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(text) / mean))
         expected[name] = score
-    run = lib.rank(made, {"q": None}, depth=9)
+    run = bm25.rank(made, {"q": None}, depth=9)
     assert run["q"] == pytest.approx({n: s for n, s in expected.items() if s}, rel=1e-6)
     assert list(run["q"]) == sorted(run["q"], key=expected.get, reverse=True)
-    assert list(lib.rank(made, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
+    assert list(bm25.rank(made, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
     # Of named candidates those without a word of the query too.
-    assert set(lib.rank(made, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
+    assert set(bm25.rank(made, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
 
 
 def test_shares_of_the_queries():
     names = [f"q{i}" for i in range(50)]
-    shares = lib.split_queries(names, 0.2, 0.1, seed=1)
+    shares = collections.split_queries(names, 0.2, 0.1, seed=1)
     assert {name: len(them) for name, them in shares.items()} == {
         "validation": 10,
         "test": 5,
         "train": 35,
     }
     assert sorted(q for them in shares.values() for q in them) == sorted(names)
-    assert shares == lib.split_queries(names, 0.2, 0.1, seed=1)
-    assert shares != lib.split_queries(names, 0.2, 0.1, seed=2)
+    assert shares == collections.split_queries(names, 0.2, 0.1, seed=1)
+    assert shares != collections.split_queries(names, 0.2, 0.1, seed=2)
 
 
 FAULTS = [
@@ -133,7 +134,7 @@ def test_faults_name_file_and_line(tmp_path, format, name, line, message):
     files = {"cranfield": CRANFIELD, "cisi": CISI, "wikiqa": WIKIQA}[format]
     folder = write(tmp_path / "in", {**files, name: files[name] + line + "\n"})
     with pytest.raises(UserError) as error:
-        lib.READERS[format](folder)
+        collections.READERS[format](folder)
     number = files[name].count("\n") + 1
     assert str(error.value).startswith(f"{folder / name}, line {number}: {message}")
 
@@ -141,24 +142,24 @@ def test_faults_name_file_and_line(tmp_path, format, name, line, message):
 def test_files_that_are_no_collection(tmp_path):
     folder = write(tmp_path / "in", CISI)
     with pytest.raises(UserError, match="there is no file .*cran.all.1400"):
-        lib.read_cranfield(folder)
+        collections.read_cranfield(folder)
     (folder / "CISI.ALL").write_text("\n")
     with pytest.raises(UserError, match="CISI.ALL is empty: it has no entries"):
-        lib.read_cisi(folder)
+        collections.read_cisi(folder)
     (folder / "CISI.ALL").write_text("\nhere\n.I 1\n")
     with pytest.raises(UserError, match="CISI.ALL, line 2: 'here' where .I and a number is wanted"):
-        lib.read_cisi(folder)
+        collections.read_cisi(folder)
     (folder / "CISI.ALL").write_bytes(b".I 1\n.W\n\xff\n")
     with pytest.raises(UserError, match="CISI.ALL, line 3: not UTF-8: convert the file"):
-        lib.read_cisi(folder)
+        collections.read_cisi(folder)
     (folder / "CISI.ALL").write_text(".I 1\n.W\na\n.I 1\n.W\nb\n")
     with pytest.raises(UserError, match="CISI.ALL: .I 1 is there twice"):
-        lib.read_cisi(folder)
+        collections.read_cisi(folder)
     write(folder, CISI)
-    made = lib.read_cisi(folder)
+    made = collections.read_cisi(folder)
     made.splits = {"train": {}}
     with pytest.raises(UserError, match="the train split has no query: give it a larger share"):
-        lib.write(made, tmp_path / "out", 10)
+        bm25.write(made, tmp_path / "out", 10)
 
 
 def test_the_command_line(tmp_path):

@@ -1,1 +1,3 @@
 """Trainers of vocabularies: WordPiece, byte-level BPE, SentencePiece."""
+
+TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe")

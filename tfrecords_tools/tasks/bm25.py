@@ -1,0 +1,74 @@
+"""Ranking data: candidates by BM25, and the files of a ranking."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from official.tasks import SPLITS, trec
+from official.utils import atomic
+from official.utils.errors import UserError
+from tfrecords_tools.tasks.readers.collections import Collection
+
+K1, B = 1.2, 0.75  # as is usual
+
+
+def rank(
+    collection: Collection, candidates: Mapping[str, list[str] | None], depth: int
+) -> trec.Run:
+    """Ranks by BM25 (Robertson and Zaragoza, 2009); words are runs of letters and digits.
+
+    Args:
+      collection: the documents that the counts are of, and the queries.
+      candidates: query → the documents to rank; None = all that share a word with it.
+      depth: the most documents of a query.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)
+    counts = vectorizer.fit_transform(collection.documents.values()).tocsr()  # [documents, words]
+    lengths = np.asarray(counts.sum(axis=1))[:, 0]
+    frequencies = np.diff(counts.tocsc().indptr)
+    weights = np.log1p((len(lengths) - frequencies + 0.5) / (frequencies + 0.5))
+    norms = K1 * (1 - B + B * lengths / lengths.mean())
+    rows = np.repeat(np.arange(len(lengths)), np.diff(counts.indptr))
+    counts.data *= (K1 + 1) * weights[counts.indices] / (counts.data + norms[rows])
+    words = vectorizer.transform(collection.queries[query] for query in candidates)
+    scores = (words @ counts.T).toarray()  # [queries, documents]
+    names = list(collection.documents)
+    numbers = {name: i for i, name in enumerate(names)}
+    run: trec.Run = {}
+    for (query, given), row in zip(candidates.items(), scores, strict=True):
+        among = np.nonzero(row)[0] if given is None else [numbers[name] for name in given]
+        found = trec.ordered({names[i]: float(np.float32(row[i])) for i in among})[:depth]
+        if found:
+            run[query] = dict(found)
+    return run
+
+
+def write(collection: Collection, folder: Path, depth: int) -> dict[str, int]:
+    """Writes the files of a ranking.
+
+    Returns:
+      How many queries each split has.
+
+    Raises:
+      UserError: a split without queries.
+    """
+    sizes = {}
+    with atomic.folder(folder) as temporary:
+        for name in ("queries", "documents"):
+            with open(temporary / f"{name}.tsv", "w", encoding="utf-8") as stream:
+                stream.write("id\ttext\n")
+                texts = getattr(collection, name).items()
+                stream.writelines(f"{key}\t{' '.join(text.split())}\n" for key, text in texts)
+        with open(temporary / "qrels", "w", encoding="utf-8") as stream:
+            trec.write_qrels(stream, collection.qrels)
+        for split in (s for s in SPLITS if s in collection.splits):
+            run = rank(collection, collection.splits[split], depth)
+            if not run:
+                raise UserError(f"the {split} split has no query: give it a larger share")
+            sizes[split] = len(run)
+            with open(temporary / f"{split}.run", "w", encoding="utf-8") as stream:
+                trec.write_run(stream, run, "bm25")
+    return sizes
