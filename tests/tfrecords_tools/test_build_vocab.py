@@ -12,7 +12,7 @@ import pytest
 from official import tokenizers
 from official.utils.errors import UserError
 from tests import ROOT
-from tfrecords_tools.vocabulary import builder
+from tfrecords_tools.vocabulary import TYPES, builder
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
@@ -31,7 +31,7 @@ def build(text, output, kind="wordpiece", vocab_size=None, **options):
     return builder.build(str(text), output, kind, size, coverage=0.98, **options)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in builder.TYPES if kind != "byte_bpe"])
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "byte_bpe"])
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_folder(tmp_path, text, kind, lower_case):
     made = build(text, tmp_path / "out", kind, lower_case=lower_case)
@@ -75,7 +75,7 @@ def test_byte_bpe_folder(tmp_path, text, prefix):
     assert lines[0] == "#version: 0.2" and len(lines) == 1 + 330 - 5 - 256
 
 
-@pytest.mark.parametrize("kind", builder.TYPES)
+@pytest.mark.parametrize("kind", TYPES)
 def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
     made = build(text, tmp_path / "a", kind)
     with gzip.open(tmp_path / "text.gz", "wt") as file:
