@@ -74,8 +74,8 @@ def main() -> None:
     iterator = iter(strategy.experimental_distribute_dataset(dataset.repeat()))
 
     def run(steps: int) -> float:
-        rows = train.run(iterator, steps)
-        return train.statistics.summarise(rows[-1:], model.term_weights)["loss"]
+        sums = train.run(iterator, steps).sums
+        return train.statistics.summarise(sums[-1:], model.term_weights)["loss"]
 
     work.serve(run)
 

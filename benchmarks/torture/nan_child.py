@@ -39,8 +39,7 @@ def main(system: str, shards: str, name: str) -> None:
     _poison(model, trainer.optimizer)
     iterator = iter(distribute(strategy, source, config.recipe.batch_size))
     for _ in range(STEPS):
-        (row,) = trainer._train_step.run(iterator, 1)
-        norm = row[len(trainer._train_step.statistics.names)]
+        (norm,) = trainer.train_step.run(iterator, 1).gradient_norms
         print(
             json.dumps(
                 {

@@ -9,6 +9,7 @@ Shapes: A accumulation steps, K statistics of a step.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -30,6 +31,21 @@ def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
     base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
     first = tf.cast(count, tf.int32) + base
     return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
+
+
+class Steps(NamedTuple):
+    """What some updates report.
+
+    Attributes:
+      sums: [steps, K], the entries that `TrainStep.statistics` names.
+      gradient_norms: [steps], global norms before clipping; not finite: the update was left out.
+      bad_variables: int32 [steps], the index in `TrainStep.updated` of the first variable whose
+        gradient was not finite; -1 = there is none.
+    """
+
+    sums: np.ndarray
+    gradient_norms: np.ndarray
+    bad_variables: np.ndarray
 
 
 class TrainStep:
@@ -66,15 +82,11 @@ class TrainStep:
             self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
-    def run(self, iterator, steps: int) -> np.ndarray:
-        """Makes `steps` updates without leaving the graph.
-
-        Returns:
-          [steps, K + 2]: `statistics.names` of each step, then the gradient's global norm before
-          clipping (not finite: the update was left out) and the number of the first variable of
-          `updated` whose gradient was not finite, or -1.
-        """
-        return self._loop(iterator, tf.constant(steps, tf.int32)).numpy()
+    def run(self, iterator, steps: int) -> Steps:
+        """Makes `steps` updates without leaving the graph."""
+        rows = self._loop(iterator, tf.constant(steps, tf.int32)).numpy()  # [steps, K + 2]
+        count = len(self.statistics.names)
+        return Steps(rows[:, :count], rows[:, count], rows[:, count + 1].astype(np.int32))
 
     def _run(self, iterator, steps: tf.Tensor) -> tf.Tensor:
         def body(i, rows):
@@ -89,7 +101,7 @@ class TrainStep:
         return rows.stack()
 
     def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """One replica's share of one update; returns a row of what `run` returns."""
+        """One replica's share of one update; returns the row [K + 2] that `run` takes apart."""
         context = tf.distribute.get_replica_context()
         reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
         replica = context.replica_id_in_sync_group

@@ -9,7 +9,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import keras
@@ -25,7 +25,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints
 from official.training import optimizers, reporting, resuming
 from official.training.best_metric import best_metric
-from official.training.train_step import TrainStep
+from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
 
 _SECONDS_IN_GRAPH = 3.0  # a signal is answered after this long, or one step if that is longer
@@ -68,7 +68,7 @@ class Trainer:
             },
         }
         self.memory = memory.of(config, strategy, config.recipe.batch_size)
-        self._train_step = TrainStep(
+        self.train_step = TrainStep(
             model,
             self.optimizer,
             strategy,
@@ -77,7 +77,7 @@ class Trainer:
             jit_compile=config.recipe.jit_compile,
             memory=self.memory,
         )
-        self._evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
+        self.evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
         self._metric, self._higher = best_metric(config, source.manifest.task)
         self._data = {"train": resuming.description(source)}
         self._figures: dict[str, float] = {}  # of the evaluation at the present step
@@ -219,24 +219,24 @@ class Trainer:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
-        rows: list[np.ndarray] = []
+        reported: list[Steps] = []
         limit = 1  # the first step alone: it includes the making of the graph
         while step < self.total_steps and not self._patience_is_over():
             count = min(self._next_stop(step) - step, limit)
             started = time.monotonic()
-            chunk = self._train_step.run(iterator, count)
+            chunk = self.train_step.run(iterator, count)
             number, seconds = self._agreed((time.monotonic() - started) / count)
             self._watch(step, chunk)
             step += count
-            rows.append(chunk)
+            reported.append(chunk)
             if not reporter.started:
-                reporter.start(step, self._summary(chunk)[0]["loss"])
+                reporter.start(step, self._summary([chunk])[0]["loss"])
             else:
                 limit = self._limit(limit, seconds)
             at_end = step == self.total_steps
             if step % recipe.report_every == 0 or at_end:
-                reporter.train(step, *self._summary(np.concatenate(rows)))
-                rows = []
+                reporter.train(step, *self._summary(reported))
+                reported = []
             self._figures = {}
             if number:
                 self._leave(number, step, reporter)
@@ -255,7 +255,7 @@ class Trainer:
     def _evaluate(self, step: int, validation: Source, reporter: reporting.Reporter) -> None:
         """Evaluates the weights at a step, saves them with the figures, and judges them."""
         try:
-            self._figures = self._evaluator.run(validation, self.config.recipe.eval_batches)
+            self._figures = self.evaluator.run(validation, self.config.recipe.eval_batches)
         except Stopped as stopped:
             self._leave(stopped.number, step, reporter)
         self.save(step)
@@ -280,34 +280,37 @@ class Trainer:
         # No more than twice as many: the first steps may be fast for their batches are waiting.
         return max(1, min(int(_SECONDS_IN_GRAPH / seconds), 2 * before))
 
-    def _summary(self, rows: np.ndarray) -> tuple[dict[str, float], float]:
-        statistics = self._train_step.statistics
-        figures = statistics.summarise(rows, self.model.term_weights)
-        norms = rows[:, len(statistics.names)]
+    def _summary(self, chunks: Sequence[Steps]) -> tuple[dict[str, float], float]:
+        """Means over steps by name, and the mean number of tokens of a step."""
+        sums = np.concatenate([chunk.sums for chunk in chunks])
+        norms = np.concatenate([chunk.gradient_norms for chunk in chunks])
+        statistics = self.train_step.statistics
+        figures = statistics.summarise(sums, self.model.term_weights)
         finite = norms[np.isfinite(norms)]
         figures["gradient_norm"] = float(finite.mean()) if finite.size else math.nan
         if finite.size < norms.size:
             figures["skipped_steps"] = float(norms.size - finite.size)
         rate = self.optimizer.learning_rate
         figures["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
-        return figures, float(rows[:, statistics.names.index("tokens")].mean())
+        return figures, float(sums[:, statistics.names.index("tokens")].mean())
 
-    def _watch(self, step: int, chunk: np.ndarray) -> None:
+    def _watch(self, step: int, chunk: Steps) -> None:
         """Counts updates that were left out; stops the run when there are too many in a row."""
-        names = self._train_step.statistics.names
-        for offset, row in enumerate(chunk):
-            if np.isfinite(row[len(names)]):
+        for offset, norm in enumerate(chunk.gradient_norms):
+            if np.isfinite(norm):
                 self._bad_steps = 0
                 continue
             self._bad_steps += 1
             if self._bad_steps < self.config.recipe.max_bad_steps:
                 continue
             terms = [
-                name.partition("/")[2]
-                for name, value in zip(names, row, strict=False)
+                name.removeprefix("loss/")
+                for name, value in zip(
+                    self.train_step.statistics.names, chunk.sums[offset], strict=True
+                )
                 if name.startswith("loss/") and not np.isfinite(value)
             ]
-            variable = self._train_step.updated[int(row[len(names) + 1])].path
+            variable = self.train_step.updated[chunk.bad_variables[offset]].path
             what = (
                 f"the loss term {', '.join(terms)} is not finite"
                 if terms

@@ -135,15 +135,16 @@ def test_each_trains_at_a_small_size(name, tmp_path):
         config, strategies.build_model(config, strategy), source, strategy, tmp_path / "model"
     )
     before = {path: v.numpy() for path, v in made.model.variables_by_path().items()}
-    rows = made._train_step.run(iter(source.dataset(4)), 3)
-    assert rows.shape[0] == 3 and np.isfinite(rows).all()
+    steps = made.train_step.run(iter(source.dataset(4)), 3)
+    assert steps.sums.shape[0] == 3 and np.isfinite(steps.sums).all()
+    assert np.isfinite(steps.gradient_norms).all() and (steps.bad_variables == -1).all()
     still = {
         path
         for path, variable in made.model.variables_by_path().items()
         if np.array_equal(variable.numpy(), before[path])
     }
     assert not still, still
-    losses = made._train_step.statistics.summarise(rows, made.model.term_weights)
+    losses = made.train_step.statistics.summarise(steps.sums, made.model.term_weights)
     terms = {o.name: losses[o.name] for o in made.model.objectives}
     assert losses["loss"] == pytest.approx(sum(terms.values()))
     chance = {"next_sentence": np.log(2)}

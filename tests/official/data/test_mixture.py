@@ -205,7 +205,7 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
     assert len(set(drawn)) > 1
     before = checkpoints.values(trainer.variables)
     for number in drawn:
-        trainer._train_step.run(batches, 1)
+        trainer.train_step.run(batches, 1)
         after = checkpoints.values(trainer.variables)
         for task in SIZES:
             own = [path for path in after if f"/{task}/" in f"/{path}"]

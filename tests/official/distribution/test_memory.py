@@ -152,7 +152,7 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
     made = trainer(shards, tmp_path, made_of, strategy)
     source = Source(shards, made_of, training=True)
     steps = source.num_examples // ROWS
-    step = made._train_step
+    step = made.train_step
     iterator = iter(distribute(made.strategy, source, ROWS))
     done = 0
     for until, (states, mask) in enumerate(by_hand(made, source), start=1):
@@ -205,8 +205,8 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     source = Source(shards, made_of)
     made.train()
     before = made.memory.arrays()
-    found = made._evaluator.run(source)
-    assert made._evaluator.run(source) == found
+    found = made.evaluator.run(source)
+    assert made.evaluator.run(source) == found
     for name, value in before.items():
         np.testing.assert_array_equal(made.memory.arrays()[name], value)
     # By hand: memory from nothing, over all rows.
@@ -226,11 +226,11 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     forgetful = Trainer(
         made_of, made.model, source, tf.distribute.get_strategy(), tmp_path / "other"
     )
-    forgetful._evaluator._memory = None
-    assert forgetful._evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
+    forgetful.evaluator._memory = None
+    assert forgetful.evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
     two = trainer(shards, tmp_path / "one", made_of, mirrored(2))
     two.restore()
-    assert two._evaluator.run(source) == pytest.approx(found, rel=1e-9)
+    assert two.evaluator.run(source) == pytest.approx(found, rel=1e-9)
     # With a longer memory than it was trained with.
     longer = config(BOTH_WAYS, {"memory_length": 3 * KEPT})
     model = strategies.build_model(longer, tf.distribute.get_strategy())

@@ -111,7 +111,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     model_dir = tmp_path / "model"
     trainer = Trainer(made, strategies.build_model(made, strategy), source, strategy, model_dir)
     evaluations = iter([3.0, 1.0, 2.0])
-    trainer._evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
+    trainer.evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
     trainer.train(validation=source)
     best = checkpoints.best(model_dir)
     assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)

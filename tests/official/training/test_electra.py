@@ -95,10 +95,10 @@ def test_jit_compile_in_the_recipe(shards, tmp_path):
 def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
     config = small.replace(still(), eval_batch_size=20)
     source = Source(shards, config)
-    found = trainer(config, shards, tmp_path / "one")._evaluator.run(source)
+    found = trainer(config, shards, tmp_path / "one").evaluator.run(source)
     assert 0 < found["replaced_tokens_auc"] < 1 and 0 < found["replaced_tokens_rate"] < 0.3
     assert found["loss"] == pytest.approx(found["generator"] + 50 * found["replaced_tokens"])
-    again = trainer(config, shards, tmp_path / "two", mirrored(2))._evaluator.run(source)
+    again = trainer(config, shards, tmp_path / "two", mirrored(2)).evaluator.run(source)
     assert again == pytest.approx(found, rel=1e-5)
 
 

@@ -37,7 +37,7 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
         made.evaluated.append(step)
         return {"loss": losses[step // 2 - 1]}
 
-    made._evaluator.run = run
+    made.evaluator.run = run
     return made
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     whole = trainer(shards, tmp_path / "whole")
     whole.train(validation=whole.source)
     made = trainer(shards, tmp_path / "killed")
-    judge, evaluate = made._judge, made._evaluator.run
+    judge, evaluate = made._judge, made.evaluator.run
 
     class Killed(Exception):
         pass
@@ -92,7 +92,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
         return evaluate(source, batches)
 
     if moment == "before":
-        made._evaluator.run = signalled
+        made.evaluator.run = signalled
     else:
         made._judge = killed
     with pytest.raises(Stopped if moment == "before" else Killed):

@@ -66,7 +66,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
 ):
     made = trainer(shards, tmp_path, {"eval_every": 2})
     configs.save(made.config, tmp_path / model_folder.CONFIG)
-    place = made._train_step if moment == "last chunk" else made._evaluator
+    place = made.train_step if moment == "last chunk" else made.evaluator
     run = place.run
 
     def signalled(iterator_or_source, count):
@@ -120,7 +120,7 @@ def test_a_missing_best_is_written_anew(shards, tmp_path):
     made = trainer(shards, tmp_path, {"eval_every": 2})
     losses = {2: 1.0, 4: 2.0, 6: 3.0}
     run = lambda *_: {"loss": losses[int(made.optimizer.iterations.numpy())]}  # noqa: E731
-    made._evaluator.run = run
+    made.evaluator.run = run
     made.train(held_out(shards))
     best = tmp_path / "checkpoints" / "best.json"
     written = best.read_bytes()

@@ -102,7 +102,7 @@ def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
             shards = shard_folder(tmp_path / "shards", config)
         made = trainer(shards, tmp_path / precision, config)
         made.train()
-        losses[precision] = made._evaluator.run(Source(shards, config))["loss"]
+        losses[precision] = made.evaluator.run(Source(shards, config))["loss"]
     assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learnt something
     assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 
@@ -116,7 +116,7 @@ def test_no_sum_has_an_order_that_is_left_to_the_machine(name, tmp_path):
     config = small.config(**SYSTEMS[name], recipe__precision="float64")
     made = trainer(small.shard_folder(tmp_path / "shards", config), tmp_path / "one", config)
     batch = next(iter(made.source.dataset(8)))
-    traced = tf.function(made._train_step.replica_step).get_concrete_function(batch)
+    traced = tf.function(made.train_step.replica_step).get_concrete_function(batch)
     graph = traced.graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     sums = [node for node in nodes if node.op in ("AddN", "AccumulateNV2")]

@@ -235,7 +235,7 @@ def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
     config = small.replace(small.config(), steps=8, eval_every=2, keep_checkpoints=1)
     made = trainer(config, shards, tmp_path)
     figures = iter([3.0, 1.0, 2.0, 2.5])
-    made._evaluator.run = lambda source, batches: {"loss": next(figures)}
+    made.evaluator.run = lambda source, batches: {"loss": next(figures)}
     made.train(validation=made.source)
     assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
     steps = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
@@ -248,14 +248,14 @@ def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     source = Source(shards, config, "train")
     assert source.num_examples % 20
     made = trainer(config, shards, tmp_path)
-    found = made._evaluator.run(source)
+    found = made.evaluator.run(source)
     total = weight = 0.0
     for batch in source.dataset(1):
         terms, _ = made.model.terms(batch)
         total += float(terms["masked_lm"])
         weight += float(made.model.weight_sums(batch)["masked_lm"])
     assert found["masked_lm"] == pytest.approx(total / weight, rel=1e-5)
-    again = trainer(config, shards, tmp_path / "two", mirrored(2))._evaluator.run(source)
+    again = trainer(config, shards, tmp_path / "two", mirrored(2)).evaluator.run(source)
     assert again == pytest.approx(found, rel=1e-5)
 
 
@@ -279,7 +279,7 @@ def test_the_whole_step_compiles_with_xla(shards, tmp_path, accumulation):
     config = small.replace(small.config(), accumulation=accumulation)
     made = trainer(config, shards, tmp_path)
     batch = next(iter(made.source.dataset(8)))
-    compiled = tf.function(made._train_step.replica_step, jit_compile=True)
+    compiled = tf.function(made.train_step.replica_step, jit_compile=True)
     row = compiled(batch).numpy()
     assert np.isfinite(row).all() and int(made.optimizer.iterations.numpy()) == 1
 
