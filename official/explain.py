@@ -29,7 +29,6 @@ from official.utils import errors
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
-    from official.corruption import permutation
     from official.modeling.model import Model
     from official.tokenizers import Tokenizer
 
@@ -75,7 +74,7 @@ class Permutation:
 
 def permute(
     text: str,
-    config: "permutation.Config",
+    config: "PermutationConfig",
     seed: int = 0,
     tokenizer: "Tokenizer | None" = None,
 ) -> Permutation:
@@ -193,7 +192,7 @@ def _permutation() -> None:
         print(f"\n{FLAGS.output}: both masks")
 
 
-def _corruption() -> "permutation.Config":
+def _corruption() -> "PermutationConfig":
     from official import config as configs
 
     corruption = PermutationConfig()

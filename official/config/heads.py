@@ -111,11 +111,10 @@ class MultipleChoiceConfig(ObjectiveConfig):
 LOSSES = ("pairwise", "pointwise")
 
 
-def _check_loss(loss, margin):
-    """Raises ValueError where `loss` is none of `LOSSES`, or the margin has no room."""
-    one_of("loss", loss, LOSSES)
-    if margin <= 0:
-        raise ValueError(f"margin: {margin} is not greater than 0")
+def _check_loss(config):
+    """Raises ValueError where a ranker's `loss` or `margin` cannot be."""
+    one_of("loss", config.loss, LOSSES)
+    above(config, 0, "margin")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +140,7 @@ class RankingConfig(ObjectiveConfig):
     weight: float = 1.0
 
     def __post_init__(self):
-        _check_loss(self.loss, self.margin)
+        _check_loss(self)
         _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
@@ -173,7 +172,7 @@ class KernelRankingConfig(ObjectiveConfig):
     weight: float = 1.0
 
     def __post_init__(self):
-        _check_loss(self.loss, self.margin)
+        _check_loss(self)
         at_least(self, 2, "kernels")
         above(self, 0, "sigma")
 

@@ -3,10 +3,9 @@
 Shapes: B batch, T length, D hidden.
 """
 
-import importlib
-
 import keras
 
+from official.config.registry import module_of
 from official.modeling.encoders.inputs import encode
 from official.utils.errors import UserError
 
@@ -31,7 +30,7 @@ class Model(keras.Layer):
         """
         super().__init__(name=name, dtype=dtype)
         dtype = self.dtype_policy
-        self.encoder = _module(config.encoder).Encoder(
+        self.encoder = module_of(config.encoder).Encoder(
             config.encoder, seed=config.seed, dtype=dtype
         )
         self.objectives = make_objectives(config, head_dtype or dtype)
@@ -111,14 +110,9 @@ class Model(keras.Layer):
 def make_objectives(config, dtype=None):
     """The objectives of a config in their order, without variables; arguments as for `Model`."""
     return [
-        _module(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
+        module_of(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
         for objective in config.objectives
     ]
-
-
-def _module(config):
-    """The module that a `Config` belongs to."""
-    return importlib.import_module(type(config).__module__)
 
 
 def _merged(dicts):

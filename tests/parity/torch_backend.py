@@ -18,19 +18,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import MaskedLMConfig, SentencePairConfig
-from official.modeling.encoders import transformer, transformer_xl
-from official.modeling.layers.random import Draws
-from official.modeling.model import Model
+from official.config.heads import ClassificationConfig, RegressionConfig  # noqa: E402
+from official.config.objectives import MaskedLMConfig, SentencePairConfig  # noqa: E402
+from official.config.registry import ENCODERS  # noqa: E402
+from official.modeling.layers.random import Draws  # noqa: E402
+from official.modeling.model import Model  # noqa: E402
 
 
 def main(source, destination):
     """Reads, computes, writes."""
     with np.load(source) as file:
         arrays = dict(file)
-    kind = {"transformer": transformer, "transformer_xl": transformer_xl}[str(arrays["type"])]
-    encoder = kind.Config(**json.loads(str(arrays["config"])))
+    encoder = ENCODERS[str(arrays["type"])](**json.loads(str(arrays["config"])))
     objectives = (
         MaskedLMConfig(),
         SentencePairConfig(),

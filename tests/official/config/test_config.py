@@ -7,6 +7,7 @@ import yaml
 
 from official import config
 from official.config import sections
+from official.config.corruption import TokenMasksConfig
 from official.utils.errors import UserError
 
 SMALL = {
@@ -165,7 +166,7 @@ def test_bad_overrides(tmp_path, override, message):
             "row_length: 256 is of rows that sequences share, and packing is 1",
         ),
         ("segments.random_negatives", True, "a meaning for sentence_order, not for next_sentence"),
-        ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not a fraction"),
+        ("segments.short_seq_prob", 2, "short_seq_prob: 2.0 is not between 0 and 1"),
         ("segments.static_masks", "yes?", "static_masks: expected true or false"),
         ("encoder.type", "transformr", "unknown type 'transformr'; did you mean 'transformer'"),
         ("encoder", {"hidden_size": 8}, "encoder: no `type` is given"),
@@ -190,7 +191,7 @@ def test_bad_overrides(tmp_path, override, message):
         ("recipe.precision", "float16", "precision: 'float16' is not one of float32"),
         ("recipe.optimizer", 3, "recipe.optimizer: expected a mapping"),
         ("recipe.optimizer", {"type": "sgd"}, "optimizer.type: 'sgd' is not one of adamw, lamb"),
-        ("recipe.optimizer", {"layer_decay": 1.5}, "layer_decay: 1.5 is not a fraction"),
+        ("recipe.optimizer", {"layer_decay": 1.5}, "layer_decay: 1.5 is not between 0 and 1"),
         ("recipe.optimizer", {"layer_decay": 0}, "layer_decay: 0 stops every layer but the head"),
         ("recipe.optimizer", {"no_decay": ["(norm"]}, "no_decay: '(norm' is not a regular express"),
         ("recipe.optimizer", {"no_adaptation": ["bias"]}, "no_adaptation: is of type lamb, and"),
@@ -256,7 +257,7 @@ def test_packing_is_for_objectives_that_keep_parts_apart(tmp_path):
 
 
 def test_packing_is_for_corruptions_that_can_be_of_parts(monkeypatch):
-    monkeypatch.delattr("official.corruption.token_masks.row_predictions")
+    monkeypatch.setattr(TokenMasksConfig, "packs", False)
     config.from_dict(SMALL)
     with pytest.raises(UserError, match="corruption: token_masks cannot be packed: take .*: 1"):
         config.from_dict(changed("segments.packing", 4))

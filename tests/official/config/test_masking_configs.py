@@ -6,6 +6,7 @@ import pytest
 
 from official import config, parameters
 from official.modeling.model import Model
+from official.utils.errors import UserError
 from tests import CONFIGS
 
 FOLDER = CONFIGS
@@ -59,7 +60,7 @@ def test_smoke_configs_build(name):
 
 def test_settings_without_room_are_named():
     path = FOLDER / "smoke" / "spanbert.yaml"
-    with pytest.raises(config.UserError) as caught:
+    with pytest.raises(UserError) as caught:
         config.load(path, ["segments.max_length=32"])
     assert str(caught.value) == (
         f"{path}: corruption.max_span: 10 words have at least 10 tokens, and at most 5 are "

@@ -189,7 +189,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
         ({"relation": "next_sentence"},
          "relation: next_sentence is one of two segments, .* or a stream's reuse_length"),
         ({"reuse_length": 12}, "reuse_length: 12 of 16 tokens leave no room for .*: at most 11"),
-        ({"reuse_length": -1}, "reuse_length: -1 is less than 0"),
+        ({"reuse_length": -1}, "reuse_length: -1 is negative"),
         ({"packing": 2}, "packing: 2 is not for the format stream, whose rows are full"),
         ({"static_masks": True}, "static_masks: True is not for .* when it is read: take False"),
         ({"short_documents": "keep"}, "short_documents: 'keep' is not one of join, drop"),

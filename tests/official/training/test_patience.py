@@ -120,5 +120,5 @@ def test_patience_without_evaluations_is_refused(shards, tmp_path):
         trainer(shards, tmp_path).train()
     with pytest.raises(ValueError, match="patience: counts evaluations, and eval_every: 0 makes"):
         small.replace(small.config(), patience=2)
-    with pytest.raises(ValueError, match="patience: -1 is less than 0"):
+    with pytest.raises(ValueError, match="patience: -1 is negative"):
         small.replace(small.config(), patience=-1)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig
 from official.config.objectives import SentencePairConfig, SpanBoundaryConfig
+from official.config.registry import OBJECTIVES
 from official.modeling.encoders import transformer
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import (
@@ -49,11 +50,16 @@ ENCODED = {
 }
 
 
+def config_of(module):
+    """The config class of an objective's module."""
+    return OBJECTIVES[module.__name__.rpartition(".")[2]]
+
+
 def make(module, dtype="float64", encoder_config=ENCODER, **options):
     """An objective with random values in every variable, and an encoder."""
     encoder = transformer.Encoder(encoder_config, dtype=dtype)
     encoder.build()
-    objective = module.Objective(module.Config(**options), encoder_config, dtype=dtype)
+    objective = module.Objective(config_of(module)(**options), encoder_config, dtype=dtype)
     objective.build()
     for variable in [*objective.variables, encoder.token_table.table]:
         variable.assign(RNG.standard_normal(variable.shape))
@@ -219,7 +225,7 @@ def test_regression():
 )
 class TestEvery:
     def test_needs(self, module, options, fields):
-        assert module.needs(module.Config(**options)) == fields
+        assert config_of(module)(**options).needs() == fields
 
     def test_missing_example_weights_are_ones(self, module, options, fields):
         objective, encoder, _ = make(module, **options)
@@ -336,7 +342,7 @@ def test_errors():
     last = dataclasses.replace(ENCODER, pooled_position="last")
     for module, options in [(classification, {"num_labels": 2}), (regression, {})]:
         with pytest.raises(ValueError, match="pooling: 'max' is not one of pooled, first, mean"):
-            module.Config(pooling="max")
+            config_of(module)(pooling="max")
         with pytest.raises(UserError, match=r"pooling: first, and this encoder has .*: last: take"):
             make(module, encoder_config=last, pooling="first", **options)
     with pytest.raises(UserError, match="classification: neither labels nor num_labels is set"):
@@ -347,6 +353,6 @@ def test_errors():
         ClassificationConfig(num_labels=1)
     for module in (classification, regression):
         with pytest.raises(ValueError, match=r"dropout: 1.5 is not in \[0, 1\)"):
-            module.Config(dropout=1.5)
+            config_of(module)(dropout=1.5)
     with pytest.raises(ValueError, match="relation: 'before' is not one of next_sentence"):
         SentencePairConfig(relation="before")

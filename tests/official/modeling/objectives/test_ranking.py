@@ -236,11 +236,11 @@ def test_scores_are_those_of_transformers():
     "make, message",
     [
         (lambda: RankingConfig(loss="listwise"), "loss: 'listwise' is not one of pairwise, poin"),
-        (lambda: RankingConfig(margin=0), "margin: 0 is not greater than 0"),
+        (lambda: RankingConfig(margin=0), "margin: 0 is not above 0"),
         (lambda: RankingConfig(dropout=1.0), "dropout: 1.0 is not in [0, 1)"),
         (lambda: RankingConfig(pooling="max"), "pooling: 'max' is not one of pooled, first, mean"),
         (lambda: KernelRankingConfig(kernels=1), "kernels: 1 is less than 2"),
-        (lambda: KernelRankingConfig(sigma=0.0), "sigma: 0.0 is not greater than 0"),
+        (lambda: KernelRankingConfig(sigma=0.0), "sigma: 0.0 is not above 0"),
         (lambda: KernelRankingConfig(loss="x"), "loss: 'x' is not one of"),
     ],
 )
