@@ -10,7 +10,6 @@ it to the tokenizer. Of several configs, those that leave too much open are pass
 """
 
 import dataclasses
-import importlib
 import math
 import sys
 from collections.abc import Iterable, Iterator
@@ -51,7 +50,7 @@ def count(config: configs.Config) -> Counts:
         raise UserError(lacking)
     with uninitialized.scope():
         model = Model(config)
-    kinds = tuple(importlib.import_module(path).Encoder for path in registry.ENCODERS.values())
+    kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
     encoders = {"encoder": model.encoder}
     heads = {}
     for objective in model.objectives:

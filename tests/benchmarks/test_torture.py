@@ -221,7 +221,7 @@ def test_disk(tmp_path, materials, monkeypatch):
     )  # fmt: skip
     program(
         tmp_path, monkeypatch, "careful",
-        "import sys\nfrom official import atomic, errors\n"
+        "import sys\nfrom official.utils import atomic, errors\n"
         "def main(argv):\n with atomic.file(OUT, 'wb') as f: f.write(b'a' * 9000)\n"
         "OUT = sys.argv.pop(1)\nerrors.run(main)",
     )  # fmt: skip

@@ -42,7 +42,6 @@ import json, sys
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
-from tests import ROOT, ROOT
 folder, requests, answers = sys.argv[1:]
 loaded = tf.saved_model.load(folder)
 out = {}

@@ -20,7 +20,6 @@ SERVER = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
-from tests import ROOT, ROOT
 texts = [text.encode("utf-8", "surrogateescape") for text in json.load(sys.stdin)]
 for folder in sys.argv[1:]:
     out = tf.saved_model.load(folder).signatures["serving_default"](text=tf.constant(texts))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.heads import KernelRankingConfig, RankingConfig
+from official.config.registry import OBJECTIVES
 from official.convert import huggingface
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
@@ -50,7 +51,11 @@ def batch():
 
 def make(module, **options):
     """A model with random values in every variable."""
-    made = configs.Config("ranks", encoder=ENCODER, objectives=(module.Config(**options),))
+    made = configs.Config(
+        "ranks",
+        encoder=ENCODER,
+        objectives=(OBJECTIVES[module.__name__.rpartition(".")[2]](**options),),
+    )
     model = Model(made, dtype="float64")
     for variable in model.variables:
         variable.assign(np.random.default_rng(3).normal(0, 0.5, variable.shape))
