@@ -68,9 +68,8 @@ def main(argv: list[str]) -> None:
         FLAGS.task,
         FLAGS.precision,
     )
-    kind = next(kind for kind in table.KINDS.values() if inputs in kind.default)
-    takes = kind.default[inputs]
-    print(f"wrote {FLAGS.output}: serving_default takes {takes}, {kind.long} {length} tokens")
+    takes = table.described(inputs)
+    print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
     if FLAGS.data:
         found = precision_report.compare(
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task

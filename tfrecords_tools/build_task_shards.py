@@ -33,7 +33,6 @@ from official.utils.errors import UserError
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
-MAX_LENGTH = {"span": 384, "choice": 512}  # of other kinds: 128
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
@@ -204,66 +203,18 @@ def main(argv: list[str]) -> None:
 
     # TensorFlow is slow to load: the flags are checked before.
     from official import tokenizers
-    from tfrecords_tools.tasks import (
-        labelled_text,
-        multiple_choice,
-        span,
-    )
-    from tfrecords_tools.tasks import (
-        ranking as ranking_shards,
-    )
-    from tfrecords_tools.tasks.readers import tables
-
-    def report(line: str) -> None:
-        print(line, flush=True)
+    from official.tasks import kinds
 
     started = time.monotonic()
-    tokenizer, output = tokenizers.load(options.tokenizer), Path(options.output)
-    length = options.max_length or MAX_LENGTH.get(task.kind, 128)
-    if task.kind == "span":
-        sizes = span.Sizes(length, options.doc_stride, options.max_query_length)
-        made = span.build(
-            task, files, tokenizer, output, sizes, options.skip_bad_rows, report=report
-        )
-    elif task.kind == "choice":
-        made = multiple_choice.build(
-            task, files, tokenizer, output, length, options.skip_bad_rows, report=report
-        )
-    elif task.kind == "ranking":
-        bad = tables.BadRows(options.skip_bad_rows)
-        collection = ranking_shards.read_collection(
-            Path(options.input, options.queries),
-            Path(options.input, options.documents),
-            Path(options.input, options.qrels) if options.qrels else None,
-            bad,
-            options.header,
-            options.format,
-        )
-        if bad.counts:
-            report(f"left out of queries, documents and qrels: {bad}")
-        made = ranking_shards.build(
-            task,
-            collection,
-            files,
-            tokenizer,
-            output,
-            length,
-            options.negatives,
-            options.seed,
-            bad,
-            report=report,
-        )
-    else:
-        made = labelled_text.build(
-            task,
-            files,
-            tokenizer,
-            output,
-            length,
-            options.format,
-            options.skip_bad_rows,
-            report=report,
-        )
+    kind = kinds.KINDS[task.kind]
+    made = kinds.load(kind.builder).from_flags(
+        options,
+        task,
+        files,
+        tokenizers.load(options.tokenizer),
+        options.max_length or kind.max_length,
+        lambda line: print(line, flush=True),
+    )
     print(
         f"{options.output}: {task.name}, {made.totals['examples']:,} examples, "
         f"{made.totals['tokens']:,} tokens, {time.monotonic() - started:.1f} s"

@@ -4,13 +4,14 @@ import math
 
 from official.config.registry import OBJECTIVES, objective_fields
 from official.config.sections import Config
+from official.tasks import KINDS
 from official.utils.errors import UserError
 
 # What a shard folder of a fine-tuning task puts into a batch.
 TASK_FIELDS = frozenset(
-    "token_ids segment_ids padding_mask text_mask label score answer row context_start "
-    "context_length window_start own_start own_end answer_start answer_end".split()
-)
+    "token_ids segment_ids padding_mask text_mask row context_start context_length window_start "
+    "own_start own_end".split()
+).union(*(kind.targets for kind in KINDS.values()))
 # What the reader puts into every batch, or into those of objectives that need it.
 READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 

@@ -19,9 +19,10 @@ from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.data import checks, example_order, streams
 from official.data.batches import Assembler
 from official.shards import features, folder, manifest
+from official.tasks import KINDS
 from official.utils.errors import UserError
 
-_TARGETS = frozenset({"label", "score", "answer", "answer_start", "answer_end"})
+_TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
 
 
 class Source:

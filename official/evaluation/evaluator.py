@@ -1,9 +1,10 @@
-"""Scores a split without dropout, and without changing anything.
+"""Losses, metrics and predictions of a model's weights as they are, without dropout.
 
 Shapes: K statistics, B examples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -12,11 +13,10 @@ from official import config as configs
 from official.data import Source
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
-from official.distribution.numerics import keep_order_of_sums
 from official.distribution.statistics import Statistics
-from official.distribution.strategies import distribute
-from official.evaluation import ranking_metrics, span_answers, task_metrics
+from official.evaluation.loop import Outputs, ReplicaLoop
 from official.modeling.model import Model
+from official.tasks import kinds
 from official.utils.errors import UserError
 
 # What is handed back of a batch beside the predictions, and the field it stands in.
@@ -27,6 +27,157 @@ TARGETS = {
     "score_target": "score",
     "row": "row",
 }
+
+
+class Scorer(Protocol):
+    """Metrics and files of a task's predictions; `official.tasks.kinds` says which module has it.
+
+    It is made of a config and a source.
+
+    Attributes:
+      outputs: the names of the predictions that it reads.
+    """
+
+    outputs: tuple[str, ...]
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Computes the task's metrics; `outputs` has filler, with `example_weights` of 0."""
+
+    def check_output(self, output: str, top: int) -> None:
+        """Raises UserError where predictions cannot be written under a name."""
+
+    def write(self, outputs: Mapping[str, np.ndarray], output: str, top: int) -> None:
+        """Writes the predictions; `outputs` has no filler."""
+
+
+class Evaluator:
+    """Evaluates a model, and predicts with it.
+
+    Args:
+      config: as resolved.
+      model: whose weights are read.
+      strategy: that it computes under.
+      before_batch: called before each batch; what it raises ends the evaluation.
+    """
+
+    def __init__(
+        self,
+        config: configs.Config,
+        model: Model,
+        strategy: tf.distribute.Strategy,
+        before_batch: Callable[[], None] = lambda: None,
+    ):
+        self.config = config
+        self.model = model
+        self.strategy = strategy
+        self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
+        self.statistics = Statistics()
+        self._before_batch = before_batch
+        self._memory = memory.of(config, strategy, self.batch_size)
+        self._loop = ReplicaLoop(strategy, self._replica_step)
+        self._scorer: tuple[Source, Scorer] | None = None
+
+    def run(self, source: Source | Mixture, batches: int = 0) -> dict[str, float]:
+        """Evaluates on a source; the rows of a stream start with an empty memory.
+
+        Args:
+          source: of which split.
+          batches: how many batches to evaluate on; 0 = all.
+
+        Returns:
+          `loss`, each term, each metric, and the task's metrics where the data is a task's; of a
+          mixture those of each task with its name before them, and the average of their first
+          metrics.
+        """
+        if isinstance(source, Mixture):
+            return self._run_each(source, batches)
+        if self._memory is not None:
+            self._memory.clear()
+        sums, outputs = self._loop.run(source, self.batch_size, batches, self._before_batch)
+        metrics = self.statistics.summarise(sums, self.model.term_weights)
+        if source.manifest.task:
+            head = f"{source.task_name}/"  # of this task, where the model has several
+            mine = {name.removeprefix(head): value for name, value in outputs.items()}
+            metrics |= self.scorer(source).metrics(mine)
+        return metrics
+
+    def predict(self, source: Source, names: Sequence[str]) -> Outputs:
+        """Predicts the examples of a source.
+
+        Args:
+          source: of which split.
+          names: of the predictions.
+
+        Returns:
+          Those predictions and `row`, the number of each example in its file, in the order in
+          which the examples came.
+
+        Raises:
+          UserError: the model has no such predictions, or the source no row numbers.
+        """
+        head = f"{source.task_name}/"
+
+        def step(batch):
+            batch = self.model.prepare(batch, None)
+            given = self.model.predictions(batch)
+            given = {name.removeprefix(head): value for name, value in given.items()}
+            if set(names) - set(given):
+                raise UserError(
+                    "this model has no classification, regression or ranking objective (or "
+                    "several), so there is no prediction to write; its outputs are "
+                    f"{', '.join(given) or 'none'}"
+                )
+            if "row" not in batch:
+                raise UserError(
+                    f"the {source.split} split has no row numbers: predictions want the shards of "
+                    "a task, made by build_task_shards"
+                )
+            fields = {name: batch[name] for name in ("row", "example_weights")}
+            return tf.zeros([0]), {name: given[name] for name in names} | fields
+
+        outputs = ReplicaLoop(self.strategy, step).run(source, self.batch_size)[1]
+        real = outputs.pop("example_weights") > 0  # [B]
+        return {name: value[real] for name, value in outputs.items()}
+
+    def scorer(self, source: Source) -> Scorer:
+        """Returns the scorer of a source's task, made once."""
+        if self._scorer is None or self._scorer[0] is not source:
+            kind = kinds.KINDS[source.manifest.task["kind"]]
+            self._scorer = source, kinds.load(kind.scorer).Scorer(self.config, source)
+        return self._scorer[1]
+
+    def _run_each(self, mixture: Mixture, batches: int) -> dict[str, float]:
+        metrics, firsts = {}, []
+        for source in mixture.sources:
+            found = self.run(source, batches)
+            firsts.append(found[source.manifest.task["metrics"][0]])
+            others = [
+                f"{other}{metric}"
+                for other in mixture.manifest.task["tasks"]
+                for metric in ("", "_accuracy", "_squared_error")
+                if other != source.task_name
+            ]
+            metrics |= {
+                f"{source.task_name}/{name}": value
+                for name, value in found.items()
+                if name not in others
+            }
+        return {**metrics, AVERAGE: float(np.mean(firsts))}
+
+    def _replica_step(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict]:
+        if self._memory is not None:
+            batch = self._memory.read(batch)
+        batch = self.model.prepare(batch, None)
+        encoded = self.model.encode_as_read(batch)
+        if self._memory is not None:
+            self._memory.write(encoded["memory"], encoded["memory_mask"])
+        losses, metrics = self.model.terms(batch, encoded=encoded)
+        statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
+        outputs = dict(self.model.predictions(batch, encoded))
+        for name, field in TARGETS.items():
+            if field in batch:
+                outputs[name] = batch[field]
+        return statistics, outputs
 
 
 def target_entropy(source: Source, batch_size: int) -> float | None:
@@ -43,118 +194,3 @@ def target_entropy(source: Source, batch_size: int) -> float | None:
         counts += np.bincount(ids.ravel(), weights.ravel() > 0, minlength=len(counts))
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
-
-
-class Evaluator:
-    """Losses, metrics and the task's own metrics of a model's weights as they are.
-
-    Args:
-      config: as resolved.
-      model: whose weights are read.
-      strategy: that it computes under.
-      before_batch: called before each batch; what it raises ends the evaluation.
-    """
-
-    def __init__(
-        self,
-        config: configs.Config,
-        model: Model,
-        strategy: tf.distribute.Strategy,
-        before_batch: Callable[[], None] = lambda: None,
-    ):
-        keep_order_of_sums()
-        self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
-        self._config = config
-        self._questions: tuple[Source, span_answers.Answers] | None = None
-        self.model = model
-        self.strategy = strategy
-        self._before_batch = before_batch
-        self.statistics = Statistics()
-        self._memory = memory.of(config, strategy, self.batch_size)
-        self._step: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
-
-    def run(self, source: Source | Mixture, batches: int = 0) -> dict[str, float]:
-        """Scores a source; the rows of a stream start with an empty memory.
-
-        Args:
-          source: of which split.
-          batches: how many batches to score; 0 = all.
-
-        Returns:
-          `loss`, each term, each metric, and the task's metrics where the data is a task's; of a
-          mixture those of each task with its name before them, and the average of their first
-          metrics.
-        """
-        if isinstance(source, Mixture):
-            return self._run_each(source, batches)
-        rows, outputs = [], []
-        if self._memory is not None:
-            self._memory.clear()
-        for number, batch in enumerate(distribute(self.strategy, source, self.batch_size)):
-            if batches and number == batches:
-                break
-            self._before_batch()
-            row, output = self._step(batch)
-            rows.append(row.numpy())
-            outputs.append({name: value.numpy() for name, value in output.items()})
-        if not rows:
-            raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
-        figures = self.statistics.summarise(np.stack(rows), self.model.term_weights)
-        if source.manifest.task:
-            head = f"{source.task_name}/"  # of this task, where the model has several
-            merged = {
-                name.removeprefix(head): np.concatenate([output[name] for output in outputs])
-                for name in outputs[0]
-            }
-            if source.manifest.task.get("kind") == "ranking":
-                figures |= ranking_metrics.evaluate(source, merged)
-            elif source.manifest.task.get("kind") == "span":
-                figures |= self._answers(source).figures(merged)
-            else:
-                figures |= task_metrics.evaluate(source.manifest.task, merged)
-        return figures
-
-    def _answers(self, source: Source) -> span_answers.Answers:
-        """The questions of a source, read once."""
-        if self._questions is None or self._questions[0] is not source:
-            self._questions = source, span_answers.Answers(self._config, source)
-        return self._questions[1]
-
-    def _run_each(self, mixture: Mixture, batches: int) -> dict[str, float]:
-        figures, firsts = {}, []
-        for source in mixture.sources:
-            found = self.run(source, batches)
-            firsts.append(found[source.manifest.task["metrics"][0]])
-            others = [
-                f"{other}{metric}"
-                for other in mixture.manifest.task["tasks"]
-                for metric in ("", "_accuracy", "_squared_error")
-                if other != source.task_name
-            ]
-            figures |= {
-                f"{source.task_name}/{name}": value
-                for name, value in found.items()
-                if name not in others
-            }
-        return {**figures, AVERAGE: float(np.mean(firsts))}
-
-    def _run(self, batch):
-        statistics, outputs = self.strategy.run(self._replica_step, args=(batch,))
-        statistics = self.strategy.reduce(tf.distribute.ReduceOp.SUM, statistics, axis=None)
-        gather = lambda value: self.strategy.gather(value, axis=0)  # noqa: E731
-        return statistics, {name: gather(value) for name, value in outputs.items()}
-
-    def _replica_step(self, batch):
-        if self._memory is not None:
-            batch = self._memory.read(batch)
-        batch = self.model.prepare(batch, None)
-        encoded = self.model.encode_as_read(batch)
-        if self._memory is not None:
-            self._memory.write(encoded["memory"], encoded["memory_mask"])
-        losses, metrics = self.model.terms(batch, encoded=encoded)
-        statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
-        outputs = dict(self.model.predictions(batch, encoded))
-        for name, field in TARGETS.items():
-            if field in batch:
-                outputs[name] = batch[field]
-        return statistics, outputs

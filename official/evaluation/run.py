@@ -95,10 +95,11 @@ def predict(
     for _, source, model in _opened(
         model_dir, data, config, splits, checkpoint, strategy, predicting=True
     ):
+        evaluator = Evaluator(config, model, strategy)
         if submission:
-            prediction.submit(model, config, source, strategy, output)
+            prediction.submit(evaluator, source, output)
         else:
-            prediction.predict(model, config, source, strategy, output, top_k)
+            prediction.predict(evaluator, source, output, top_k)
 
 
 def _config(model_dir: str | os.PathLike, overrides: Sequence[str]) -> configs.Config:

@@ -9,19 +9,20 @@ Shapes: B windows, K spans of a window.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from official import config as configs
+from official.config.heads import SpanAnswerConfig
+from official.data import Source
 from official.evaluation import squad_metrics
 from official.shards import questions
 from official.utils import atomic
 from official.utils.errors import UserError
 
-OUTPUTS = ("span_scores", "span_starts", "span_ends", "null_scores")
 FILES = ("predictions.json", "nbest.json", "null_odds.json")
 
 
@@ -48,7 +49,7 @@ class Found(NamedTuple):
         return self.spans[0].text if self.spans else ""
 
 
-def objective_of(config: Any) -> Any:
+def objective_of(config: configs.Config) -> SpanAnswerConfig:
     """The part of a config that asks for spans.
 
     Raises:
@@ -63,10 +64,12 @@ def objective_of(config: Any) -> Any:
     )
 
 
-class Answers:
-    """Puts the windows of a split together."""
+class Scorer:
+    """Puts the windows of a split together; see `official.evaluation.evaluator.Scorer`."""
 
-    def __init__(self, config: Any, source: Any):
+    outputs = ("span_scores", "span_starts", "span_ends", "null_scores")
+
+    def __init__(self, config: configs.Config, source: Source):
         """Reads the split's questions and finds the places of their tokens.
 
         Args:
@@ -126,11 +129,11 @@ class Answers:
         none = self.no_answers and found.null_odds > self.config.null_threshold
         return "" if none else found.best
 
-    def figures(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Exact match and F1 of the questions; arguments of `find`.
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Computes exact match and F1 of the questions; arguments of `find`.
 
         Of a task with unanswerable questions the best threshold of the null odds is found, and the
-        figures that it gives: see `answer_metrics.evaluate`.
+        metrics that it gives: see `squad_metrics.evaluate`.
 
         Raises:
           UserError: the split has no answers.
@@ -149,8 +152,19 @@ class Answers:
             self.config.null_threshold,
         )
 
-    def save(self, found: list[Found], folder: str | os.PathLike) -> None:
-        """Writes the answers into a folder that is not there yet.
+    def check_output(self, output: Path, top: int) -> None:
+        """Refuses a name that looks like that of a file, and a folder that exists."""
+        if top:
+            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
+        if output.suffix in (".tsv", ".jsonl") or output.exists():
+            what = "is there already" if output.exists() else "is the name of a file"
+            raise UserError(
+                f"{output}: {what}: answers are written into a new folder ({', '.join(FILES)}): "
+                "name one"
+            )
+
+    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+        """Writes the answers into a new folder.
 
         `predictions.json` has the answer to each question by its id, "" for none, as the released
         evaluation reads it; `nbest.json` the best spans with their characters, scores and
@@ -160,10 +174,12 @@ class Answers:
         Raises:
           UserError: the folder is there already.
         """
+        del top
+        found = self.find({**outputs, "example_weights": np.ones(len(outputs["row"]))})
         predictions = {each.question.id: self.answer(each) for each in found}
         best = {each.question.id: self._ranked(each) for each in found}
         odds = {each.question.id: each.null_odds for each in found}
-        with atomic.folder(folder) as temporary:
+        with atomic.folder(output) as temporary:
             for name, values in zip(FILES, (predictions, best, odds), strict=True):
                 if name == "null_odds.json" and not self.no_answers:
                     continue

@@ -13,6 +13,13 @@ from sklearn import metrics as sklearn_metrics
 from official.tasks import nearest
 from official.utils.errors import UserError
 
+# For each kind of task what was to be predicted, and what was.
+OUTPUTS = {
+    "classification": ("label", "probabilities"),
+    "choice": ("answer", "probabilities"),
+    "regression": ("score_target", "score"),
+}
+
 
 def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Computes metrics of `official.tasks.METRICS`.
@@ -61,7 +68,7 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
     Raises:
       UserError: the split has no labels.
     """
-    target, predicted = _OUTPUTS[task["kind"]]
+    target, predicted = OUTPUTS[task["kind"]]
     if target not in outputs:
         raise UserError(
             f"the split has no labels of the task {task['name']} to compare with: "
@@ -69,14 +76,6 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
         )
     real = outputs["example_weights"] > 0
     return compute(task["metrics"], outputs[target][real], outputs[predicted][real])
-
-
-# For each kind of task what was to be predicted, and what was.
-_OUTPUTS = {
-    "classification": ("label", "probabilities"),
-    "choice": ("answer", "probabilities"),
-    "regression": ("score_target", "score"),
-}
 
 
 def _classes(predictions: np.ndarray) -> np.ndarray:

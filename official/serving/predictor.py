@@ -18,17 +18,12 @@ from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving.precision import Weights
 from official.serving.signatures import inputs
-from official.serving.signatures.table import KINDS
+from official.serving.signatures.table import module_of
+from official.tasks import KINDS
 from official.utils.errors import UserError
 
 # The objectives of each question that can be asked of a model.
-ASKED = {
-    "classify": ("classification",),
-    "score": ("regression",),
-    "rank": ("ranking", "kernel_ranking"),
-    "answer": ("span_answer",),
-    "choose": ("multiple_choice",),
-}
+ASKED = {kind.method: kind.objectives for kind in KINDS.values()}
 
 
 class Label(NamedTuple):
@@ -297,7 +292,7 @@ class Predictor:
         if key not in self._signatures:
             weights = Weights([self.model.encoder, head])
             parts = self.config, self.tokenizer, self.model, weights, self.max_length
-            made = KINDS[head.config.type].signatures
+            made = module_of(head.config.type).signatures
             self._signatures[key] = made(inputs.Parts(*parts, {**self.task, **task}, head))[name]
         return self._signatures[key]
 

@@ -8,7 +8,7 @@ from official.modeling.layers import gradient
 from official.saving import model_folder
 from official.serving.generator import why_not
 from official.serving.precision import Weights
-from official.serving.signatures import table as serving
+from official.serving.signatures import table
 from official.serving.signatures.inputs import Parts
 from official.serving.task_head import with_one_head
 from official.utils import atomic
@@ -25,7 +25,7 @@ def export(
     task: str | None = None,
     precision: str = "float32",
 ) -> tuple[str, int]:
-    """Writes a SavedModel (see above).
+    """Writes a SavedModel: see `official.export`.
 
     Returns:
       The signature that is `serving_default`, and the longest input in tokens.
@@ -38,15 +38,15 @@ def export(
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
-    kind, head = serving.kind_of(config, model)
+    kind, head = table.served(config, model)
     about = model_folder.task(model_dir)
     about = about.get("tasks", {}).get(task, about)
-    if inputs is not None and inputs not in kind.default:
-        ((name, takes),) = kind.default.items()
+    if inputs is not None and inputs not in kind.DEFAULT:
+        ((name, takes),) = kind.DEFAULT.items()
         raise UserError(f"--inputs={inputs}: this model has `{name}`, of {takes}: leave it out")
     if inputs is None:
         inputs = (
-            "pair" if about.get("pair") and "pair" in kind.default else next(iter(kind.default))
+            "pair" if about.get("pair") and "pair" in kind.DEFAULT else next(iter(kind.DEFAULT))
         )
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)
@@ -67,6 +67,6 @@ def export(
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     parts = Parts(config, tokenizer, model, weights, max_length, about, head)
     with atomic.folder(output) as temporary, gradient.left_out():
-        server, signatures = serving.make(parts, kind, inputs, count)
+        server, signatures = table.make(parts, kind, inputs, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length

@@ -10,10 +10,9 @@ JSON Lines.
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, texts
+from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
-    GENERIC,
     LETTERS,
-    METRICS,
     SPLITS,
     Columns,
     Submission,
@@ -25,11 +24,13 @@ from official.utils.errors import UserError
 
 __all__ = [
     "GENERIC",
+    "KINDS",
     "LETTERS",
     "METRICS",
     "SPLITS",
     "TASKS",
     "Columns",
+    "Kind",
     "Submission",
     "Task",
     "choice",

@@ -1,6 +1,7 @@
 """Questions on a text: the span of it that answers, or one of several choices."""
 
-from official.tasks.task import METRICS, Columns, Task
+from official.tasks.kinds import METRICS
+from official.tasks.task import Columns, Task
 
 TASKS = (
     # Questions and the spans that answer them (Rajpurkar et al., 2016; 2018).

@@ -4,22 +4,12 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 
+from official.tasks.kinds import METRICS
 from official.utils.errors import UserError
 
 # What a file can be for: beside the usual three, MNLI's texts of genres that training has not seen.
 SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 
-# What official.evaluation.task_metrics (ranking_metrics) can compute for each kind of task; the
-# first is the default.
-METRICS = {
-    "classification": ("accuracy", "f1", "matthews_correlation"),
-    "regression": ("pearson", "spearman"),
-    "ranking": ("ndcg_20", "err_20", "mrr", "map"),
-    "span": ("f1", "exact_match", "best_f1", "best_exact_match"),
-    "choice": ("accuracy",),
-}
-# The kinds of which a user can make a task, by naming columns.
-GENERIC = ("classification", "regression")
 # What choices are called, in this order.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -62,7 +52,7 @@ class Task:
 
     Attributes:
       name: what `--task` calls it.
-      kind: "classification", "regression", "ranking", "span" or "choice".
+      kind: a key of `official.tasks.kinds.KINDS`.
       columns: the columns of every split but those in `split_columns`.
       labels: the names of the classes; the index is the id that the model learns. Empty for
         regression and ranking. Of a choice they are letters, one for each choice.

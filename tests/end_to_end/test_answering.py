@@ -76,7 +76,7 @@ def trained(request, tmp_path_factory):
     after = evaluator.run(Source(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
-    count = prediction.predict(model, config, validation, strategy, output)
+    count = prediction.predict(Evaluator(config, model, strategy), validation, output)
     return {
         "config": config, "model_dir": model_dir, "shards": shards, "figures": figures,
         "source": validation, "output": output, "count": count, "model": model,
@@ -218,7 +218,7 @@ def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
 @pytest.mark.slow
 def test_refusals(trained, tmp_path):
     strategy = tf.distribute.get_strategy()
-    parts = trained["model"], trained["config"], trained["source"], strategy
+    parts = Evaluator(trained["config"], trained["model"], strategy), trained["source"]
     with pytest.raises(
         UserError, match="answers: is there already: answers are written into a new"
     ):
@@ -238,4 +238,6 @@ def test_refusals(trained, tmp_path):
         }
     )
     with pytest.raises(UserError, match="no objective span_answer: its objectives are regression"):
-        prediction.predict(trained["model"], other, trained["source"], strategy, tmp_path / "new")
+        prediction.predict(
+            Evaluator(other, trained["model"], strategy), trained["source"], tmp_path / "new"
+        )

@@ -116,7 +116,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     source = Source(tmp_path / "shards", config, "validation")
     source.check(config)
 
-    count = prediction.predict(model, config, source, strategy, tmp_path / "new.run")
+    count = prediction.predict(Evaluator(config, model, strategy), source, tmp_path / "new.run")
     assert count == sum(map(len, run.values()))
     new = trec.read_run(tmp_path / "new.run", queries, documents)
     assert {q: set(scores) for q, scores in new.items()} == {q: set(s) for q, s in run.items()}
@@ -179,7 +179,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
         loaded["rank"](query=tf.constant(["a", "b"]), documents=tf.constant(["a", "b", "c"]))
     if head != "ranking":
         return
-    prediction.predict(model, config, source, strategy, tmp_path / "top.run", top=3)
+    prediction.predict(Evaluator(config, model, strategy), source, tmp_path / "top.run", top=3)
     three = trec.read_run(tmp_path / "top.run")
     assert three == {query: dict(trec.ordered(scores)[:3]) for query, scores in new.items()}
     with pytest.raises(
@@ -187,10 +187,10 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     ):
         saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
-        prediction.predict(model, config, source, strategy, tmp_path / "other.tsv")
+        prediction.predict(Evaluator(config, model, strategy), source, tmp_path / "other.tsv")
     train = Source(tmp_path / "shards", config, "train")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --split"):
-        prediction.predict(model, config, train, strategy, tmp_path / "other.run")
+        prediction.predict(Evaluator(config, model, strategy), train, tmp_path / "other.run")
     with pytest.raises(UserError, match="the train split has no candidates to rank"):
         Evaluator(config, model, strategy).run(train)
 

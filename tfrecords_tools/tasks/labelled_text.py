@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import flags
 
 from official.shards import features, manifest
 from official.tasks import SPLITS, Task, nearest
-from official.tokenizers import packing
+from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
@@ -37,10 +38,23 @@ SECONDS_BETWEEN_REPORTS = 5
 UsableRow = tuple[int, list[str], int | float | None]
 
 
+def from_flags(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    report: Callable[[str], None],
+) -> manifest.Manifest:
+    """Builds what the flags of `build_task_shards` say; see `build`."""
+    how = options.format, options.skip_bad_rows
+    return build(task, files, tokenizer, Path(options.output), max_length, *how, report=report)
+
+
 def build(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     output: Path,
     max_length: int = 128,
     format: str | None = None,
@@ -224,7 +238,7 @@ def _score(text: str) -> float:
 def _manifest(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],
     tallies: Mapping[str, Tally],

@@ -9,11 +9,12 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+
+from absl import flags
 
 from official.shards import features, manifest
 from official.tasks import LETTERS, SPLITS, Task, choice_text
-from official.tokenizers import packing
+from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
@@ -30,10 +31,23 @@ from tfrecords_tools.tasks.readers import choice_files, tables
 QUESTIONS_AT_ONCE = 1024
 
 
+def from_flags(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    report: Callable[[str], None],
+) -> manifest.Manifest:
+    """Builds what the flags of `build_task_shards` say; see `build`."""
+    skip = options.skip_bad_rows
+    return build(task, files, tokenizer, Path(options.output), max_length, skip, report=report)
+
+
 def build(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     output: Path,
     max_length: int = 512,
     skip_bad_rows: bool = False,
@@ -86,7 +100,7 @@ def build(
 def _examples(
     asked: Iterator[choice_files.Question],
     task: Task,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     max_length: int,
     tally: Tally,
 ) -> Iterator[bytes]:
@@ -131,7 +145,7 @@ def _examples(
 def _manifest(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],
     tallies: Mapping[str, Tally],

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import flags
 
 from official.shards import candidates, features, manifest
 from official.tasks import SPLITS, Task, trec
-from official.tokenizers import packing
+from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
@@ -113,11 +114,45 @@ def read_collection(
     return Collection(*texts, judged)
 
 
+def from_flags(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    report: Callable[[str], None],
+) -> manifest.Manifest:
+    """Builds what the flags of `build_task_shards` say; see `build`."""
+    bad = tables.BadRows(options.skip_bad_rows)
+    collection = read_collection(
+        Path(options.input, options.queries),
+        Path(options.input, options.documents),
+        Path(options.input, options.qrels) if options.qrels else None,
+        bad,
+        options.header,
+        options.format,
+    )
+    if bad.counts:
+        report(f"left out of queries, documents and qrels: {bad}")
+    return build(
+        task,
+        collection,
+        files,
+        tokenizer,
+        Path(options.output),
+        max_length,
+        options.negatives,
+        options.seed,
+        bad,
+        report=report,
+    )
+
+
 def build(
     task: Task,
     collection: Collection,
     runs: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     output: Path,
     max_length: int = 128,
     negatives: int = 4,

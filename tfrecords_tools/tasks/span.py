@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from absl import flags
 
 from official.shards import features, manifest, questions
 from official.tasks import SPLITS, Task
-from official.tokenizers import windows
+from official.tokenizers import Tokenizer, windows
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import Tally, make_manifest, names, write_shards
@@ -55,10 +56,24 @@ class Tally(Tally):
     answered: int = 0
 
 
+def from_flags(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    report: Callable[[str], None],
+) -> manifest.Manifest:
+    """Builds what the flags of `build_task_shards` say; see `build`."""
+    sizes = Sizes(max_length, options.doc_stride, options.max_query_length)
+    skip = options.skip_bad_rows
+    return build(task, files, tokenizer, Path(options.output), sizes, skip, report=report)
+
+
 def build(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     output: Path,
     sizes: Sizes = Sizes(),
     skip_bad_rows: bool = False,
@@ -191,7 +206,7 @@ def _ragged(rows: list) -> tf.RaggedTensor:
 def _manifest(
     task: Task,
     files: Mapping[str, Path],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     sizes: Sizes,
     shards: list[manifest.Shard],
     tallies: Mapping[str, Tally],

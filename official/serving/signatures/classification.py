@@ -18,6 +18,9 @@ Outputs = dict[str, tf.Tensor]
 # What is given of an encoder's outputs: texts do not go on, so nobody needs its memory.
 _VECTORS = ("sequence_output", "pooled_output")
 
+DEFAULT = {"single": "a text", "pair": "two texts"}
+LONG = "cut at"
+
 
 def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
     """The signatures of a classifier, of a regression, or of an encoder without a head.

@@ -10,6 +10,9 @@ from official.serving.signatures import inputs
 from official.tasks.choice_text import joined_tensors
 from official.tokenizers.packing import pack
 
+DEFAULT = {"choose": "context, question and choices"}
+LONG = "cut at"
+
 
 def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
     """The signatures of multiple choice; choices are put into blanks as in training."""

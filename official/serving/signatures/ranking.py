@@ -10,6 +10,9 @@ from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tokenizers.packing import pack
 
+DEFAULT = {"rank": "a query and documents"}
+LONG = "cut at"
+
 
 def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
     """The signatures of a ranking."""

@@ -19,6 +19,9 @@ NO_SPAN = -1e29  # scores below are of no span,
 _NO_WINDOW = -1e38  # and this is below all of them
 _FOUND = ("span_scores", "span_starts", "span_ends", "null_scores")
 
+DEFAULT = {"answer": "question and context"}
+LONG = "read in windows of"
+
 
 def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
     """The signatures of a model that answers questions.

@@ -9,8 +9,8 @@
 | causal_lm | generate, sample beside the last ones | as the last ones |
 """
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -18,70 +18,68 @@ from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving.generator import why_not
-from official.serving.signatures import (
-    causal_lm,
-    classification,
-    inputs,
-    multiple_choice,
-    ranking,
-    span_answer,
-)
+from official.serving.signatures import causal_lm, classification, inputs
+from official.tasks import kinds
 
-
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """What models of one kind are served as.
-
-    Attributes:
-      signatures: makes them.
-      default: the names of those that can be `serving_default`, and what they take in words.
-      long: what happens to texts that are too long.
-    """
-
-    signatures: Callable[[inputs.Parts], dict[str, inputs.Signature]]
-    default: Mapping[str, str]
-    long: str = "cut at"
-
-
-_TEXTS = Kind(classification.signatures, {"single": "a text", "pair": "two texts"})
-_RANK = Kind(ranking.signatures, {"rank": "a query and documents"})
-# The first objective of this table that a model has is the one that is served.
-KINDS = {
-    "span_answer": Kind(
-        span_answer.signatures, {"answer": "question and context"}, "read in windows of"
-    ),
-    "multiple_choice": Kind(
-        multiple_choice.signatures, {"choose": "context, question and choices"}
-    ),
-    "ranking": _RANK,
-    "kernel_ranking": _RANK,
-    "classification": _TEXTS,
-    "regression": _TEXTS,
+# By the types of their objectives; a head that is no classification or regression comes first.
+_KINDS = {
+    name: kind
+    for kind in sorted(kinds.KINDS.values(), key=lambda kind: kind.generic)
+    for name in kind.objectives
 }
 
 
-def kind_of(config: configs.Config, model: Model) -> tuple[Kind, Objective | None]:
-    """How a model is served, and its objective that is; None where it is the encoder."""
+class Signatures(Protocol):
+    """A module of signatures; `official.tasks.kinds` says which kind of task has which.
+
+    Attributes:
+      DEFAULT: the names of those that can be `serving_default`, and what they take in words.
+      LONG: what happens to texts that are too long, in words.
+    """
+
+    DEFAULT: Mapping[str, str]
+    LONG: str
+
+    def signatures(self, parts: inputs.Parts) -> dict[str, inputs.Signature]:
+        """Makes the signatures."""
+
+
+def module_of(objective: str) -> Signatures:
+    """Returns the module with the signatures of an objective's task."""
+    return kinds.load(_KINDS[objective].signatures)
+
+
+def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective | None]:
+    """Returns how a model is served, and its objective that is; None = the encoder is."""
     names = [objective.type for objective in config.objectives]
-    for name, kind in KINDS.items():
+    for name in _KINDS:
         if name in names:
-            return kind, model.objectives[names.index(name)]
-    return _TEXTS, None
+            return module_of(name), model.objectives[names.index(name)]
+    return classification, None
 
 
-def make(parts: inputs.Parts, kind: Kind, default: str, count: int) -> tuple[tf.Module, dict]:
+def described(default: str) -> str:
+    """Returns in words what a default signature takes, and what it does to long texts."""
+    modules = map(module_of, _KINDS)
+    module = next(module for module in modules if default in module.DEFAULT)
+    return f"{module.DEFAULT[default]}, {module.LONG}"
+
+
+def make(
+    parts: inputs.Parts, module: Signatures, default: str, count: int
+) -> tuple[tf.Module, dict]:
     """The object to save and its signatures.
 
     Args:
       parts: what they are made of.
-      kind: which they are.
+      module: of the signatures.
       default: the one that is `serving_default` too.
       count: how many tokens a causal LM writes.
     """
     server = tf.Module()
     server.tokenizer = parts.tokenizer.module()
     server.weights = parts.weights.module  # the heads of pretraining, a generator, stay behind
-    signatures = kind.signatures(parts)
+    signatures = module.signatures(parts)
     if why_not(parts.model) is None:
         signatures |= causal_lm.signatures(parts, count)
     signatures["serving_default"] = signatures[default]

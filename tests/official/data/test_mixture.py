@@ -264,7 +264,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
 
     # One head predicts its task, and is served alone.
     source = Source(folders["mnli"], config, "validation")
-    prediction.predict(model, config, source, ONE, tmp_path / "predictions.jsonl")
+    prediction.predict(Evaluator(config, model, ONE), source, tmp_path / "predictions.jsonl")
     lines = map(json.loads, (tmp_path / "predictions.jsonl").read_text().splitlines())
     predicted = [[line["probabilities"][name] for name in MNLI.labels] for line in lines]
     done = saved_model.export(tmp_path / "model", tmp_path / "saved", task="mnli")

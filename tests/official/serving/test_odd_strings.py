@@ -16,6 +16,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import Source
 from official.evaluation import prediction
+from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder
 from official.serving import length_groups, saved_model
 from official.tasks import trec
@@ -119,7 +120,7 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     model_folder.save_task(source.manifest, folder / "model")
     source.check(config, predicting=True)
     model = model_folder.restore(folder / "model")[2]
-    prediction.predict(model, config, source, tf.distribute.get_strategy(), output)
+    prediction.predict(Evaluator(config, model, tf.distribute.get_strategy()), source, output)
     name = "classification" if "task" in objectives[0] else None
     saved_model.export(folder / "model", folder / "saved", task=name)
     return task

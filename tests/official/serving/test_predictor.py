@@ -46,7 +46,7 @@ def load(folder, *objectives, encoder=BERT, max_length=16, **task):
 
 def server(loaded, **task):
     """The signatures of an export."""
-    kind, head = table.kind_of(loaded.config, loaded.model)
+    kind, head = table.served(loaded.config, loaded.model)
     weights = precision.Weights([loaded.model.encoder, head])
     parts = loaded.config, loaded.tokenizer, loaded.model, weights, loaded.max_length
     return kind.signatures(inputs.Parts(*parts, task, head))

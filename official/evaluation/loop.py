@@ -1,0 +1,74 @@
+"""One pass over a source on all replicas: what evaluation and prediction have in common.
+
+Shapes: B examples of a batch, K sums.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from official.data import Source
+from official.distribution.numerics import keep_order_of_sums
+from official.distribution.strategies import distribute
+from official.utils.errors import UserError
+
+Outputs = dict[str, np.ndarray]
+# What a replica returns: sums [K], which are added up, and outputs [B, ...], which are gathered.
+Step = Callable[[Mapping[str, tf.Tensor]], tuple[tf.Tensor, dict[str, tf.Tensor]]]
+
+
+class ReplicaLoop:
+    """Runs a function on every replica for each batch of a source.
+
+    Args:
+      strategy: shares the batches out.
+      step: runs on a replica, in a graph.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, step: Step):
+        # The same results before and after a training, which has this option set.
+        keep_order_of_sums()
+        self._strategy = strategy
+        self._step = step
+        self._graph: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
+
+    def run(
+        self,
+        source: Source,
+        batch_size: int,
+        batches: int = 0,
+        before_batch: Callable[[], None] = lambda: None,
+    ) -> tuple[np.ndarray, Outputs]:
+        """Runs all batches of a source.
+
+        Args:
+          source: of the examples.
+          batch_size: B of all replicas together.
+          batches: how many batches to run; 0 = all.
+          before_batch: called before each batch; what it raises ends the run.
+
+        Returns:
+          The sums of each batch [batches, K], and the outputs of all examples, filler included.
+
+        Raises:
+          UserError: the source has no examples.
+        """
+        sums, outputs = [], []
+        for number, batch in enumerate(distribute(self._strategy, source, batch_size)):
+            if batches and number == batches:
+                break
+            before_batch()
+            row, output = self._graph(batch)
+            sums.append(row.numpy())
+            outputs.append({name: value.numpy() for name, value in output.items()})
+        if not sums:
+            raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
+        joined = {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
+        return np.stack(sums), joined
+
+    def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        sums, outputs = self._strategy.run(self._step, args=(batch,))
+        sums = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+        gather = lambda value: self._strategy.gather(value, axis=0)  # noqa: E731
+        return sums, {name: gather(value) for name, value in outputs.items()}

@@ -1,0 +1,47 @@
+"""Metrics of rankings, and their files: TREC runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from official import config as configs
+from official.data import Source
+from official.evaluation import ranking_metrics, rows
+from official.shards import candidates
+from official.tasks import trec
+from official.utils import atomic
+from official.utils.errors import UserError
+
+SUFFIX = ".run"
+
+
+class Scorer:
+    """See `official.evaluation.evaluator.Scorer`."""
+
+    outputs = ("score",)
+
+    def __init__(self, config: configs.Config, source: Source):
+        self._config, self._source = config, source
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """See `ranking_metrics.evaluate`."""
+        return ranking_metrics.evaluate(self._source, outputs)
+
+    def check_output(self, output: Path, top: int) -> None:
+        """Refuses other files than runs, and a split that lists no candidates."""
+        del top
+        if output.suffix != SUFFIX:
+            raise UserError(f"{output}: rankings are written as TREC runs: name a file {SUFFIX}")
+        self._candidates()
+
+    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+        """Writes the candidates of each query, from the best on."""
+        numbers, outputs = rows.in_order(outputs, self._source)
+        run = self._candidates().run(numbers, outputs["score"])
+        with atomic.file(output) as stream:
+            trec.write_run(stream, run, self._config.name, top)
+
+    def _candidates(self) -> candidates.Candidates:
+        source = self._source
+        return candidates.read(Path(source.folder), source.manifest, source.split)

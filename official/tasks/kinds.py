@@ -1,0 +1,95 @@
+"""The kinds of tasks: what each is built, learned, measured, written and served with.
+
+A kind names modules of other packages, which are imported when they are used.
+"""
+
+import dataclasses
+import importlib
+import types
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of task.
+
+    Attributes:
+      targets: the features of an example that hold what is to be predicted.
+      objectives: the types of the objectives that learn it.
+      metrics: the names of those that can be computed; the first is the default.
+      method: of `official.load(DIR)`, the one that predicts it.
+      builder: module of the shard builder; it has `from_flags`.
+      scorer: module with a `Scorer`, which computes metrics and writes predictions.
+      signatures: module of the signatures of a SavedModel.
+      max_length: of examples, where nothing else is asked for.
+      generic: whether a user can make a task of this kind by naming columns.
+    """
+
+    targets: tuple[str, ...]
+    objectives: tuple[str, ...]
+    metrics: tuple[str, ...]
+    method: str
+    builder: str
+    scorer: str
+    signatures: str
+    max_length: int = 128
+    generic: bool = False
+
+
+KINDS = {
+    "classification": Kind(
+        targets=("label",),
+        objectives=("classification",),
+        metrics=("accuracy", "f1", "matthews_correlation"),
+        method="classify",
+        builder="tfrecords_tools.tasks.labelled_text",
+        scorer="official.evaluation.rows",
+        signatures="official.serving.signatures.classification",
+        generic=True,
+    ),
+    "regression": Kind(
+        targets=("score",),
+        objectives=("regression",),
+        metrics=("pearson", "spearman"),
+        method="score",
+        builder="tfrecords_tools.tasks.labelled_text",
+        scorer="official.evaluation.rows",
+        signatures="official.serving.signatures.classification",
+        generic=True,
+    ),
+    "ranking": Kind(
+        targets=(),
+        objectives=("ranking", "kernel_ranking"),
+        metrics=("ndcg_20", "err_20", "mrr", "map"),
+        method="rank",
+        builder="tfrecords_tools.tasks.ranking",
+        scorer="official.evaluation.rankings",
+        signatures="official.serving.signatures.ranking",
+    ),
+    "span": Kind(
+        targets=("answer_start", "answer_end"),
+        objectives=("span_answer",),
+        metrics=("f1", "exact_match", "best_f1", "best_exact_match"),
+        method="answer",
+        builder="tfrecords_tools.tasks.span",
+        scorer="official.evaluation.span_answers",
+        signatures="official.serving.signatures.span_answer",
+        max_length=384,
+    ),
+    "choice": Kind(
+        targets=("answer",),
+        objectives=("multiple_choice",),
+        metrics=("accuracy",),
+        method="choose",
+        builder="tfrecords_tools.tasks.multiple_choice",
+        scorer="official.evaluation.rows",
+        signatures="official.serving.signatures.multiple_choice",
+        max_length=512,
+    ),
+}
+GENERIC = tuple(name for name, kind in KINDS.items() if kind.generic)
+METRICS = {name: kind.metrics for name, kind in KINDS.items()}
+
+
+def load(path: str) -> types.ModuleType:
+    """Imports a module that a kind names."""
+    return importlib.import_module(path)
