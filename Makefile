@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint imports torture parity parity-environments bench clean
+.PHONY: help demo test lint imports torture parity parity-environments bench docs clean
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -24,6 +24,7 @@ help:
 	@echo "make torture kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity  live comparison with the reference implementations (installs them)"
 	@echo "make bench   speed, side by side with the references (installs them)"
+	@echo "make docs    the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
 .venv/.ready: requirements.txt requirements-dev.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
@@ -69,5 +70,15 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.masks
 	$(PY) -m benchmarks.serving
 
+.venv-docs/.ready: requirements-docs.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
+	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .parity demo_run
+	rm -rf .venv .venv-docs .parity demo_run site

@@ -25,6 +25,14 @@ from official.utils import errors
 from official.utils.errors import UserError
 
 
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_integer(
+        "vocab_size", None, "of the tokenizer, for configs that leave it open", lower_bound=1
+    )
+    flags.DEFINE_multi_string("override", [], "key.subkey=value, read as YAML")
+
+
 @dataclasses.dataclass(frozen=True)
 class Counts:
     """Weights of a config.
@@ -118,10 +126,7 @@ def _left_open(config: configs.Config) -> str:
 
 def run() -> None:
     """Defines the flags and runs the command line."""
-    flags.DEFINE_integer(
-        "vocab_size", None, "of the tokenizer, for configs that leave it open", lower_bound=1
-    )
-    flags.DEFINE_multi_string("override", [], "key.subkey=value, read as YAML")
+    define_flags()
     app.define_help_flags()
     arguments = app.parse_flags_with_usage(sys.argv)
     sys.argv = sys.argv[:1]

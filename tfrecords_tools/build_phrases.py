@@ -23,7 +23,8 @@ from official.utils import errors
 from tfrecords_tools.text import options as text_options
 
 
-def _flags() -> None:
+def define_flags() -> None:
+    """The flags of this command."""
     text_options.define("lexicon file")
     flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase")
     flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1")
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> None:
 
 def run() -> None:
     """Defines the flags and runs the command line."""
-    _flags()
+    define_flags()
     errors.run(main)
 
 

@@ -19,12 +19,15 @@ from tfrecords_tools.text import options as text_options
 from tfrecords_tools.writing import parallel
 
 
-def _flags() -> None:
+def define_flags() -> None:
+    """The flags of this command."""
     text_options.define("shard folder")
     flags.DEFINE_string("config", None, "YAML file that says how")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
-    flags.DEFINE_integer("workers", os.cpu_count(), "processes", lower_bound=1)
+    flags.DEFINE_integer(
+        "workers", None, "processes; default: as many as the machine has cores", lower_bound=1
+    )
     flags.DEFINE_integer("num_shards", 0, "0 = by the size of the input", lower_bound=0)
     flags.DEFINE_integer("seed", None, "default: the config's", lower_bound=0)
     flags.DEFINE_enum(
@@ -56,7 +59,7 @@ def main(argv: list[str]) -> None:
         settings,
         options.input,
         options.output,
-        options.workers,
+        options.workers or os.cpu_count(),
         options.num_shards,
         options.on_bad_utf8,
         options.on_long_line,
@@ -66,7 +69,7 @@ def main(argv: list[str]) -> None:
 
 def run() -> None:
     """Defines the flags and runs the command line."""
-    _flags()
+    define_flags()
     errors.run(main)
 
 

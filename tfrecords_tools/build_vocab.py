@@ -15,7 +15,8 @@ from tfrecords_tools.text import options as text_options
 from tfrecords_tools.vocabulary import TYPES
 
 
-def _flags() -> None:
+def define_flags() -> None:
+    """The flags of this command."""
     text_options.define("tokenizer folder")
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> None:
 
 def run() -> None:
     """Defines the flags and runs the command line."""
-    _flags()
+    define_flags()
     errors.run(main)
 
 

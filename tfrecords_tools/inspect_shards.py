@@ -30,6 +30,13 @@ _ANSWERS = {
 }
 
 
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
+    flags.DEFINE_bool("entropy", False, "the entropy of the tokens' frequencies")
+    flags.DEFINE_bool("verify", False, "check every checksum and record")
+
+
 def summary(folder: Path) -> Iterator[str]:
     """Yields the lines of a folder's summary.
 
@@ -247,9 +254,7 @@ def main(argv: list[str]) -> None:
 
 def run() -> None:
     """Defines the flags and runs the command line."""
-    flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
-    flags.DEFINE_bool("entropy", False, "the entropy of the tokens' frequencies")
-    flags.DEFINE_bool("verify", False, "check every checksum and record")
+    define_flags()
     app.define_help_flags()
     arguments = app.parse_flags_with_usage(sys.argv)
     sys.argv = sys.argv[:1]
