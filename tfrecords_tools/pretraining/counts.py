@@ -13,7 +13,7 @@ from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, lexicon
 from tfrecords_tools.text import documents
 
-_SECONDS_BETWEEN_REPORTS = 5
+SECONDS_BETWEEN_REPORTS = 5
 _SHOWN = 3  # lines of a lexicon that never match
 
 
@@ -102,7 +102,7 @@ class Progress:
     def __call__(self) -> None:
         """Reports if the last report is long ago."""
         now = time.monotonic()
-        if now - self._reported < _SECONDS_BETWEEN_REPORTS:
+        if now - self._reported < SECONDS_BETWEEN_REPORTS:
             return
         self._reported = now
         seconds, done = now - self._started, self._counts.tally.bytes_read

@@ -22,7 +22,7 @@ from official import config, data, tokenizers
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import ROOT, small
-from tfrecords_tools.pretraining import builder, chunks, examples
+from tfrecords_tools.pretraining import builder, chunks, counts, examples
 from tfrecords_tools.text.documents import Document
 from tfrecords_tools.vocabulary import byte_bpe
 
@@ -279,7 +279,7 @@ def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
 
 
 def test_progress(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(builder, "_SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr(counts, "SECONDS_BETWEEN_REPORTS", 0)
     lines = []
     build(tokenizer, write_text(tmp_path / "a", 40), tmp_path / "out", report=lines.append)
     assert len(lines) == 2
