@@ -35,7 +35,7 @@ STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Assembler:
+class BatchBuilder:
     """What a batch is made with; called with records, it makes one.
 
     Attributes:
@@ -115,7 +115,7 @@ class Assembler:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         batch |= self._asked(batch)
         if self.draws:
-            batch["row_seeds"] = seeding.pairs(seeds)
+            batch["row_seeds"] = seeding.network_seeds(seeds)
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]

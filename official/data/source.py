@@ -18,7 +18,7 @@ from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.data import checks, example_order, streams
-from official.data.batches import Assembler
+from official.data.batches import BatchBuilder
 from official.shards import features, folder, manifest
 from official.tasks import KINDS
 from official.utils.errors import UserError
@@ -26,7 +26,7 @@ from official.utils.errors import UserError
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
 
 
-class Source:
+class ShardDataset:
     """The examples of one split of one or more shard folders.
 
     Attributes:
@@ -88,7 +88,7 @@ class Source:
             how.get("max_length", m.max_length) for how, m in zip(made, manifests, strict=True)
         )
         counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
-        self._assemble = self._assembler(
+        self._build_batch = self._batch_builder(
             parts=max(how.get("packing", 1) for how in made),
             token_counts=None if any(c is None for c in counts) else sum(counts),
         )
@@ -112,7 +112,7 @@ class Source:
         unlabelled = self.split in (self.manifest.task or {}).get("unlabelled", ())
         return features - _TARGETS if unlabelled else features
 
-    def _assembler(self, parts: int, token_counts: np.ndarray | None) -> Assembler:
+    def _batch_builder(self, parts: int, token_counts: np.ndarray | None) -> BatchBuilder:
         """Makes what builds batches, and refuses a config that asks for other examples.
 
         Args:
@@ -129,9 +129,9 @@ class Source:
         if self.manifest.kind == "task":
             layout = getattr(config.encoder, "layout", layout)
         needs = [objective.needs() for objective in config.objectives]
-        return Assembler(
+        return BatchBuilder(
             tokenizer=self.tokenizer,
-            vocabulary=Vocabulary.of(self.tokenizer, token_counts, config.corruption),
+            vocabulary=Vocabulary.from_tokenizer(self.tokenizer, token_counts, config.corruption),
             corruption=config.corruption,
             seed=config.seed,
             features=features,
@@ -167,7 +167,7 @@ class Source:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
-        heads = self._assemble.heads
+        heads = self._build_batch.heads
         if predicting:
             fields |= frozenset().union(*heads.values())
         if heads and self.task_name not in heads:
@@ -211,7 +211,7 @@ class Source:
     @property
     def fields(self) -> frozenset[str]:
         """The names of a batch's fields."""
-        return self._assemble.fields
+        return self._build_batch.fields
 
     def dataset(
         self,
@@ -262,7 +262,7 @@ class Source:
             batches = batches.map(lambda rows: {name: value[mine] for name, value in rows.items()})
             batches = batches.rebatch(share)
         batches = batches.map(
-            tf.autograph.experimental.do_not_convert(lambda rows: self._assemble(rows, share)),
+            tf.autograph.experimental.do_not_convert(lambda rows: self._build_batch(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         if self.training:
@@ -286,7 +286,7 @@ class Source:
                 rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer)
             bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
             bounds.append(self.max_length)
-            lengths = _longest_sequences if self._assemble.sequences else _lengths
+            lengths = _longest_sequences if self._build_batch.sequences else _lengths
             return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
         if self.training and self.rows is not None:
             return example_order.repeated(self._files, batch_size, start_step)

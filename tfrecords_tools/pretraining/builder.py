@@ -29,7 +29,7 @@ from tfrecords_tools.text import documents
 from tfrecords_tools.writing import parallel
 
 _BYTES_PER_SHARD = 8 << 20  # of input
-_MOST_SHARDS = 256
+_MAX_SHARDS = 256
 
 
 def build(
@@ -63,7 +63,7 @@ def build(
     started = time.monotonic()
     paths = documents.expand(inputs)
     size = sum(path.stat().st_size for path in paths)
-    num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
+    num_shards = num_shards or min(_MAX_SHARDS, 1 + size // _BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
     check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
     read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
