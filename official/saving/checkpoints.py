@@ -129,12 +129,12 @@ def last_step(model_dir: str | os.PathLike) -> int | None:
     return max(_steps(model_dir), default=None)
 
 
-def sweep(model_dir: str | os.PathLike) -> None:
+def remove_leftovers(model_dir: str | os.PathLike) -> None:
     """Removes what a killed process left half-written."""
     parent = Path(model_dir) / _FOLDER
     for folder in (parent, *(_path(model_dir, step) for step in _steps(model_dir))):
         if folder.is_dir():
-            atomic.sweep(folder)
+            atomic.remove_leftovers(folder)
 
 
 def find(model_dir: str | os.PathLike, which: str = "best") -> Path:

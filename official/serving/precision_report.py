@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.labels import check_labels
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
@@ -48,7 +48,7 @@ def compare(
 
 
 def _figures(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
-    source = Source(data, config, "validation")
+    source = ShardDataset(data, config, "validation")
     source.check(config)
     check_labels(config, source.manifest, data)
     source.check_tokenizer(model_dir / "tokenizer")

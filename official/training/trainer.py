@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -45,7 +45,7 @@ class Trainer:
         self,
         config: configs.Config,
         model: Model,
-        source: Source,
+        source: ShardDataset,
         strategy: tf.distribute.Strategy,
         model_dir: Path,
         allow_other_data: bool = False,
@@ -67,7 +67,7 @@ class Trainer:
                 for path, variable in self.optimizer.variables_by_path().items()
             },
         }
-        self.memory = memory.of(config, strategy, config.recipe.batch_size)
+        self.memory = memory.make_memory(config, strategy, config.recipe.batch_size)
         self.train_step = TrainStep(
             model,
             self.optimizer,
@@ -117,7 +117,7 @@ class Trainer:
           UserError: no checkpoint is whole; it is of other data; the workers hold different ones.
         """
         if self.chief:
-            checkpoints.sweep(self.model_dir)
+            checkpoints.remove_leftovers(self.model_dir)
         found = resuming.on_all_workers(self.strategy, self._load, self._holds)
         step = found.step if found else self._first_step
         if self._figures:
@@ -126,7 +126,7 @@ class Trainer:
         self._name_best()
         return step
 
-    def train(self, validation: Source | None = None) -> dict[str, float]:
+    def train(self, validation: ShardDataset | None = None) -> dict[str, float]:
         """Trains to the end, evaluating on `validation` where there is one.
 
         Returns:
@@ -214,7 +214,7 @@ class Trainer:
         }
 
     def _train_from(
-        self, step: int, validation: Source | None, reporter: reporting.Reporter
+        self, step: int, validation: ShardDataset | None, reporter: reporting.Reporter
     ) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
@@ -252,7 +252,7 @@ class Trainer:
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
-    def _evaluate(self, step: int, validation: Source, reporter: reporting.Reporter) -> None:
+    def _evaluate(self, step: int, validation: ShardDataset, reporter: reporting.Reporter) -> None:
         """Evaluates the weights at a step, saves them with the figures, and judges them."""
         try:
             self._figures = self.evaluator.run(validation, self.config.recipe.eval_batches)
