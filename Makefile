@@ -78,7 +78,7 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	@touch $@
 
 docs: .venv-docs/.ready
-	.venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 clean:
 	rm -rf .venv .venv-docs .parity demo_run site

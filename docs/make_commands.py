@@ -1,7 +1,7 @@
 """Writes docs/commands.md from the flags that the commands define.
 
-  python -m docs.make_commands            # writes the page
-  python -m docs.make_commands --check    # the status is 1 if the page is out of date
+python -m docs.make_commands            # writes the page
+python -m docs.make_commands --check    # the status is 1 if the page is out of date
 """
 
 import importlib
@@ -32,15 +32,20 @@ COMMANDS = {
     "official.score_run": "",
 }
 # What the page calls absl's types.
-_TYPES = {"multi string": "string", "string enum": "enum", "comma separated list of strings": "list"}
+_TYPES = {
+    "multi string": "string",
+    "string enum": "enum",
+    "comma separated list of strings": "list",
+}
 _HEAD = """\
 # Commands
 
 `python -m docs.make_commands` writes this page from the flags of the commands. `--help` prints the
 same in the shell, with examples.
 
-A flag is given as `--name=value`. A flag of the type *bool* is given as `--name`, or `--noname`.
-A flag that is marked *repeatable* may be given many times. A *list* has commas between its values.
+A flag is given as `--name=value`. A flag of the type *bool* is given by its name alone, or with
+`no` in front of the name for *false*. A flag that is marked *repeatable* may be given many times.
+A *list* has commas between its values.
 """
 
 
@@ -74,7 +79,7 @@ def page() -> str:
 def _section(command: str, arguments: str) -> Iterator[str]:
     yield f"## {command}\n"
     yield f"{_module(command).__doc__.splitlines()[0]}\n"
-    yield f"```\npython -m {command} {arguments or '--flag=value ...'}\n```\n"
+    yield f"```\npython -m {command} {arguments} [FLAGS]\n```\n".replace("  ", " ")
     yield "| flag | type | default | meaning |\n|---|---|---|---|"
     for flag in command_flags(command):
         yield f"| `--{flag.name}` | {_type(flag)} | {_default(flag)} | {_meaning(flag)} |"

@@ -33,11 +33,10 @@ class Terms:
 class Objective(keras.Layer):
     """A question put to an encoder, with the head that answers it.
 
-    A module of `official.modeling.objectives` has a frozen dataclass `Config` (with a `weight`), a
-    function `needs(config)` that names the batch fields it reads, and a subclass `Objective`. Where
-    `prepare` adds fields that other objectives may read, a function `gives(config)` names them.
-    `PACKS = True` says that the objective may be asked of rows that several sequences share, and a
-    function `check(config, whole)` raises ValueError where the whole config does not suit it.
+    A module of `official.modeling.objectives` has a subclass `Objective`. Its config is an
+    `official.config.part.ObjectiveConfig`, whose `type` is the name of the module. The config names
+    the batch fields that the objective reads (`needs`) and those that `prepare` adds for other
+    objectives (`gives`).
 
     The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
     Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
