@@ -1,4 +1,4 @@
-"""From the spans of windows to the answers of questions: files of predictions, and their figures.
+"""From the spans of windows to the answers of questions: files of predictions, and their metrics.
 
 The windows of a question are put together: the best spans of all of them, each text once, as slices
 of the context as the user wrote it; the null score is the lowest of any window, for the answer may

@@ -2,7 +2,7 @@
 
 A checkpoint is the folder `checkpoints/step-00000500`. `variables.safetensors` maps a path to an
 array: the model's variables, the optimizer's under `optimizer/` and what the rows of a stream
-remember under `memory/`. `state.json` has the step, the figures, the data, the name and SHA-256 of
+remember under `memory/`. `state.json` has the step, the metrics, the data, the name and SHA-256 of
 the variables' file, and a checksum of itself. Nothing else is needed to go on exactly: the place in
 the data and every random draw are functions of the step.
 

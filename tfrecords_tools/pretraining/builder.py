@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from official import config, tokenizers
@@ -144,36 +144,31 @@ def settings_of(
             f"segments.duplicates: {copies} copies of {made_of.segments.format} with "
             "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
         )
-    static = made_of.segments.static_masks or format == "tf_models"
-    if static and made_of.corruption is None:
-        raise UserError(
-            f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
-        )
-    if static and not made_of.corruption.static:
-        raise UserError(
-            f"corruption.type: {made_of.corruption.type} is drawn each time an example "
-            "is read, and --format=tf_models holds masks that are drawn once: take token_masks"
-        )
-    if format == "tf_models" and made_of.segments.relation != "next_sentence":
-        raise UserError(
-            "--format=tf_models holds pairs with next-sentence labels, and the config says "
-            f"segments.format: {made_of.segments.format}, relation: {made_of.segments.relation}"
-        )
-    if format == "tf_models" and made_of.segments.packing > 1:
-        raise UserError(
-            "--format=tf_models holds one example a row, and the config says segments.packing: "
-            f"{made_of.segments.packing}"
-        )
-    if made_of.segments.format == "stream" and format == "tf_models":
-        raise UserError(
-            "--format=tf_models holds pairs, and the config says segments.format: stream"
-        )
+    if format == "tf_models":
+        tf_models.check(made_of)
     seed = made_of.seed if seed is None else seed
     if seed < 0:
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
-    corruption = made_of.corruption if static else None
-    folder = str(Path(tokenizer).resolve())
-    files = {"phrase_inner": phrases, "entity_inner": entities}
+    static = made_of.segments.static_masks or format == "tf_models"
+    return examples.Settings(
+        segments=made_of.segments,
+        corruption=made_of.corruption if static else None,
+        tokenizer=str(Path(tokenizer).resolve()),
+        seed=seed,
+        format=format,
+        split_sentences=split_sentences,
+        lexicons=_lexicons(made_of, {"phrase_inner": phrases, "entity_inner": entities}),
+    )
+
+
+def _lexicons(
+    made_of: config.Config, files: Mapping[str, str | os.PathLike | None]
+) -> tuple[tuple[str, str], ...]:
+    """Returns the feature and the file of each lexicon that is given.
+
+    Raises:
+      UserError: the corruption needs another one, or the format has no use for them.
+    """
     lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
     needed = made_of.corruption.needs() if made_of.corruption else frozenset()
     if made_of.segments.format == "stream" and (lexicons or needed):
@@ -187,9 +182,7 @@ def settings_of(
             f"corruption.unit: {made_of.corruption.unit} needs {LEXICONS[name]}=FILE, one "
             f"{made_of.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
         )
-    return examples.Settings(
-        made_of.segments, corruption, folder, seed, format, split_sentences, lexicons
-    )
+    return lexicons
 
 
 def _features(settings: examples.Settings) -> tuple[str, ...]:

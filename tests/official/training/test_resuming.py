@@ -47,10 +47,10 @@ def weights(made):
 
 @pytest.fixture(scope="module")
 def whole(folder, shards):
-    """A run that nothing disturbed: its weights, figures and last state."""
+    """A run that nothing disturbed: its weights, metrics and last state."""
     made = trainer(shards, folder / "whole", {"eval_every": 2})
-    figures = made.train(held_out(shards))
-    return weights(made), figures, checkpoints.load(folder / "whole", "last").state
+    metrics = made.train(held_out(shards))
+    return weights(made), metrics, checkpoints.load(folder / "whole", "last").state
 
 
 def assert_as_whole(whole, made, model_dir):
@@ -135,7 +135,7 @@ def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
     made = trainer(shards, tmp_path, recipe)
-    made._figures = {}
+    made._metrics = {}
     made.save(2)
     other = trainer(few, tmp_path, recipe)
     ours, theirs = (made.source, made.total_steps), (other.source, other.total_steps)
