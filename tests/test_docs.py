@@ -73,7 +73,8 @@ def has_flag(module, flag):
         return flag in known or flag.removeprefix("no") in known
     if module == "docs.make_commands":
         return flag == "check"
-    return bool(re.search(rf'["\'](--)?{flag}["\']|\b{flag}=', text_of(source_of(module))))
+    source = source_of(module)
+    return bool(source and re.search(rf'["\'](--)?{flag}["\']|\b{flag}=', text_of(source)))
 
 
 def test_the_page_of_commands_is_up_to_date():
