@@ -8,7 +8,8 @@ import re
 
 from official.config.encoders import TransformerConfig
 from official.convert import bert
-from official.convert.bert import embedding_rows, task_classes, task_rows
+from official.convert.bert import embedding_rows, masked_lm_rows, task_heads
+from official.convert.heads import MaskedLM, SentenceOrder, table
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, SIZES, System
 
@@ -73,20 +74,17 @@ SYSTEM = System(
     prefix="albert.",
     encoder_rows=_encoder_rows,
     pooler="pooler",
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "predictions.dense"),
-            *norm("masked_lm/norm", "predictions.LayerNorm"),
-            Row("masked_lm/output_bias", ("predictions.bias",)),
-        ],
-        "sentence_order": linear("sentence_order", "sop_classifier.classifier"),
-        **task_rows("classifier"),
-    },
+    heads=table(
+        MaskedLM(
+            masked_lm_rows("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+            "AlbertForMaskedLM",
+        ),
+        SentenceOrder(linear("sentence_order", "sop_classifier.classifier")),
+        *task_heads("Albert", "classifier"),
+    ),
     architectures={
         frozenset(): "AlbertModel",
-        frozenset({"masked_lm"}): "AlbertForMaskedLM",
         frozenset({"masked_lm", "sentence_order"}): "AlbertForPreTraining",
-        **task_classes("Albert"),
     },
     form={name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")},
     sizes={

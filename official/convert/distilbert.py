@@ -5,7 +5,8 @@ of those that read the first position is our pooler, with a ReLU; otherwise ther
 """
 
 from official.config.encoders import TransformerConfig
-from official.convert.bert import task_classes, task_rows
+from official.convert.bert import masked_lm_rows, task_heads
+from official.convert.heads import MaskedLM, table
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import FORM, System
 
@@ -43,19 +44,10 @@ SYSTEM = System(
     title="a DistilBERT",
     prefix="distilbert.",
     encoder_rows=_encoder_rows,
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "vocab_transform"),
-            *norm("masked_lm/norm", "vocab_layer_norm"),
-            Row("masked_lm/output_bias", ("vocab_projector.bias",)),
-        ],
-        **task_rows("classifier"),
-    },
-    task_poolers=dict.fromkeys(
-        ("classification", "regression", "multiple_choice"), "pre_classifier"
+    heads=table(
+        MaskedLM(masked_lm_rows("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")),
+        *task_heads("DistilBert", "classifier", hidden="pre_classifier", activation="relu"),
     ),
-    pooler_activation=lambda head, config: "relu" if head else "tanh",
-    architectures=task_classes("DistilBert"),
     form={**FORM, "segment_types": 0},
     sizes={
         "vocab_size": "vocab_size",

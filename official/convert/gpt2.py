@@ -4,10 +4,11 @@ Its matrices stand as ours do, [in, out], and queries, keys and values side by s
 head is the token table and has no tensors of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from official.config.encoders import TransformerConfig
+from official.convert.heads import CausalLM, table
 from official.convert.mapping import Row, norm
 from official.convert.system import FORM, System
 
@@ -46,8 +47,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": config.get("n_inner") or 4 * config["n_embd"]}
 
 
-def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[str, Any]:
-    del objectives
+def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
     inner = encoder.intermediate_size
     inner = None if inner == 4 * encoder.hidden_size else inner
     return {"n_inner": inner, "embd_pdrop": encoder.dropout}
@@ -58,11 +58,8 @@ SYSTEM = System(
     title="a GPT-2",
     prefix="transformer.",
     encoder_rows=_encoder_rows,
-    head_rows={"causal_lm": []},
-    architectures={
-        frozenset(): "GPT2Model",
-        frozenset({"causal_lm"}): "GPT2LMHeadModel",
-    },
+    heads=table(CausalLM(architecture="GPT2LMHeadModel")),
+    architectures={frozenset(): "GPT2Model"},
     form={
         **FORM,
         "norm": "pre",

@@ -1,8 +1,8 @@
-"""What a published system is called in other tools' files: one table a system.
+"""What a published system is called in other tools' files: one table for each system.
 
-`System` turns such a table into configs and lists of `Row`s, both ways. The tables are in the
+`System` turns such a table into configs and lists of `Row`s, and back. The tables are in the
 modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `gpt2`, `xlnet`,
-`transfo_xl`.
+`transfo_xl`. The heads in a table are those of `official.convert.heads`.
 """
 
 import dataclasses
@@ -12,28 +12,10 @@ from typing import Any
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
-from official.config.heads import (
-    ClassificationConfig,
-    MultipleChoiceConfig,
-    RegressionConfig,
-    SpanAnswerConfig,
-)
-from official.config.objectives import (
-    LABELS,
-    CausalLMConfig,
-    MaskedLMConfig,
-    PermutationLMConfig,
-    ReplacedTokensConfig,
-    SentencePairConfig,
-)
+from official.convert import heads as head_kinds
+from official.convert.heads import Head, TaskHead
 from official.convert.mapping import Row, linear
 from official.utils.errors import UserError
-
-# Heads of spans, which read no pooled output, by the form of the objective.
-SPANS = {"independent": "span_answer", "conditional": "conditional_span_answer"}
-# Heads of tasks. A classification, a regression and multiple choice have the same names in many
-# files, and the class that config.json names tells which it is.
-TASKS = ("classification", "regression", "multiple_choice", *SPANS.values())
 
 # `gelu` is the erf form; the first name of each is the one that is written.
 ACTIVATIONS = {
@@ -55,9 +37,6 @@ SIZES = {
     "attention_dropout": "attention_probs_dropout_prob",
     "initializer_range": "initializer_range",
 }
-
-# The same of the beam of a conditional span.
-BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
 
 # Keys of config.json that change what the network computes, and the only values we have.
 ONLY = {
@@ -91,18 +70,17 @@ class System:
       title: for messages, with its article.
       prefix: what the encoder's names begin with, save in a file of the bare encoder.
       encoder_rows: from the encoder's config, its rows but for the pooler's.
-      head_rows: the rows of each head.
+      heads: the heads by their names; those of tasks come last.
       pooler: the name of the pooler's layer, or None.
-      task_poolers: the name under which a task's head keeps that layer as its own.
-      pooler_activation: from a task's head (or "") and config.json, the pooler's activation there;
-        None = tanh in any case.
-      architectures: which class of transformers holds which heads.
+      pooler_activation: the activation of the pooler where no head of a task tells it; None = tanh.
+      architectures: the classes of transformers without a head and with several: by the names of
+        the heads. A head alone has its class itself.
       encoder_type: the `Config` of the encoder.
       form: fields of our encoder that the system does not leave open.
       sizes: our fields under the keys of config.json.
       present: fields of our encoder that are true where a file has the tensor of this name.
       more_fields: from config.json, fields of ours that are not one key each; None = none.
-      more_keys: the same from our encoder's config and the objectives': keys of config.json.
+      more_keys: the same from our encoder's config: keys of config.json.
       activation: the key of the activation; None where `more_fields` tells it.
       epsilon: the key of what norms add to the variance.
       dropout: the key of a task's dropout.
@@ -111,8 +89,6 @@ class System:
       padded_positions: whether the first token has the position after the padding token's id.
       projected: whether a projection follows the embeddings whatever their size.
       bounds: whether config.json names the tokens that open and end a sequence.
-      gelu_heads: heads that have the erf form of GELU whatever the config says.
-      unpooled_heads: heads of tasks that can do without a pooler, and read the first position.
       aliases: tensors that repeat another one, such as a tied output layer.
       bare: what names begin with in a file of the bare encoder.
       tensors: from the tensors of a file, those that the rows name; None = they are the same.
@@ -131,17 +107,16 @@ class System:
     title: str
     prefix: str
     encoder_rows: Callable[[Any], list[Row]]
-    head_rows: Mapping[str, Sequence[Row]]
+    heads: Mapping[str, Head]
     pooler: str | None = None
-    task_poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    pooler_activation: Callable[[str, Mapping[str, Any]], str] | None = None
+    pooler_activation: str | None = None
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
     encoder_type: type = TransformerConfig
     form: Mapping[str, Any] = dataclasses.field(default_factory=lambda: FORM)
     sizes: Mapping[str, str] = dataclasses.field(default_factory=lambda: SIZES)
     present: Mapping[str, str] = dataclasses.field(default_factory=dict)
     more_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    more_keys: Callable[[Any, Sequence[Any]], dict[str, Any]] | None = None
+    more_keys: Callable[[Any], dict[str, Any]] | None = None
     activation: str | None = "hidden_act"
     epsilon: str = "layer_norm_eps"
     dropout: str = "classifier_dropout"
@@ -152,8 +127,6 @@ class System:
     padded_positions: bool = False
     projected: bool = False
     bounds: bool = False
-    gelu_heads: frozenset[str] = frozenset()
-    unpooled_heads: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = BARE
     tensors: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
@@ -177,16 +150,26 @@ class System:
         if encoder.pooler:
             rows += self._pooler_rows(heads)
         for head in heads:
-            rows += self.head_rows[head]
+            rows += self.heads[head].rows
         return self._named(rows)
 
     def _pooler_rows(self, heads: Collection[str]) -> list[Row]:
-        task = _task(heads)
-        if task in SPANS.values():
-            return []
-        if task in self.task_poolers:
-            return linear("encoder/pooler", self.task_poolers[task])
-        return [] if self.pooler is None else linear("encoder/pooler", self.prefix + self.pooler)
+        rows = linear("encoder/pooler", self.prefix + self.pooler) if self.pooler else []
+        task = self._task(heads)
+        return task.pooler_rows(rows) if task else rows
+
+    def _pooler_activation(self, heads: Collection[str], config: Mapping[str, Any]) -> str | None:
+        task = self._task(heads)
+        return (task and task.activation(config)) or self.pooler_activation
+
+    def _head(self, name: str) -> Head:
+        """The head of a name; one that the system does not have has no tensors."""
+        return self.heads.get(name) or head_kinds.KINDS.get(name, Head)()
+
+    def _task(self, heads: Iterable[str]) -> TaskHead | None:
+        """The head of a task among these."""
+        found = map(self._head, heads)
+        return next((head for head in found if isinstance(head, TaskHead)), None)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
         return [self.tf1_row(row) if self.release else row for row in rows]
@@ -195,26 +178,23 @@ class System:
         return any(name in names for row in self._named(rows) for name in row.names)
 
     def heads_of(self, names: Collection[str], config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Which heads a file with these names holds."""
-        found = [
-            head
-            for head, rows in self.head_rows.items()
-            if head not in TASKS and (self._any(rows, names) or self._classed(head, config))
-        ]
-        texts = "regression" if _num_labels(config) == 1 else "classification"
-        for head in (texts, "multiple_choice", *SPANS.values()):
-            if not self._any(self.head_rows.get(head, ()), names):
-                continue
-            # Classes that are not here (one label a token) name their head `classifier` as well.
-            named, ours = config.get("architectures"), self.architectures.get(frozenset({head}))
-            if ours in named if named else head != "multiple_choice":
-                return (*found, head)
-        return tuple(found)
+        """The heads of a file: all of pretraining, and the first one of a task.
 
-    def _classed(self, head: str, config: Mapping[str, Any]) -> bool:
-        """Whether a head has no tensors, and config.json names its class."""
-        name = self.architectures.get(frozenset({head}))
-        return not self.head_rows[head] and name in (config.get("architectures") or ())
+        Args:
+          names: the names of its tensors.
+          config: the parsed config.json.
+        """
+        found = [
+            head for head in self.heads.values() if head.is_in(config, self._any(head.rows, names))
+        ]
+        task = next((head for head in found if isinstance(head, TaskHead)), None)
+        return tuple(head.name for head in found if head is task or not isinstance(head, TaskHead))
+
+    def has_room_for(self, objective: Any) -> bool:
+        """Returns whether a head of the system can have an objective of ours."""
+        head = self.heads.get(head_kinds.kind_of(objective).name)
+        pooling = getattr(objective, "pooling", "pooled")
+        return head is not None and pooling in head.poolings
 
     def fields_of(self, names: Collection[str], heads: Collection[str]) -> dict[str, bool]:
         """Fields of our encoder that a file with these names and heads tells."""
@@ -267,8 +247,8 @@ class System:
             if self.padded_positions:
                 fields["position_offset"] = config.get("pad_token_id", 1) + 1
                 fields["max_positions"] -= fields["position_offset"]
-            if self.pooler_activation:
-                fields["pooler_activation"] = self.pooler_activation(_task(heads), config)
+            if activation := self._pooler_activation(heads, config):
+                fields["pooler_activation"] = activation
             epsilon = configs.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
             fields |= dict.fromkeys(("pooler", *self.present), True) | told
             fields = {k: configs.typed(hints[k], value, k, source) for k, value in fields.items()}
@@ -297,130 +277,104 @@ class System:
         Raises:
           UserError: the labels or another value cannot be, or a head has an activation of its own.
         """
-        try:
-            return self._objectives(heads, config, source)
-        except UserError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{source}: {error}") from None
-
-    def _objectives(
-        self, heads: Sequence[str], config: Mapping[str, Any], source: str
-    ) -> tuple[Any, ...]:
-        for head in sorted(self.gelu_heads & set(heads)):
-            if (found := config.get(self.activation)) not in ACTIVATIONS["gelu"]:
-                raise UserError(
-                    f"{source}: {self.activation}: {found!r} is not supported with the head of "
-                    f"the {head}, which has 'gelu' in any case"
-                )
+        fixed = [head for head in sorted(heads) if self._head(head).erf_gelu]
+        if fixed and (found := config.get(self.activation)) not in ACTIVATIONS["gelu"]:
+            raise UserError(
+                f"{source}: {self.activation}: {found!r} is not supported with the head of "
+                f"the {fixed[0]}, which has 'gelu' in any case"
+            )
         dropout = config.get(self.dropout)
         dropout = config.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
-        made: list[Any] = []
-        for head in heads:
-            if head == "masked_lm":
-                made.append(MaskedLMConfig())
-            elif head == "causal_lm":
-                made.append(CausalLMConfig())
-            elif head in LABELS:
-                made.append(SentencePairConfig(relation=head))
-            elif head == "permutation_lm":
-                made.append(PermutationLMConfig())
-            elif head == "replaced_tokens":
-                made.append(ReplacedTokensConfig())
-            elif head == "regression":
-                made.append(RegressionConfig(dropout=dropout))
-            elif head == "multiple_choice":
-                pooling = "pooled" if config.get("summary_use_proj", True) else "first"
-                rate = config.get("summary_last_dropout", dropout)
-                made.append(MultipleChoiceConfig(dropout=rate, pooling=pooling))
-            elif head == "span_answer":
-                made.append(SpanAnswerConfig())
-            elif head == "conditional_span_answer":
-                beams = {ours: config[theirs] for ours, theirs in BEAMS.items() if theirs in config}
-                made.append(SpanAnswerConfig(form="conditional", **beams))
-            else:
-                labels = _labels(config, source)
-                made.append(ClassificationConfig(labels=labels, dropout=dropout))
-        return tuple(made)
+        try:
+            return tuple(self._head(head).objective(config, dropout) for head in heads)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{source}: {error}") from None
 
     def huggingface_config(
         self, config: configs.Config, heads: Collection[str], pad_id: int = 0
     ) -> dict[str, Any]:
-        """What `config.json` says of our model.
+        """Returns what config.json says about a model of ours.
+
+        Args:
+          config: of the model.
+          heads: the names of its heads.
+          pad_id: the id of the padding token.
 
         Raises:
-          UserError: the encoder has something that the system has not, or no class of
-            transformers has just these heads.
+          UserError: the system lacks something that the encoder has, or no class of transformers
+            has exactly these heads.
         """
         encoder = config.encoder
         self.check(encoder, pad_id)
-        task = _task(heads)
-        if encoder.pooler and not self._pooler_rows(heads) and task not in SPANS.values():
+        architecture = self._architecture(encoder, heads)
+        asked = [(self._head(head_kinds.kind_of(o).name), o) for o in config.objectives]
+        result = {
+            "architectures": [architecture],
+            "model_type": self.model_type,
+            **self._encoder_keys(encoder),
+        }
+        for head, objective in asked:
+            result |= head.pooler_keys(objective, encoder)
+        result["pad_token_id"] = pad_id
+        if encoder.pooler and self._pooler_rows(heads):
+            self._check_pooler_activation(encoder, heads, result)
+        for head, objective in asked:
+            head.check(objective, encoder, self.title)
+            result |= head.keys(objective, self.dropout)
+        return result
+
+    def _architecture(self, encoder: Any, heads: Collection[str]) -> str:
+        """The class of transformers that has the encoder with these heads.
+
+        Raises:
+          UserError: there is none.
+        """
+        task = self._task(heads)
+        if encoder.pooler and not self._pooler_rows(heads) and (task is None or task.pools):
             raise UserError(
                 f"encoder.pooler: {self.title} of transformers has none without the head of a task"
             )
-        if frozenset(heads) not in self.architectures:
+        alone = {frozenset({head.name}): head.architecture for head in self.heads.values()}
+        found = (alone | dict(self.architectures)).get(frozenset(heads))
+        if found is None:
             name = self.title.split()[-1]
             raise UserError(
                 f"no {name} class of transformers has the heads {', '.join(sorted(heads))}"
             )
-        for head in sorted(self.gelu_heads & set(heads)):
-            if encoder.activation != "gelu":
+        for head in sorted(heads):
+            if self._head(head).erf_gelu and encoder.activation != "gelu":
                 raise UserError(
                     f"encoder.activation: the {head} head of {self.title} has 'gelu' in any case, "
                     f"not {encoder.activation!r}"
                 )
-        result = {
-            "architectures": [self.architectures[frozenset(heads)]],
-            "model_type": self.model_type,
-            **{theirs: getattr(encoder, ours) for ours, theirs in self.sizes.items()},
+        return found
+
+    def _encoder_keys(self, encoder: Any) -> dict[str, Any]:
+        keys = {theirs: getattr(encoder, ours) for ours, theirs in self.sizes.items()}
+        if "embedding_size" in self.sizes:
+            keys[self.sizes["embedding_size"]] = encoder.embedding_size or encoder.hidden_size
+        if self.padded_positions:
+            keys[self.sizes["max_positions"]] += encoder.position_offset
+        return {
+            **keys,
             self.activation: ACTIVATIONS[encoder.activation][0],
             self.epsilon: encoder.norm_epsilon,
             **self.also,
-            **(self.more_keys(encoder, config.objectives) if self.more_keys else {}),
-            "pad_token_id": pad_id,
+            **(self.more_keys(encoder) if self.more_keys else {}),
         }
-        if "embedding_size" in self.sizes:
-            result["embedding_size"] = encoder.embedding_size or encoder.hidden_size
-        if self.padded_positions:
-            result[self.sizes["max_positions"]] += encoder.position_offset
-        if encoder.pooler and self._pooler_rows(heads):
-            ours, theirs = getattr(encoder, "pooler_activation", "tanh"), "tanh"
-            if self.pooler_activation:
-                theirs = self.pooler_activation(task, result)
-            if ours != theirs:
-                raise UserError(
-                    f"encoder.pooler_activation: {self.title} of transformers has {theirs!r}"
-                    f"{' with ' + task if task else ''}, not {ours!r}"
-                )
-        for objective in config.objectives:
-            pooling = getattr(objective, "pooling", "pooled")
-            unpooled = objective.type in self.unpooled_heads and not encoder.pooler
-            if pooling != "pooled" and not (unpooled and pooling == "first"):
-                raise UserError(
-                    f"objectives: {objective.type}.pooling: {self.title} of "
-                    f"transformers has 'pooled', not {objective.pooling!r}"
-                )
-            if getattr(objective, "direction", "forward") != "forward":
-                raise UserError(
-                    f"objectives: {objective.type}.direction: {self.title} of "
-                    f"transformers reads from left to right, not {objective.direction!r}"
-                )
-            if objective.type == "classification":
-                labels = dict(enumerate(objective.labels))
-                result["id2label"] = {str(i): label for i, label in labels.items()}
-                result["label2id"] = {label: i for i, label in labels.items()}
-                result[self.dropout] = objective.dropout
-                result["problem_type"] = "single_label_classification"
-            elif objective.type == "regression":
-                result["id2label"], result["label2id"] = {"0": "score"}, {"score": 0}
-                result[self.dropout] = objective.dropout
-                result["problem_type"] = "regression"
-            elif objective.type == "multiple_choice":
-                result[self.dropout] = objective.dropout
-            elif "conditional_span_answer" in heads:
-                result |= {theirs: getattr(objective, ours) for ours, theirs in BEAMS.items()}
-        return result
+
+    def _check_pooler_activation(
+        self, encoder: Any, heads: Collection[str], written: Mapping[str, Any]
+    ) -> None:
+        """Refuses an encoder whose pooler has another activation than that in transformers."""
+        ours = getattr(encoder, "pooler_activation", "tanh")
+        theirs = self._pooler_activation(heads, written) or "tanh"
+        if ours != theirs:
+            task = self._task(heads)
+            raise UserError(
+                f"encoder.pooler_activation: {self.title} of transformers has {theirs!r}"
+                f"{' with ' + task.name if task else ''}, not {ours!r}"
+            )
 
     def check(self, encoder: Any, pad_id: int) -> None:
         """Refuses an encoder of ours that the system's config cannot describe."""
@@ -444,34 +398,3 @@ class System:
                 f"{place}embedding_size: {size} is the hidden size: {self.title} of transformers "
                 "has a projection after the embeddings even then, and this encoder has none"
             )
-
-
-def _task(heads: Collection[str]) -> str:
-    """The head of a task among these; empty = there is none."""
-    return next((head for head in heads if head in TASKS), "")
-
-
-def _num_labels(config: Mapping[str, Any]) -> int:
-    # transformers leaves the default, two labels, out of the file.
-    return len(config.get("id2label") or "01")
-
-
-def _labels(config: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    problem = config.get("problem_type") or "single_label_classification"
-    if problem != "single_label_classification":
-        raise UserError(
-            f"{source}: problem_type: {problem!r} with {_num_labels(config)} labels is not "
-            "supported"
-        )
-    labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    try:
-        labels = {int(key): str(label) for key, label in labels.items()}
-        labels = tuple(labels[i] for i in range(len(labels)))
-    except (ValueError, KeyError, AttributeError):
-        raise UserError(
-            f"{source}: id2label: the label names must stand under 0, 1, 2, ...; "
-            f"found {config['id2label']!r}"
-        ) from None
-    if len(set(labels)) != len(labels):
-        raise UserError(f"{source}: id2label: a label name is there twice: {', '.join(labels)}")
-    return labels

@@ -100,7 +100,7 @@ SYSTEM = System(
     title="a Transformer-XL",
     prefix="transformer.",
     encoder_rows=encoder_rows,
-    head_rows={},
+    heads={},
     encoder_type=TransformerXLConfig,
     form={
         "segment_types": 0,
