@@ -9,9 +9,10 @@ import re
 from official.config.encoders import TransformerConfig
 from official.convert import bert
 from official.convert.bert import embedding_rows, masked_lm_rows, task_heads
+from official.convert.encoder_keys import FORM, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, SentenceOrder, table
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import FORM, SIZES, System
+from official.convert.system import System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
@@ -70,7 +71,19 @@ def _tf1_row(row: Row) -> Row:
 
 SYSTEM = System(
     model_type="albert",
-    title="an ALBERT",
+    encoder=EncoderKeys(
+        title="an ALBERT",
+        form={
+            name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")
+        },
+        sizes={
+            **SIZES,
+            "embedding_size": "embedding_size",
+            "layer_groups": "num_hidden_groups",
+            "inner_layers": "inner_group_num",
+        },
+        projected=True,
+    ),
     prefix="albert.",
     encoder_rows=_encoder_rows,
     pooler="pooler",
@@ -86,15 +99,7 @@ SYSTEM = System(
         frozenset(): "AlbertModel",
         frozenset({"masked_lm", "sentence_order"}): "AlbertForPreTraining",
     },
-    form={name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")},
-    sizes={
-        **SIZES,
-        "embedding_size": "embedding_size",
-        "layer_groups": "num_hidden_groups",
-        "inner_layers": "inner_group_num",
-    },
     dropout="classifier_dropout_prob",
-    projected=True,
     aliases={
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",

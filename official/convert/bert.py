@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from official.config.encoders import TransformerConfig
+from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import (
     Classification,
     Head,
@@ -152,7 +153,9 @@ def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
 
 SYSTEM = System(
     model_type="bert",
-    title="a BERT",
+    encoder=EncoderKeys(
+        title="a BERT",
+    ),
     prefix="bert.",
     encoder_rows=encoder_rows("bert."),
     pooler="pooler.dense",

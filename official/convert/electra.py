@@ -19,9 +19,10 @@ from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.objectives import GeneratorConfig, MaskedLMConfig
 from official.convert import bert, converted_model
+from official.convert.encoder_keys import ACTIVATIONS, FORM, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
 from official.convert.mapping import Row, linear
-from official.convert.system import ACTIVATIONS, FORM, SIZES, System
+from official.convert.system import System
 from official.saving import model_folder
 from official.utils.errors import UserError
 
@@ -84,7 +85,11 @@ class _SummaryChoice(MultipleChoice):
 
 SYSTEM = System(
     model_type="electra",
-    title="an ELECTRA",
+    encoder=EncoderKeys(
+        title="an ELECTRA",
+        form={name: only for name, only in FORM.items() if name != "embedding_size"},
+        sizes={**SIZES, "embedding_size": "embedding_size"},
+    ),
     prefix="electra.",
     encoder_rows=_encoder_rows,
     heads=table(
@@ -117,8 +122,6 @@ SYSTEM = System(
     ),
     architectures={frozenset(): "ElectraModel"},
     pooler_activation="gelu",
-    form={name: only for name, only in FORM.items() if name != "embedding_size"},
-    sizes={**SIZES, "embedding_size": "embedding_size"},
     aliases={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
     buffers=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
     segments={"format": "halves"},
@@ -141,7 +144,7 @@ def release(names: Collection[str]) -> dict[str, System]:
 
     def system(head: str, tf1_row: Callable[[Row], Row]) -> System:
         heads = table(SYSTEM.heads[head])
-        return dataclasses.replace(SYSTEM, heads=heads, tf1_row=tf1_row, release=True)
+        return dataclasses.replace(SYSTEM.of_release(), heads=heads, tf1_row=tf1_row)
 
     tables = {"electra": system("replaced_tokens", _tf1_row)}
     if any(name.startswith("generator/") for name in names):

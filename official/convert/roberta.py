@@ -5,13 +5,17 @@ classification head's hidden layer is our pooler.
 """
 
 from official.convert.bert import encoder_rows, masked_lm_rows, task_heads
+from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import MaskedLM, MultipleChoice, table
 from official.convert.mapping import linear
 from official.convert.system import System
 
 SYSTEM = System(
     model_type="roberta",
-    title="a RoBERTa",
+    encoder=EncoderKeys(
+        title="a RoBERTa",
+        padded_positions=True,
+    ),
     prefix="roberta.",
     encoder_rows=encoder_rows("roberta."),
     pooler="pooler.dense",
@@ -31,7 +35,6 @@ SYSTEM = System(
         ),
     ),
     architectures={frozenset(): "RobertaModel"},
-    padded_positions=True,
     aliases={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",

@@ -20,6 +20,7 @@ import numpy as np
 
 from official.config.encoders import TransformerXLConfig
 from official.convert.bert import task_heads
+from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import ConditionalSpanAnswer, PermutationLM, table
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
@@ -204,7 +205,34 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 SYSTEM = System(
     model_type="xlnet",
-    title="an XLNet",
+    encoder=EncoderKeys(
+        title="an XLNet",
+        encoder_type=TransformerXLConfig,
+        form={
+            "segment_types": 2,
+            "scale_embeddings": False,
+            "same_length": False,
+        },
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "d_model",
+            "num_layers": "n_layer",
+            "num_heads": "n_head",
+            "intermediate_size": "d_inner",
+            "dropout": "dropout",
+            "initializer_range": "initializer_range",
+        },
+        more_fields=more_fields,
+        more_keys=more_keys,
+        activation="ff_activation",
+        only={
+            "same_length": False,
+            "summary_use_proj": True,
+            "summary_activation": "tanh",
+            "tie_word_embeddings": True,
+        },
+        also={},
+    ),
     prefix="transformer.",
     encoder_rows=encoder_rows,
     heads=table(
@@ -229,33 +257,8 @@ SYSTEM = System(
         ),
     ),
     architectures={frozenset(): "XLNetModel"},
-    encoder_type=TransformerXLConfig,
-    form={
-        "segment_types": 2,
-        "scale_embeddings": False,
-        "same_length": False,
-    },
-    sizes={
-        "vocab_size": "vocab_size",
-        "hidden_size": "d_model",
-        "num_layers": "n_layer",
-        "num_heads": "n_head",
-        "intermediate_size": "d_inner",
-        "dropout": "dropout",
-        "initializer_range": "initializer_range",
-    },
     present={"query_stream": _QUERY_START},
-    more_fields=more_fields,
-    more_keys=more_keys,
-    activation="ff_activation",
     dropout="summary_last_dropout",
-    only={
-        "same_length": False,
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
-        "tie_word_embeddings": True,
-    },
-    also={},
     aliases={"lm_loss.weight": "transformer.word_embedding.weight"},
     bare=("word_embedding.", "mask_emb", "layer."),
     vocabulary="spiece.model",
