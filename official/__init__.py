@@ -4,10 +4,10 @@ import os
 import typing
 
 if typing.TYPE_CHECKING:
-    from official.serving.loaded_model import Loaded
+    from official.serving.loaded_model import LoadedModel
 
 
-def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "Loaded":
+def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "LoadedModel":
     """Loads a model folder: `official.load(DIR).encode(["some text"])` gives its vectors.
 
     Args:

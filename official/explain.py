@@ -105,7 +105,7 @@ def permute(
         if len(ids):
             ids = pack_arrays([ids], tokenizer, len(ids) + 2)[0]
         tokens = [tokenizer.pieces[i] for i in ids]
-        vocabulary = Vocabulary.of(tokenizer, corruption=config)
+        vocabulary = Vocabulary.from_tokenizer(tokenizer, corruption=config)
     if not tokens:
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
     batch = {

@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "data",
         None,
-        "Shards of the task: prints the figures of the validation split in float32 and in the "
+        "Shards of the task: prints the metrics of the validation split in float32 and in the "
         "precision of the export. Default: prints none.",
     )
 

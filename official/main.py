@@ -97,7 +97,7 @@ def define_flags() -> None:
         "sweep",
         [],
         "train_and_eval: key.subkey=value,value,...; may be given many times. Trains each "
-        "combination in a folder of its own below --model_dir and says how the figures spread.",
+        "combination in a folder of its own below --model_dir and says how the metrics spread.",
     )
     flags.DEFINE_string(
         "split",

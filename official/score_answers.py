@@ -4,7 +4,7 @@
     --null_odds=ANSWERS/null_odds.json
 
 The files are those of SQuAD's released evaluation, a JSON object with each question's id, and so
-are the figures (`official.evaluation.squad_metrics`).
+are the metrics (`official.evaluation.squad_metrics`).
 """
 
 import json
@@ -44,7 +44,7 @@ def score(
       threshold: of the null odds.
 
     Returns:
-      The figures, and how many questions there are.
+      The metrics, and how many questions there are.
 
     Raises:
       UserError: a file that is not what it should be, or a question that it lacks.
@@ -59,14 +59,14 @@ def score(
     no_answers = bool(found.task.get("no_answers"))
     if null_odds is not None and not no_answers:
         raise UserError(f"--null_odds={null_odds}: every question of {found.task['name']} has one")
-    figures = squad_metrics.evaluate(
+    metrics = squad_metrics.evaluate(
         _read(answers, str, "a text"),
         {question.id: question.answers for question in asked},
         no_answers,
         None if null_odds is None else _read(null_odds, float, "a number"),
         threshold,
     )
-    return figures, len(asked)
+    return metrics, len(asked)
 
 
 def _read(path: Path, kind: type, wanted: str) -> dict:
@@ -92,11 +92,11 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, "data", "answers")
     odds = Path(FLAGS.null_odds) if FLAGS.null_odds else None
-    figures, count = score(
+    metrics, count = score(
         Path(FLAGS.data), FLAGS.split, Path(FLAGS.answers), odds, FLAGS.threshold
     )
     print(f"{'questions':28} {count}")
-    for name, value in figures.items():
+    for name, value in metrics.items():
         print(f"{name:28} {value:.6f}")
 
 

@@ -39,17 +39,17 @@ def score(qrels: Path, run: Path, metrics: tuple[str, ...] = ()) -> tuple[dict[s
     judged = {query: known[query] for query in found if query in known}
     if not judged:
         raise UserError(f"{run}: {qrels} judges none of its {len(found):,} queries")
-    figures = ranking_metrics.compute(metrics or tasks.METRICS["ranking"], judged, found)
-    return figures, len(judged)
+    metrics = ranking_metrics.compute(metrics or tasks.METRICS["ranking"], judged, found)
+    return metrics, len(judged)
 
 
 def main(argv: list[str]) -> None:
     """Scores what the flags name."""
     del argv
     errors.require(FLAGS, "qrels", "run")
-    figures, queries = score(Path(FLAGS.qrels), Path(FLAGS.run), tuple(FLAGS.metrics or ()))
+    metrics, queries = score(Path(FLAGS.qrels), Path(FLAGS.run), tuple(FLAGS.metrics or ()))
     print(f"{'queries':24} {queries}")
-    for name, value in figures.items():
+    for name, value in metrics.items():
         print(f"{name:24} {value:.6f}")
 
 

@@ -10,7 +10,7 @@ from official import tokenizers
 from official.shards import manifest
 from tfrecords_tools.pretraining import examples
 from tfrecords_tools.pretraining.builder import _features, _plain, settings_of
-from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.chunks import DocumentChunk
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -74,7 +74,7 @@ def shard_folder(folder: Path, made_of: configs.Config, count: int = 60, seed: i
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
     settings = settings_of(made_of, tokens, phrases=phrases)
-    records = examples.process_piece(TextPiece(0, documents(count, seed)), settings)
+    records = examples.process_piece(DocumentChunk(0, documents(count, seed)), settings)
     writer = examples.Writer(folder, 2)
     writer.write(records.examples)
     write_manifest(folder, made_of, settings, writer, records.token_counts)

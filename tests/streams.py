@@ -12,7 +12,7 @@ from official import tokenizers
 from tests import small
 from tfrecords_tools.pretraining import examples, stream_corpus, streams
 from tfrecords_tools.pretraining.builder import settings_of
-from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.chunks import DocumentChunk
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -70,9 +70,9 @@ def stream_folder(
     settings, tokenizer = settings_of(made_of, tokens), tokenizers.load(tokens)
     writer = examples.Writer(folder, shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
-    piece, counted = examples.tokenize_piece(TextPiece(0, documents), settings)
+    piece, counted = examples.tokenize_piece(DocumentChunk(0, documents), settings)
     corpus.add(piece)
-    plan, arranged = corpus.arrange(streams.Plan.of(corpus.folder, settings, tokenizer))
+    plan, arranged = corpus.arrange(streams.Plan.from_settings(corpus.folder, settings, tokenizer))
     writer.contiguous(plan.steps * made_of.segments.rows)
     for block in plan.blocks:
         writer.write(streams.make(block, plan))

@@ -14,7 +14,7 @@ Formats, and the files wanted in --input:
 
 It writes queries.tsv, documents.tsv, qrels, and for each split a run of BM25: of a collection, the
 --depth best documents of every query and a random --validation and --test share of the queries; of
-WikiQA, the answers of each question, and its own splits. Its figures are the baseline.
+WikiQA, the answers of each question, and its own splits. Its metrics are the baseline.
 """
 
 from pathlib import Path

@@ -5,7 +5,7 @@ from pathlib import Path
 import finetune_work as work
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.labels import labels_of
 from official.distribution import numerics, strategies
 from official.distribution.strategies import distribute
@@ -24,9 +24,9 @@ def main() -> None:
     numerics.set_precision(config.recipe.precision)
     strategy = strategies.create("one_device", "", 0)
     shards = str(folder / "shards")
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     config = resolve.resolve(config, source.tokenizer.vocab_size, labels_of(source.manifest))
-    validation = Source(shards, config, "validation")
+    validation = ShardDataset(shards, config, "validation")
     model = strategies.build_model(config, strategy)
     checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")
     total = config.recipe.total_steps(source.num_examples)

@@ -14,7 +14,7 @@ from benchmarks.torture import lines, oracles, parts, served
 from benchmarks.torture.materials import SIZES, SYSTEMS, Materials, smoke_config
 from official import config as configs
 from official import tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.tokenizers import packing
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.text import documents
@@ -178,7 +178,7 @@ class Part(parts.Part):
                 tokens = self._tokens(kind, counts["texts"])
                 if tokens != totals["tokens"]:
                     problems.append(f"{tokens} tokens in the text, {totals['tokens']} counted")
-            problems += _examples(Source(folder / "shards", config, "train"), config, totals)
+            problems += _examples(ShardDataset(folder / "shards", config, "train"), config, totals)
         _report([f"{where}: {problem}" for problem in problems], outcome)
 
     def _tokens(self, kind: str, texts: list[str]) -> int:
@@ -244,10 +244,10 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _examples(source: Source, config: configs.Config, totals: Any) -> list[str]:
+def _examples(source: ShardDataset, config: configs.Config, totals: Any) -> list[str]:
     """What is wrong with the examples as training reads them."""
     plain = dataclasses.replace(config, corruption=None, objectives=())
-    raw = Source(source.folder, plain, "train")
+    raw = ShardDataset(source.folder, plain, "train")
     size = config.recipe.batch_size
     problems: list[str] = []
     text = 0

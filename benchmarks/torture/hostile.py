@@ -12,8 +12,8 @@ from benchmarks import environments
 from benchmarks.torture import folders, parts
 from benchmarks.torture.materials import Materials, environment
 
-_MOST_MIB = 256
-_MOST_SECONDS = 20.0
+_MAX_MIB = 256
+_MAX_SECONDS = 20.0
 
 
 class Part(parts.Part):
@@ -21,7 +21,7 @@ class Part(parts.Part):
 
     name = "hostile"
     things = "hostile folders"
-    promise = f"refused in words, within {_MOST_MIB} MiB; no code runs"
+    promise = f"refused in words, within {_MAX_MIB} MiB; no code runs"
     whole = quick = len(folders.CASES)
     in_children = True
 
@@ -71,7 +71,7 @@ class Part(parts.Part):
                 "shards": str(self._materials.shards("bert")),
             }
             self._send(good, 120.0)
-        return self._send(question, 3 * _MOST_SECONDS)
+        return self._send(question, 3 * _MAX_SECONDS)
 
     def _send(self, question: dict, seconds: float) -> dict:
         print(json.dumps(question), file=self._child.stdin, flush=True)
@@ -92,8 +92,8 @@ def _problem(answer: dict, hostile: folders.Case, folder: str) -> str | None:
         return "read as if it were good"
     if "refused" in answer and folder not in answer["refused"]:
         return f"the message names no file: {answer['refused']}"
-    if answer["mib"] > _MOST_MIB:
+    if answer["mib"] > _MAX_MIB:
         return f"took {answer['mib']:,} MiB"
-    if answer["seconds"] > _MOST_SECONDS:
+    if answer["seconds"] > _MAX_SECONDS:
         return f"took {answer['seconds']:.0f} s"
     return None

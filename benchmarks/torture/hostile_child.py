@@ -13,7 +13,7 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.convert import huggingface, tf1
-from official.data import Source
+from official.data import ShardDataset
 from official.serving import loaded_model
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
@@ -23,7 +23,7 @@ ROOM = 2 << 30  # bytes of addresses beyond those of the start
 
 def _shards(folder: str) -> Any:
     name = Path(__file__).parents[2] / "configs" / "smoke" / "bert.yaml"
-    return Source(folder, configs.load(name), "train")
+    return ShardDataset(folder, configs.load(name), "train")
 
 
 READERS = {

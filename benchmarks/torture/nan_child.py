@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from benchmarks.torture.materials import smoke_config
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.distribution.strategies import distribute
 from official.training import resolve
@@ -32,7 +32,7 @@ def main(system: str, shards: str, name: str) -> None:
     """Trains, and prints."""
     strategy = strategies.create(name, replicas=2 if name == "mirrored" else 0)
     config = resolve.inherit(configs.load(smoke_config(system)))
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     config = resolve.resolve(config, source.tokenizer.vocab_size)
     model = strategies.build_model(config, strategy)
     trainer = Trainer(config, model, source, strategy, "")

@@ -17,7 +17,7 @@ from benchmarks.torture.materials import Materials, smoke_config
 from official import config as configs
 from official import tokenizers
 from official.convert import converted_model, huggingface, tf1
-from official.data import Source
+from official.data import ShardDataset
 from official.saving import checkpoints, model_folder
 from official.shards import manifest
 from official.training import reporting
@@ -86,7 +86,7 @@ def _task_shards(folder: Path) -> Any:
 
 
 def _shards(folder: Path, config: configs.Config, split: str) -> Any:
-    source = Source(folder, config, split)
+    source = ShardDataset(folder, config, split)
     rows = [{k: v.numpy() for k, v in batch.items()} for batch in source.dataset(64)]
     return manifest.read(folder), _tokenizer(folder / "tokenizer"), rows
 

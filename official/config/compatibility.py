@@ -2,6 +2,7 @@
 
 import math
 
+from official.config.part import ObjectiveConfig
 from official.config.registry import OBJECTIVES, objective_fields
 from official.config.sections import Config
 from official.tasks import KINDS
@@ -17,28 +18,13 @@ READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 
 
 def check(config: Config, source: str) -> None:
-    """Refuses parts that do not fit together."""
-    given = set(config.segments.fields if config.segments else TASK_FIELDS)
-    if config.corruption is not None:
-        if config.segments is None:
-            raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
-        try:
-            config.corruption.check(config.segments)
-        except ValueError as error:
-            raise UserError(f"{source}: corruption.{error}") from None
-        if config.segments.static_masks and not config.corruption.static:
-            raise UserError(
-                f"{source}: segments.static_masks: {config.corruption.type} is drawn anew each "
-                "time an example is read: take static_masks: false"
-            )
-        if config.segments.packing > 1 and not config.corruption.packs:
-            raise UserError(
-                f"{source}: segments.packing: corruption: {config.corruption.type} cannot be "
-                "packed: take segments.packing: 1"
-            )
-        given |= config.corruption.gives()
-    elif config.segments and config.segments.static_masks:
-        raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+    """Refuses parts that do not fit together.
+
+    Raises:
+      UserError: with the place and the reason.
+    """
+    given = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
+    given |= _check_corruption(config, source)
     for objective in config.objectives if config.segments is None else ():
         if task := getattr(objective, "task", ""):
             given |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
@@ -46,27 +32,9 @@ def check(config: Config, source: str) -> None:
     # An encoder without segments is that of weights from elsewhere, which may be there to be used
     # and not to be trained on (a discriminator without its generator); or it is to learn a task,
     # and `official.data` asks the shards.
-    whole = config.encoder is None or config.segments is not None
-    for i, objective in enumerate(config.objectives if whole else ()):
-        packed = config.segments is not None and config.segments.packing > 1
-        if packed and not objective.packs:
-            raise UserError(
-                f"{source}: segments.packing: objectives.{i}: {objective.type} cannot be "
-                "packed: it does not keep the parts of a row apart; take segments.packing: 1"
-            )
-        needed = objective.needs()
-        if "permutation_mask" in given - needed and "masked_ids" in needed:
-            raise UserError(
-                f"{source}: objectives.{i}: {objective.type} asks for tokens that are hidden, "
-                "and corruption.type: permutation leaves all of them in their places: take "
-                "token_masks, or permutation_lm"
-            )
-        if lacking := sorted(needed - given):
-            raise UserError(
-                f"{source}: objectives.{i}: {objective.type} needs {', '.join(lacking)}, which "
-                "neither segments nor corruption nor another objective give here (they give "
-                f"{', '.join(sorted(given - READER_FIELDS))}){_giver(set(lacking))}"
-            )
+    if config.encoder is None or config.segments is not None:
+        for i, objective in enumerate(config.objectives):
+            _check_needs(objective, given, config, source, f"objectives.{i}")
     for i, objective in enumerate(config.objectives):
         try:
             objective.check(config)
@@ -85,6 +53,56 @@ def check(config: Config, source: str) -> None:
         raise UserError(
             f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
             f"encoder.max_positions: {longest}"
+        )
+
+
+def _check_corruption(config: Config, source: str) -> frozenset[str]:
+    """Checks the corruption against the segments; returns the fields that it gives."""
+    segments, corruption = config.segments, config.corruption
+    if corruption is None:
+        if segments and segments.static_masks:
+            raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+        return frozenset()
+    if segments is None:
+        raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
+    try:
+        corruption.check(segments)
+    except ValueError as error:
+        raise UserError(f"{source}: corruption.{error}") from None
+    if segments.static_masks and not corruption.static:
+        raise UserError(
+            f"{source}: segments.static_masks: {corruption.type} is drawn anew each time an "
+            "example is read: take static_masks: false"
+        )
+    if segments.packing > 1 and not corruption.packs:
+        raise UserError(
+            f"{source}: segments.packing: corruption: {corruption.type} cannot be packed: take "
+            "segments.packing: 1"
+        )
+    return corruption.gives()
+
+
+def _check_needs(
+    objective: ObjectiveConfig, given: frozenset[str], config: Config, source: str, place: str
+) -> None:
+    """Refuses an objective whose fields nothing gives, or that cannot have packed rows."""
+    if config.segments is not None and config.segments.packing > 1 and not objective.packs:
+        raise UserError(
+            f"{source}: segments.packing: {place}: {objective.type} cannot be packed: it does not "
+            "keep the parts of a row apart; take segments.packing: 1"
+        )
+    needed = objective.needs()
+    if "permutation_mask" in given - needed and "masked_ids" in needed:
+        raise UserError(
+            f"{source}: {place}: {objective.type} asks for tokens that are hidden, and "
+            "corruption.type: permutation leaves all of them in their places: take token_masks, "
+            "or permutation_lm"
+        )
+    if lacking := sorted(needed - given):
+        raise UserError(
+            f"{source}: {place}: {objective.type} needs {', '.join(lacking)}, which neither "
+            "segments nor corruption nor another objective give here (they give "
+            f"{', '.join(sorted(given - READER_FIELDS))}){_giver(set(lacking))}"
         )
 
 

@@ -219,6 +219,6 @@ class TransformerXLConfig(EncoderConfig):
         return f"cls_{self.pooled_position}"
 
     @property
-    def reach(self):
+    def attention_window(self):
         """How many positions one sees at most where attention is 'uni'; 0 = all before it."""
         return self.memory_length if self.same_length else 0

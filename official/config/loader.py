@@ -30,8 +30,8 @@ from official.utils.validators import nearest
 
 # The beginning of the first line of a saved config, before the checksum of the rest.
 _SEAL = "# SHA-256 of the text below: "
-_MOST_BYTES = 1 << 20
-_MOST_VALUES = 100_000
+_MAX_BYTES = 1 << 20
+_MAX_VALUES = 100_000
 _SHOWN = reprlib.Repr()  # of values in messages
 _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 2, 80, 80
 _PARTS = {"corruption": CORRUPTIONS, "encoder": ENCODERS}
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     if not path.exists():
         raise UserError(f"{path}: no such config file")
     try:
-        text = files.read_bytes(path, _MOST_BYTES).decode("utf-8")
+        text = files.read_bytes(path, _MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
     _check_seal(text, path)
@@ -167,8 +167,8 @@ def _parsed(text: str) -> Any:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        if node is not None and _expanded(node, {}) > _MOST_VALUES:
-            raise yaml.YAMLError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        if node is not None and _expanded(node, {}) > _MAX_VALUES:
+            raise yaml.YAMLError(f"its aliases stand for more than {_MAX_VALUES:,} values")
         return None if node is None else loader.construct_document(node)
     except yaml.YAMLError:
         raise

@@ -42,7 +42,7 @@ class Vocabulary:
     unk_id: int = -1
 
     @classmethod
-    def of(
+    def from_tokenizer(
         cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None, corruption: Any = None
     ) -> "Vocabulary":
         """Returns that of a tokenizer.

@@ -1,5 +1,5 @@
-"""From shards to batches: `Source`."""
+"""From shards to batches: `ShardDataset`."""
 
-from official.data.source import Source
+from official.data.source import ShardDataset
 
-__all__ = ["Source"]
+__all__ = ["ShardDataset"]

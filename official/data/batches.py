@@ -35,7 +35,7 @@ STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Assembler:
+class BatchBuilder:
     """What a batch is made with; called with records, it makes one.
 
     Attributes:
@@ -94,34 +94,71 @@ class Assembler:
         return frozenset(fields)
 
     def __call__(self, rows: Mapping[str, tf.Tensor], size: int) -> dict[str, tf.Tensor]:
-        """Parses, pads and corrupts the rows of one replica."""
+        """Builds the batch of one replica: parses its records, pads them, and corrupts.
+
+        Args:
+          rows: `record`, `index` and `epoch` [B], and `places` where rows have a length of their
+            own; see `official.data.example_order`.
+          size: B.
+        """
         index = tf.ensure_shape(rows["index"], [size])
-        parsed = features.parse(tf.ensure_shape(rows["record"], [size]), sorted(self.features))
+        weights = tf.cast(index >= 0, tf.float32)  # [B]
         seeds = seeding.row_seeds(self.seed, rows["epoch"], rows["index"])
-        corruption = self.corruption
-        if corruption is not None and self.parts > 1 and not self.static_masks:
-            needed = corruption.needs()
-            flags = {name: _flags(parsed[name], parsed["token_ids"]) for name in needed}
+        length = rows["places"][0] if "places" in rows else self.max_length  # T
+        parsed = self._parsed(rows["record"], size, seeds)
+        batch, segment_ids = self._padded(parsed, size, length)
+        batch["example_weights"] = weights
+        batch |= {name: value for name, value in parsed.items() if name not in LISTS}
+        if "backward" in batch:
+            batch["backward"] = batch["backward"] > 0
+        if "part_lengths" in parsed:
+            batch |= packed.fields(parsed, segment_ids, weights, self.parts)
+        batch |= self._asked(batch)
+        if self.draws:
+            batch["row_seeds"] = seeding.network_seeds(seeds)
+        batch = self._corrupted(batch, parsed, seeds)
+        if "masked_weights" in batch:
+            batch["masked_weights"] *= weights[:, None]
+        return batch
+
+    def _parsed(self, records: tf.Tensor, size: int, seeds: tf.Tensor) -> dict[str, Any]:
+        """Parses records; corrupts the parts of rows that several sequences share."""
+        parsed = features.parse(tf.ensure_shape(records, [size]), sorted(self.features))
+        if self.corruption is not None and self.parts > 1 and not self.static_masks:
+            flags = {
+                name: _flags(parsed[name], parsed["token_ids"]) for name in self.corruption.needs()
+            }
             parsed |= packed.corrupted(
-                corruption, self.vocabulary, parsed, flags, seeds, self.parts
+                self.corruption, self.vocabulary, parsed, flags, seeds, self.parts
             )
-        count = size  # of the rows of tokens; the shapes here say B
         if self.sequences:
-            count *= self.sequences
-            parsed |= sequences.apart(parsed, count)
+            parsed |= sequences.apart(parsed, size * self.sequences)
+        return parsed
+
+    def _padded(
+        self, parsed: dict[str, Any], size: int, length: int | tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Pads rows to a length, and lays them out as the encoder wants them.
+
+        Args:
+          parsed: from `_parsed`; where a window begins in its context is brought up to date.
+          size: B of the batch; the shapes below say B for its rows of tokens.
+          length: T.
+
+        Returns:
+          The fields of the tokens, and how many segments have ended before each place [B, T].
+        """
+        count = size * (self.sequences or 1)
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [B]
-        places = rows["places"][0] if "places" in rows else self.max_length
-        columns = tf.range(places)
+        columns = tf.range(length)
         padding_mask = columns < lengths[:, None]  # [B, T]
         ends = tf.cumsum(parsed["segment_lengths"].to_tensor(), axis=1)  # [B, S]
-        segment_ids = tf.reduce_sum(
-            tf.cast(columns >= ends[:, :, None], tf.int32), axis=1
-        )  # [B, T]: how many segments have ended
-        weights = tf.cast(index >= 0, tf.float32)  # [B]
+        segment_ids = tf.reduce_sum(tf.cast(columns >= ends[:, :, None], tf.int32), axis=1)
+        token_ids = parsed["token_ids"].to_tensor(
+            self.tokenizer.pad_id, shape=tf.stack([count, length])
+        )
         batch = {
-            "token_ids": parsed["token_ids"].to_tensor(
-                self.tokenizer.pad_id, shape=tf.stack([count, places])
-            ),
+            "token_ids": token_ids,
             "segment_ids": tf.where(padding_mask, segment_ids, 0),
             "padding_mask": padding_mask,
         }
@@ -136,31 +173,27 @@ class Assembler:
                 batch["token_ids"], batch["padding_mask"], self.tokenizer.special_ids
             )
             batch = sequences.stacked(batch, size, self.sequences)
-        batch["example_weights"] = weights
-        batch |= {name: value for name, value in parsed.items() if name not in LISTS}
-        if "backward" in batch:
-            batch["backward"] = batch["backward"] > 0
-        if "part_lengths" in parsed:
-            batch |= packed.fields(parsed, segment_ids, weights, self.parts)
-        batch |= self._asked(batch)
-        if self.draws:
-            batch["row_seeds"] = seeding.pairs(seeds)
+        return batch, segment_ids
+
+    def _corrupted(
+        self, batch: dict[str, tf.Tensor], parsed: Mapping[str, Any], seeds: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Adds the masks that records list, or draws what the corruption gives."""
+        corruption = self.corruption
         if self.predictions:
             batch |= _listed_masks(parsed, batch["token_ids"], self.predictions)
             if corruption is not None:
-                follows = configs.module_of(corruption).follows
-                batch |= follows(corruption, self.vocabulary, batch)
+                batch |= configs.module_of(corruption).follows(corruption, self.vocabulary, batch)
         elif corruption is not None:
-            module = configs.module_of(corruption)
-            shape = tf.stack([size, places])
+            shape = batch["token_ids"].shape
+            shape = shape if shape.is_fully_defined() else tf.shape(batch["token_ids"])
             needed = {
                 name: _flags(parsed[name], parsed["token_ids"]).to_tensor(shape=shape)
                 for name in corruption.needs()
             }
-            batch = module.corrupt(corruption, self.vocabulary, {**batch, **needed}, seeds)
+            corrupt = configs.module_of(corruption).corrupt
+            batch = corrupt(corruption, self.vocabulary, {**batch, **needed}, seeds)
             batch = {name: value for name, value in batch.items() if name not in needed}
-        if "masked_weights" in batch:
-            batch["masked_weights"] *= weights[:, None]
         return batch
 
     def _asked(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -2,8 +2,8 @@
 
 Every head names its task (`objectives: [{type: classification, task: rte}, ...]`), and reads the
 fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks; see
-`official.data.Source`. Such a batch leaves the head and its moments as they are. Which task a step
-is of is a function of (seed, step), so a run that is killed goes on with the same batches.
+`official.data.ShardDataset`. Such a batch leaves the head and its moments as they are. The task of
+a step is a function of (seed, step), so a run that is killed goes on with the same batches.
 
 A task of N examples is drawn in proportion to N^alpha: with alpha = 1 by its size, and with
 `recipe.task_sampling: annealed` with alpha falling from 1 to 0.2, so that at the end all tasks come
@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.tasks import GENERIC
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -35,7 +35,7 @@ def open_data(
     config: configs.Config,
     split: str,
     training: bool = False,
-) -> "Source | Mixture":
+) -> "ShardDataset | Mixture":
     """Opens the examples of a split.
 
     Args:
@@ -48,12 +48,12 @@ def open_data(
       UserError: the folders do not hold what the config asks for.
     """
     folders = [data] if isinstance(data, str | os.PathLike) else data
-    sources = [Source(folder, config, split, training) for folder in folders]
+    sources = [ShardDataset(folder, config, split, training) for folder in folders]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
 
 
 class Mixture:
-    """The sources of several tasks, with what a `Source` has.
+    """The sources of several tasks, with what a `ShardDataset` has.
 
     Attributes:
       sources: one of each task.
@@ -67,7 +67,7 @@ class Mixture:
 
     rows = None
 
-    def __init__(self, sources: Sequence[Source], config: configs.Config):
+    def __init__(self, sources: Sequence[ShardDataset], config: configs.Config):
         """Checks that the sources fit one another.
 
         Args:
@@ -130,13 +130,13 @@ class Mixture:
             source.check(config, replicas, predicting)
 
     def check_tokenizer(self, folder: str) -> None:
-        """See `Source.check_tokenizer`."""
+        """See `ShardDataset.check_tokenizer`."""
         self.sources[0].check_tokenizer(folder)
 
     def dataset(
         self, batch_size: int, *, start_step: int = 0, replicas_per_worker: int = 1, **workers: int
     ) -> tf.data.Dataset:
-        """Returns this worker's part of the batches, as `Source.dataset`, to the last step."""
+        """Returns this worker's part of the batches to the last step: see `ShardDataset`."""
         before = np.bincount(self._choices[:start_step], minlength=len(self.sources))
         batches = [
             source.dataset(

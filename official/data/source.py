@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from official import config as configs
@@ -17,7 +18,7 @@ from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.data import checks, example_order, streams
-from official.data.batches import Assembler
+from official.data.batches import BatchBuilder
 from official.shards import features, folder, manifest
 from official.tasks import KINDS
 from official.utils.errors import UserError
@@ -25,7 +26,7 @@ from official.utils.errors import UserError
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
 
 
-class Source:
+class ShardDataset:
     """The examples of one split of one or more shard folders.
 
     Attributes:
@@ -76,50 +77,68 @@ class Source:
         self._files = example_order.Files(*zip(*shards, strict=True))
         self.num_examples = sum(self._files.counts)
         self.fingerprint = manifest.fingerprint(manifests, split)
-        for path, other in zip(paths[1:], manifests[1:], strict=True):
-            folder.check_alike(paths[0], self.manifest, path, other)
-        if len(paths) > 1 and not training and (self.manifest.task or {}).get("kind") == "ranking":
-            raise UserError(
-                f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
-                "predict one ranking at a time"
-            )
+        self._check_folders(paths, manifests)
         self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
-        task = self.manifest.task or {}
-        features = frozenset(self.manifest.features)
-        if split in task.get("unlabelled", ()):
-            features -= _TARGETS
+        features = self._features()
         checks.packing(self.folder, features, config)
         checks.blocks(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
         made = [m.config.get("segments", {}) for m in manifests]
-        parts = max(how.get("packing", 1) for how in made)
         self._longest = max(  # sequence; rows that sequences share may be longer
             how.get("max_length", m.max_length) for how, m in zip(made, manifests, strict=True)
         )
+        counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
+        self._build_batch = self._batch_builder(
+            parts=max(how.get("packing", 1) for how in made),
+            token_counts=None if any(c is None for c in counts) else sum(counts),
+        )
+
+    def _check_folders(
+        self, paths: Sequence[str | os.PathLike], manifests: Sequence[manifest.Manifest]
+    ) -> None:
+        """Refuses folders that do not fit one another."""
+        for path, other in zip(paths[1:], manifests[1:], strict=True):
+            folder.check_alike(paths[0], self.manifest, path, other)
+        kind = (self.manifest.task or {}).get("kind")
+        if len(paths) > 1 and not self.training and kind == "ranking":
+            raise UserError(
+                f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
+                "predict one ranking at a time"
+            )
+
+    def _features(self) -> frozenset[str]:
+        """The features that the examples of the split have."""
+        features = frozenset(self.manifest.features)
+        unlabelled = self.split in (self.manifest.task or {}).get("unlabelled", ())
+        return features - _TARGETS if unlabelled else features
+
+    def _batch_builder(self, parts: int, token_counts: np.ndarray | None) -> BatchBuilder:
+        """Makes what builds batches, and refuses a config that asks for other examples.
+
+        Args:
+          parts: the largest number of sequences that share a row.
+          token_counts: how often each token stands in the corpus; None = unknown.
+        """
+        config, task, features = self.config, self.manifest.task or {}, self._features()
         static = checks.static_masks(self.folder, self.manifest, features, config)
         if not static:
             checks.units(self.folder, features, config)
             check_mask_token(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
-        counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
         # Shards of a task are for every encoder, and laid out when they are read.
         layout = "cls_first"
         if self.manifest.kind == "task":
             layout = getattr(config.encoder, "layout", layout)
-        needs = [o.needs() for o in config.objectives]
-        self._assemble = Assembler(
+        needs = [objective.needs() for objective in config.objectives]
+        return BatchBuilder(
             tokenizer=self.tokenizer,
-            vocabulary=Vocabulary.of(
-                self.tokenizer,
-                None if any(c is None for c in counts) else sum(counts),
-                config.corruption,
-            ),
+            vocabulary=Vocabulary.from_tokenizer(self.tokenizer, token_counts, config.corruption),
             corruption=config.corruption,
             seed=config.seed,
             features=features,
             max_length=self.max_length,
             layout=layout,
             parts=parts,
-            sequences=task.get("sequences", {}).get(split),
+            sequences=task.get("sequences", {}).get(self.split),
             predictions=self._listed_predictions(static, parts),
             draws=any("row_seeds" in fields for fields in needs),
             heads={
@@ -148,7 +167,7 @@ class Source:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
-        heads = self._assemble.heads
+        heads = self._build_batch.heads
         if predicting:
             fields |= frozenset().union(*heads.values())
         if heads and self.task_name not in heads:
@@ -192,7 +211,7 @@ class Source:
     @property
     def fields(self) -> frozenset[str]:
         """The names of a batch's fields."""
-        return self._assemble.fields
+        return self._build_batch.fields
 
     def dataset(
         self,
@@ -243,7 +262,7 @@ class Source:
             batches = batches.map(lambda rows: {name: value[mine] for name, value in rows.items()})
             batches = batches.rebatch(share)
         batches = batches.map(
-            tf.autograph.experimental.do_not_convert(lambda rows: self._assemble(rows, share)),
+            tf.autograph.experimental.do_not_convert(lambda rows: self._build_batch(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         if self.training:
@@ -267,7 +286,7 @@ class Source:
                 rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer)
             bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
             bounds.append(self.max_length)
-            lengths = _longest_sequences if self._assemble.sequences else _lengths
+            lengths = _longest_sequences if self._build_batch.sequences else _lengths
             return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
         if self.training and self.rows is not None:
             return example_order.repeated(self._files, batch_size, start_step)

@@ -136,7 +136,9 @@ class Memory:
         return tuple(self._strategy.gather(value, axis=0) for value in self._strategy.run(local))
 
 
-def of(config: configs.Config, strategy: tf.distribute.Strategy, rows: int) -> Memory | None:
+def make_memory(
+    config: configs.Config, strategy: tf.distribute.Strategy, rows: int
+) -> Memory | None:
     """Makes the memory that a run needs; None where its encoder or its data has none.
 
     Args:

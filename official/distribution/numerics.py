@@ -11,7 +11,7 @@ def keep_order_of_sums():
     optimizer makes `AddN` of any tree of additions, differently from one trace to the next, so it
     is told not to, and gradients of a tensor with several uses are added two by two. Its other
     rewrites of arithmetic change last bits too, so evaluation is spared them as training is:
-    figures of a checkpoint are the same whether the process that evaluates it has trained or not.
+    metrics of a checkpoint are the same whether the process that evaluates it has trained or not.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 

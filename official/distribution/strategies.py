@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.mixture import Mixture
 from official.modeling.model import Model
 from official.utils.errors import UserError
@@ -241,7 +241,10 @@ def build_model(config: configs.Config, strategy: tf.distribute.Strategy) -> Mod
 
 
 def distribute(
-    strategy: tf.distribute.Strategy, source: Source | Mixture, batch_size: int, start_step: int = 0
+    strategy: tf.distribute.Strategy,
+    source: ShardDataset | Mixture,
+    batch_size: int,
+    start_step: int = 0,
 ):
     """The batches of a source, shared out over the replicas of a strategy."""
 

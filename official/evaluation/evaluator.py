@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
 from official.distribution.statistics import Statistics
@@ -73,11 +73,11 @@ class Evaluator:
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self.statistics = Statistics()
         self._before_batch = before_batch
-        self._memory = memory.of(config, strategy, self.batch_size)
+        self._memory = memory.make_memory(config, strategy, self.batch_size)
         self._loop = ReplicaLoop(strategy, self._replica_step)
-        self._scorer: tuple[Source, Scorer] | None = None
+        self._scorer: tuple[ShardDataset, Scorer] | None = None
 
-    def run(self, source: Source | Mixture, batches: int = 0) -> dict[str, float]:
+    def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
         """Evaluates on a source; the rows of a stream start with an empty memory.
 
         Args:
@@ -101,7 +101,7 @@ class Evaluator:
             metrics |= self.scorer(source).metrics(mine)
         return metrics
 
-    def predict(self, source: Source, names: Sequence[str]) -> Outputs:
+    def predict(self, source: ShardDataset, names: Sequence[str]) -> Outputs:
         """Predicts the examples of a source.
 
         Args:
@@ -139,7 +139,7 @@ class Evaluator:
         real = outputs.pop("example_weights") > 0  # [B]
         return {name: value[real] for name, value in outputs.items()}
 
-    def scorer(self, source: Source) -> Scorer:
+    def scorer(self, source: ShardDataset) -> Scorer:
         """Returns the scorer of a source's task, made once."""
         if self._scorer is None or self._scorer[0] is not source:
             kind = kinds.KINDS[source.manifest.task["kind"]]
@@ -180,7 +180,7 @@ class Evaluator:
         return statistics, outputs
 
 
-def target_entropy(source: Source, batch_size: int) -> float | None:
+def target_entropy(source: ShardDataset, batch_size: int) -> float | None:
     """Entropy in nats of the frequencies of the tokens that a source asks for.
 
     It is the loss of a model that knows how often each of them is the answer, and nothing of the

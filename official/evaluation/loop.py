@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution.numerics import keep_order_of_sums
 from official.distribution.strategies import distribute
 from official.utils.errors import UserError
@@ -35,7 +35,7 @@ class ReplicaLoop:
 
     def run(
         self,
-        source: Source,
+        source: ShardDataset,
         batch_size: int,
         batches: int = 0,
         before_batch: Callable[[], None] = lambda: None,

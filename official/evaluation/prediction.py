@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation import glue_submission, rows
 from official.evaluation.evaluator import Evaluator
 
 
-def predict(evaluator: Evaluator, source: Source, output: str | os.PathLike, top: int = 0) -> int:
+def predict(
+    evaluator: Evaluator, source: ShardDataset, output: str | os.PathLike, top: int = 0
+) -> int:
     """Writes the predictions of a split, in the order of the source file.
 
     A classification gives, one line a row, the number of the row (from 0), the label and the
@@ -41,7 +43,7 @@ def predict(evaluator: Evaluator, source: Source, output: str | os.PathLike, top
     return len(np.unique(outputs["row"]))
 
 
-def submit(evaluator: Evaluator, source: Source, folder: str | os.PathLike) -> None:
+def submit(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike) -> None:
     """Writes what GLUE takes as the predictions of a split: see `official.submission`.
 
     Args:

@@ -71,7 +71,7 @@ def evaluate(source: Any, outputs: Mapping[str, np.ndarray]) -> dict[str, float]
     """Computes the metrics of a ranking over the candidates of a split.
 
     Args:
-      source: an `official.data.Source` of a ranking.
+      source: an `official.data.ShardDataset` of a ranking.
       outputs: of every candidate, filler included: `example_weights`, `row` and `score` [B].
 
     Returns:

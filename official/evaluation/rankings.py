@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.evaluation import ranking_metrics, rows
 from official.shards import candidates
 from official.tasks import trec
@@ -21,7 +21,7 @@ class Scorer:
 
     outputs = ("score",)
 
-    def __init__(self, config: configs.Config, source: Source):
+    def __init__(self, config: configs.Config, source: ShardDataset):
         self._config, self._source = config, source
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import TextIO
 import numpy as np
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.evaluation import task_metrics
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -22,7 +22,7 @@ SUFFIXES = (".tsv", ".jsonl")
 class Scorer:
     """See `official.evaluation.evaluator.Scorer`."""
 
-    def __init__(self, config: configs.Config, source: Source):
+    def __init__(self, config: configs.Config, source: ShardDataset):
         self._config, self._source = config, source
         kind = source.manifest.task["kind"]
         self.outputs = (task_metrics.OUTPUTS[kind][1],)
@@ -58,7 +58,7 @@ class Scorer:
 
 
 def in_order(
-    outputs: Mapping[str, np.ndarray], source: Source
+    outputs: Mapping[str, np.ndarray], source: ShardDataset
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Sorts predictions by the numbers of their rows.
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks
-from official.data import Source, streams
+from official.data import ShardDataset, streams
 from official.data.labels import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
@@ -132,7 +132,7 @@ def _opened(
     checkpoint: str,
     strategy: tf.distribute.Strategy,
     predicting: bool,
-) -> Iterator[tuple[str, Source | Mixture, Model]]:
+) -> Iterator[tuple[str, ShardDataset | Mixture, Model]]:
     """Yields each split, checked against the model, and the model with its weights."""
     trained = configs.load(model_dir).encoder
     model = None

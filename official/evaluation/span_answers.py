@@ -1,4 +1,4 @@
-"""From the spans of windows to the answers of questions: files of predictions, and their figures.
+"""From the spans of windows to the answers of questions: files of predictions, and their metrics.
 
 The windows of a question are put together: the best spans of all of them, each text once, as slices
 of the context as the user wrote it; the null score is the lowest of any window, for the answer may
@@ -17,7 +17,7 @@ import numpy as np
 
 from official import config as configs
 from official.config.heads import SpanAnswerConfig
-from official.data import Source
+from official.data import ShardDataset
 from official.evaluation import squad_metrics
 from official.shards import questions
 from official.utils import atomic
@@ -69,12 +69,12 @@ class Scorer:
 
     outputs = ("span_scores", "span_starts", "span_ends", "null_scores")
 
-    def __init__(self, config: configs.Config, source: Source):
+    def __init__(self, config: configs.Config, source: ShardDataset):
         """Reads the split's questions and finds the places of their tokens.
 
         Args:
           config: has an objective `span_answer`.
-          source: an `official.data.Source` of the split.
+          source: an `official.data.ShardDataset` of the split.
 
         Raises:
           UserError: another objective, or a folder without its questions.

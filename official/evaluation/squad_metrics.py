@@ -3,7 +3,7 @@
 An answer is compared in lower case, without punctuation (ASCII signs), the words a, an and the, and
 with single blanks; F1 counts the words that two answers share, however often each occurs; the best
 of several right answers counts (Rajpurkar et al., 2016, section 6.1; 2018 for questions without an
-answer). All figures are percentages.
+answer). All metrics are percentages.
 
 The two versions' evaluations differ where nothing is left of an answer: of 1.1, F1 is then 0; of
 2.0, it is 1 where nothing is left of the other either, and right answers of which nothing is left
@@ -103,17 +103,17 @@ def evaluate(
             key: Score(*[float(not answered[key])] * 2) if null_odds[key] > threshold else found
             for key, found in raw.items()
         }
-    figures = _means("", decided.values(), len(right))
+    metrics = _means("", decided.values(), len(right))
     for name, wanted in (("has_answer", True), ("no_answer", False)):
         chosen = [decided[key] for key in right if answered[key] == wanted]
         if chosen:
-            figures |= _means(f"{name}_", chosen, len(chosen))
+            metrics |= _means(f"{name}_", chosen, len(chosen))
     if null_odds is not None:
         for place, name in enumerate(("exact_match", "f1")):
             values = {key: found[place] for key, found in raw.items()}
             best, at = best_threshold(answers, values, null_odds, answered)
-            figures |= {f"best_{name}": best, f"best_{name}_threshold": at}
-    return figures
+            metrics |= {f"best_{name}": best, f"best_{name}_threshold": at}
+    return metrics
 
 
 def best_threshold(

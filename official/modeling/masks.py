@@ -45,13 +45,13 @@ def blocks(block_ids):
     return block_ids[:, None, :, None] >= block_ids[:, None, None, :]
 
 
-def causal(query_length, key_length, first=None, reach=0):
+def causal(query_length, key_length, first=None, attention_window=0):
     """Lets each query attend to itself and to what stands before it.
 
     Queries are the last `query_length` of the keys, so with a memory in front of the sequence
     all of the memory is visible; or those from key number `first` on (an integer or a scalar
-    tensor), so what a cache has room for and does not hold yet is not. With a `reach`, a query
-    attends to so many keys at most, itself counted.
+    tensor), so what a cache has room for and does not hold yet is not. With an `attention_window`,
+    a query attends to so many keys at most, itself counted.
 
     Returns:
         bool [1, 1, T, S].
@@ -60,8 +60,8 @@ def causal(query_length, key_length, first=None, reach=0):
     rows = ops.arange(query_length)[:, None] + first
     keys = ops.arange(key_length)[None, :]
     seen = keys <= rows
-    if reach:
-        seen = ops.logical_and(seen, keys > rows - reach)
+    if attention_window:
+        seen = ops.logical_and(seen, keys > rows - attention_window)
     return seen[None, None, :, :]
 
 

@@ -60,18 +60,18 @@ class Model(keras.Layer):
 
     def encode(self, batch, rng=None, output_all=False, first_only=False):
         """Runs the encoder on a batch; `official.modeling.encoders.inputs` describes the dict."""
-        if self.objectives and all(objective.freezes_encoder for objective in self.objectives):
+        if self.objectives and all(objective.encoder_frozen for objective in self.objectives):
             rng = None  # no dropout in what does not learn
         return encode(self.encoder, batch, rng, output_all, first_only)
 
     @property
-    def reads_first(self):
+    def uses_first_position_only(self):
         """Whether the objectives read no position of the last layer but the first."""
-        return bool(self.objectives) and all(o.reads_first for o in self.objectives)
+        return bool(self.objectives) and all(o.uses_first_position_only for o in self.objectives)
 
     def encode_as_read(self, batch, rng=None):
         """As `encode`, of the last layer no more than the objectives read."""
-        return self.encode(batch, rng, first_only=self.reads_first)
+        return self.encode(batch, rng, first_only=self.uses_first_position_only)
 
     def prepare(self, batch, rng=None):
         """Lets each objective do what has to happen before the encoder runs."""

@@ -2,7 +2,7 @@
 
 A checkpoint is the folder `checkpoints/step-00000500`. `variables.safetensors` maps a path to an
 array: the model's variables, the optimizer's under `optimizer/` and what the rows of a stream
-remember under `memory/`. `state.json` has the step, the figures, the data, the name and SHA-256 of
+remember under `memory/`. `state.json` has the step, the metrics, the data, the name and SHA-256 of
 the variables' file, and a checksum of itself. Nothing else is needed to go on exactly: the place in
 the data and every random draw are functions of the step.
 
@@ -129,12 +129,12 @@ def last_step(model_dir: str | os.PathLike) -> int | None:
     return max(_steps(model_dir), default=None)
 
 
-def sweep(model_dir: str | os.PathLike) -> None:
+def remove_leftovers(model_dir: str | os.PathLike) -> None:
     """Removes what a killed process left half-written."""
     parent = Path(model_dir) / _FOLDER
     for folder in (parent, *(_path(model_dir, step) for step in _steps(model_dir))):
         if folder.is_dir():
-            atomic.sweep(folder)
+            atomic.remove_leftovers(folder)
 
 
 def find(model_dir: str | os.PathLike, which: str = "best") -> Path:

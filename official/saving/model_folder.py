@@ -74,10 +74,10 @@ def task(model_dir: str | os.PathLike) -> dict[str, Any]:
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
     """The longest sequence the model was trained on, or else the longest it can take."""
     if length := task(model_dir).get("max_length"):
-        if type(length) is not int or not 4 <= length <= manifest.MOST_TOKENS:
+        if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
             raise UserError(
                 f"{Path(model_dir) / 'task.json'}: max_length: {length!r} is not a whole number "
-                f"from 4 to {manifest.MOST_TOKENS}"
+                f"from 4 to {manifest.MAX_TOKENS}"
             )
         return length
     return config.segments.max_length if config.segments else config.encoder.max_positions

@@ -71,7 +71,7 @@ class Embedder:
     def texts(
         self, texts: Sequence[str], pooling: str = "mean", layer: int = -1, batch_size: int = 32
     ) -> np.ndarray:
-        """Gives each text a vector: see `official.serving.loaded_model.Loaded.encode`.
+        """Gives each text a vector: see `official.serving.loaded_model.LoadedModel.encode`.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
@@ -96,7 +96,7 @@ class Embedder:
     def tokens(
         self, texts: Sequence[str], layer: int = -1, batch_size: int = 32
     ) -> list[TokenVectors]:
-        """Gives each token of each text a vector: see `loaded_model.Loaded.tokens`.
+        """Gives each token of each text a vector: see `loaded_model.LoadedModel.tokens`.
 
         Raises:
           UserError: a single text instead of a list, or a layer that is not there.

@@ -45,7 +45,7 @@ def quantised(
 
 
 class Linear:
-    """An affine map with the weights of a layer, whose place it can take (`Linear.served`).
+    """An affine map with the weights of a layer, whose place it can take (`Linear.int8_linear`).
 
     Attributes:
       integers: variable int8 [I, O].

@@ -20,7 +20,7 @@ from official.serving.predictor import Predictor
 from official.serving.sampling import Settings
 
 
-class Loaded(Predictor):
+class LoadedModel(Predictor):
     """A model and its tokenizer, ready to encode text and to say what its heads say of it.
 
     Attributes:
@@ -105,7 +105,7 @@ class Loaded(Predictor):
         return self._generator.texts(prompts, Settings(**settings), batch_size)
 
 
-def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:
+def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     """Loads a model folder.
 
     Args:
@@ -117,4 +117,4 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> Loaded:
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     max_length = model_folder.max_length(model_dir, config)
-    return Loaded(config, tokenizer, model, max_length, model_folder.task(model_dir))
+    return LoadedModel(config, tokenizer, model, max_length, model_folder.task(model_dir))

@@ -107,12 +107,12 @@ class Weights:
         pairs += [(layer.kernel, product.matrix()) for layer, product in self._maps]
         with keras.StatelessScope(pairs):
             for layer, product in self._maps:
-                layer.served = product
+                layer.int8_linear = product
             try:
                 yield
             finally:
                 for layer, _ in self._maps:
-                    layer.served = None
+                    layer.int8_linear = None
 
 
 def maps(layer: keras.Layer) -> list[Linear]:
@@ -134,7 +134,7 @@ def axis_of(variable: keras.Variable) -> int | None:
 def round_weights(model: Model) -> None:
     """Gives a model the weights and the products that it would have after an export as `int8`."""
     for layer in maps(model.encoder):
-        layer.served = integer_map(layer)
+        layer.int8_linear = integer_map(layer)
     for variable in model.encoder.variables:
         if (axis := axis_of(variable)) is not None:
             integers, scale = integer_products.quantised(np.asarray(variable), axis)

@@ -1,4 +1,4 @@
-"""What a precision costs: the figures of the validation split, as trained and as exported."""
+"""What a precision costs: the metrics of the validation split, as trained and as exported."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.labels import check_labels
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
@@ -43,12 +43,12 @@ def compare(
         config = with_one_head(config, model, task)
         if name == "int8":
             precisions.round_weights(model)
-        found[name] = _figures(config, model, Path(model_dir), str(data))
+        found[name] = _metrics(config, model, Path(model_dir), str(data))
     return found
 
 
-def _figures(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
-    source = Source(data, config, "validation")
+def _metrics(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
+    source = ShardDataset(data, config, "validation")
     source.check(config)
     check_labels(config, source.manifest, data)
     source.check_tokenizer(model_dir / "tokenizer")
@@ -56,9 +56,9 @@ def _figures(config: configs.Config, model: Model, model_dir: Path, data: str) -
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
-    """The figures side by side, a line each."""
+    """The metrics side by side, a line each."""
     lines = ["".join([f"{'validation':24}", *(f"{name:>12}" for name in found)])]
-    for figure in next(iter(found.values())):
-        values = (figures[figure] for figures in found.values())
-        lines.append("".join([f"{figure:24}", *(f"{value:12.6f}" for value in values)]))
+    for name in next(iter(found.values())):
+        values = (metrics[name] for metrics in found.values())
+        lines.append("".join([f"{name:24}", *(f"{value:12.6f}" for value in values)]))
     return "\n".join(lines)

@@ -293,7 +293,9 @@ class Predictor:
             weights = Weights([self.model.encoder, head])
             parts = self.config, self.tokenizer, self.model, weights, self.max_length
             made = module_of(head.config.type).signatures
-            self._signatures[key] = made(inputs.Parts(*parts, {**self.task, **task}, head))[name]
+            self._signatures[key] = made(
+                inputs.ServingContext(*parts, {**self.task, **task}, head)
+            )[name]
         return self._signatures[key]
 
 

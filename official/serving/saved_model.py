@@ -9,7 +9,7 @@ from official.saving import model_folder
 from official.serving.generator import why_not
 from official.serving.precision import Weights
 from official.serving.signatures import table
-from official.serving.signatures.inputs import Parts
+from official.serving.signatures.inputs import ServingContext
 from official.serving.task_head import with_one_head
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -65,7 +65,7 @@ def export(
         )
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
-    parts = Parts(config, tokenizer, model, weights, max_length, about, head)
+    parts = ServingContext(config, tokenizer, model, weights, max_length, about, head)
     with atomic.folder(output) as temporary, gradient.left_out():
         server, signatures = table.make(parts, kind, inputs, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

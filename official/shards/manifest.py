@@ -27,7 +27,7 @@ FILE = "manifest.json"
 TOKENIZER_FOLDER = "tokenizer"
 TOKEN_COUNTS_FILE = "token_counts.npy"
 FORMAT_VERSION = 1
-MOST_TOKENS = 1 << 20  # of a row
+MAX_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
 
 
@@ -326,8 +326,8 @@ def _check(manifest: Manifest, path: Path) -> None:
                     f"{path}: feature {name!r} is unknown to this program; it knows "
                     f"{', '.join(FEATURES)}"
                 )
-    if not 1 <= manifest.max_length <= MOST_TOKENS:
-        raise UserError(f"{path}: max_length: {manifest.max_length} is not from 1 to {MOST_TOKENS}")
+    if not 1 <= manifest.max_length <= MAX_TOKENS:
+        raise UserError(f"{path}: max_length: {manifest.max_length} is not from 1 to {MAX_TOKENS}")
     for name in manifest.files:
         if Path(name).name != name:
             raise UserError(f"{path}: file name {name!r} is no plain file name")

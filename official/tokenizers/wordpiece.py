@@ -44,7 +44,7 @@ from official.utils.errors import UserError
 CONTINUES = "##"
 MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
 RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and where a folder does not say
-_MOST_CHARACTERS = 1_000_000
+_MAX_CHARACTERS = 1_000_000
 _BYTES = 4  # of a character, at most
 # Dropped: control, format, private-use and unassigned characters, but for three that are blanks,
 # and U+FFFD.
@@ -273,10 +273,10 @@ class WordPiece(Tokenizer):
                 raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
         limit = settings.get(MAX_CHARACTERS)
         limit = DEFAULT_LIMIT if limit is None else limit
-        if type(limit) is not int or not 1 <= limit <= _MOST_CHARACTERS:
+        if type(limit) is not int or not 1 <= limit <= _MAX_CHARACTERS:
             raise UserError(
                 f"{config}: {MAX_CHARACTERS} is {limit!r}, but a whole number from 1 to "
-                f"{_MOST_CHARACTERS:,} is wanted: {RELEASE_LIMIT} as in BERT's release, "
+                f"{_MAX_CHARACTERS:,} is wanted: {RELEASE_LIMIT} as in BERT's release, "
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         return cls(

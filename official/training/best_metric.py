@@ -59,7 +59,7 @@ def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bo
 
 
 def _parts(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What is said of each task, by what stands before its figures."""
+    """What is said of each task, by what stands before its metrics."""
     if "tasks" not in task:
         return {"": task}
     return {f"{name}/": about for name, about in task["tasks"].items()}

@@ -20,12 +20,12 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 class Reporter:
-    """Writes the figures of a run; a silent one (not the chief's) writes nothing.
+    """Writes the metrics of a run; a silent one (not the chief's) writes nothing.
 
     Args:
       model_dir: where `metrics.jsonl` and the events go.
       total_steps: steps of the whole run.
-      start_step: the step that the run goes on from; figures of later steps, which a killed run
+      start_step: the step that the run goes on from; metrics of later steps, which a killed run
         left in `metrics.jsonl`, are dropped, so that each step stands there once.
     """
 
@@ -55,30 +55,30 @@ class Reporter:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done in this block counts as no training in the speed figures."""
+        """What is done in this block counts as no training in the speed metrics."""
         since = time.monotonic()
         yield
         self._clock += time.monotonic() - since
 
-    def train(self, step: int, figures: Mapping[str, float], tokens: float) -> None:
+    def train(self, step: int, metrics: Mapping[str, float], tokens: float) -> None:
         """Reports means over the steps since the last report, and `tokens` a step (real ones)."""
         steps, seconds = step - self._clock_step, time.monotonic() - self._clock
         self._clock, self._clock_step = time.monotonic(), step
-        terms = {name: value for name, value in figures.items() if name != "loss"}
-        line = f"step {step}/{self.total_steps}  loss {figures['loss']:.4f}  ({_text(terms)})"
+        terms = {name: value for name, value in metrics.items() if name != "loss"}
+        line = f"step {step}/{self.total_steps}  loss {metrics['loss']:.4f}  ({_text(terms)})"
         if steps:
             rate = steps / seconds
             speed = {"steps_per_second": rate, "tokens_per_second": tokens * rate}
-            figures = {**figures, **speed}
+            metrics = {**metrics, **speed}
             left = duration((self.total_steps - step) / rate)
             line += f"  {rate:.3g} steps/s  {tokens * rate:,.0f} tokens/s  {left} left"
         self.say(line)
-        self._write("train", step, figures)
+        self._write("train", step, metrics)
 
-    def evaluation(self, step: int, figures: Mapping[str, float], split: str, note: str) -> None:
+    def evaluation(self, step: int, metrics: Mapping[str, float], split: str, note: str) -> None:
         """Reports an evaluation of the weights at a step."""
-        self.say(f"step {step}  {split}: {_text(figures)}{note}")
-        self._write(split, step, figures)
+        self.say(f"step {step}  {split}: {_text(metrics)}{note}")
+        self._write(split, step, metrics)
 
     def say(self, text: str) -> None:
         """Prints a line."""
@@ -90,17 +90,17 @@ class Reporter:
         for writer in self._writers.values():
             writer.close()
 
-    def _write(self, split: str, step: int, figures: Mapping[str, float]) -> None:
+    def _write(self, split: str, step: int, metrics: Mapping[str, float]) -> None:
         if self._silent:
             return
         # A figure that is not a number is not JSON either.
-        plain = {k: (v if math.isfinite(v) else str(v)) for k, v in figures.items()}
+        plain = {k: (v if math.isfinite(v) else str(v)) for k, v in metrics.items()}
         with open(self._path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": step, "split": split, **plain}) + "\n")
         if split not in self._writers:
             self._writers[split] = tf.summary.create_file_writer(str(self._model_dir / split))
         with self._writers[split].as_default(step=step):
-            for name, value in figures.items():
+            for name, value in metrics.items():
                 tf.summary.write(name, np.float32(value), metadata=_SCALAR)
 
     def _drop_after(self, step: int) -> None:
@@ -127,5 +127,5 @@ def duration(seconds: float) -> str:
     return f"{minutes}m {seconds:02d}s" if minutes else f"{seconds}s"
 
 
-def _text(figures: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+def _text(metrics: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())

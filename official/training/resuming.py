@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder
 from official.utils.errors import UserError
@@ -15,7 +15,7 @@ from official.utils.errors import UserError
 Found = checkpoints.Checkpoint | None  # None = there is no checkpoint
 
 
-def description(source: Source) -> dict[str, str | int]:
+def description(source: ShardDataset) -> dict[str, str | int]:
     """What a checkpoint says of the data."""
     return {
         "folder": source.folder,

@@ -7,7 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.data.labels import labels_of
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
@@ -87,9 +87,9 @@ def _held_out(
     data: Paths,
     validation_data: Paths | None,
     config: configs.Config,
-    source: Source | Mixture,
+    source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
-) -> Source | Mixture:
+) -> ShardDataset | Mixture:
     """Opens the examples that are evaluated."""
     if config.segments and not validation_data:
         raise UserError(
@@ -108,7 +108,7 @@ def _held_out(
 
 def _trainer(
     config: configs.Config,
-    source: Source | Mixture,
+    source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
     model_dir: Path,
     init: str | os.PathLike | None,

@@ -4,7 +4,7 @@
       --model_dir=SWEEP --sweep=seed=0,1,2,3,4 --sweep=recipe.optimizer.learning_rate=2e-5,3e-5,5e-5
 
 Each run is the same command with `--override=key=value` in a folder of its own, such as
-`SWEEP/learning_rate=2e-5,seed=0`, and a process of its own. The figures are those of its best
+`SWEEP/learning_rate=2e-5,seed=0`, and a process of its own. The metrics are those of its best
 checkpoint. Runs that differ in nothing but the seed are one setting, of which the median, the range
 and the standard deviation are given; the best setting is that of the best median. `sweep.json` has
 everything, and is written after each run, so that the same command goes on where it was stopped and
@@ -109,7 +109,7 @@ def run(
       result: reads the metrics of a finished run's folder; None = `best_result`.
 
     Returns:
-      The settings' figures, as in `sweep.json`.
+      The settings' metrics, as in `sweep.json`.
 
     Raises:
       UserError: the folder is of another sweep, two runs would have the same folder, or a run
@@ -196,7 +196,7 @@ def _open(model_dir: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path}: damaged ({error}): remove it; the same command then reads the figures of "
+            f"{path}: damaged ({error}): remove it; the same command then reads the metrics of "
             "the runs that have ended, and runs the others"
         ) from None
     theirs, ours = (dict(configs.flatten(a)) for a in (record["about"], about))

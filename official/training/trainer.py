@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -45,7 +45,7 @@ class Trainer:
         self,
         config: configs.Config,
         model: Model,
-        source: Source,
+        source: ShardDataset,
         strategy: tf.distribute.Strategy,
         model_dir: Path,
         allow_other_data: bool = False,
@@ -67,7 +67,7 @@ class Trainer:
                 for path, variable in self.optimizer.variables_by_path().items()
             },
         }
-        self.memory = memory.of(config, strategy, config.recipe.batch_size)
+        self.memory = memory.make_memory(config, strategy, config.recipe.batch_size)
         self.train_step = TrainStep(
             model,
             self.optimizer,
@@ -80,7 +80,7 @@ class Trainer:
         self.evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
         self._metric, self._higher = best_metric(config, source.manifest.task)
         self._data = {"train": resuming.description(source)}
-        self._figures: dict[str, float] = {}  # of the evaluation at the present step
+        self._metrics: dict[str, float] = {}  # of the evaluation at the present step
         self._best: dict | None = None  # as in `checkpoints.best`
         self._waited = 0  # evaluations since then
         self._first_step = 0  # where a run without a checkpoint of its own begins
@@ -117,20 +117,20 @@ class Trainer:
           UserError: no checkpoint is whole; it is of other data; the workers hold different ones.
         """
         if self.chief:
-            checkpoints.sweep(self.model_dir)
+            checkpoints.remove_leftovers(self.model_dir)
         found = resuming.on_all_workers(self.strategy, self._load, self._holds)
         step = found.step if found else self._first_step
-        if self._figures:
+        if self._metrics:
             # The kill may have come between this checkpoint and its being named the best.
             self._judge(step)
         self._name_best()
         return step
 
-    def train(self, validation: Source | None = None) -> dict[str, float]:
+    def train(self, validation: ShardDataset | None = None) -> dict[str, float]:
         """Trains to the end, evaluating on `validation` where there is one.
 
         Returns:
-          The figures of the evaluation at the end; empty without `validation`.
+          The metrics of the evaluation at the end; empty without `validation`.
 
         Raises:
           UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full; there is
@@ -148,7 +148,7 @@ class Trainer:
         step = self.restore()
         reporter = reporting.Reporter(self.model_dir, self.total_steps, step, not self.chief)
         with contextlib.closing(reporter), self._signals():
-            if validation is not None and self._due(step) and not self._figures:
+            if validation is not None and self._due(step) and not self._metrics:
                 # A signal came when this evaluation was due, or the run had nothing to evaluate on.
                 self._evaluate(step, validation, reporter)
             if step >= self.total_steps:
@@ -162,7 +162,7 @@ class Trainer:
                 reporter.say(
                     f"{self._end_line(step)}; last checkpoint {self._saved}{self._best_line()}"
                 )
-        return self._figures
+        return self._metrics
 
     def save(self, step: int) -> None:
         """Writes the checkpoint of a step; every worker waits until the chief has written it."""
@@ -177,7 +177,7 @@ class Trainer:
                         "seed": self.config.seed,
                         "total_steps": self.total_steps,
                         "data": self._data,
-                        "figures": self._figures,
+                        "figures": self._metrics,
                         # Before the evaluation at this step is judged, where there is one.
                         "waited": self._waited,
                         "best": self._best,
@@ -197,7 +197,7 @@ class Trainer:
         checkpoints.assign(self.variables, found.variables, str(found.path))
         if self.memory is not None:
             self.memory.assign(found.variables, str(found.path))
-        self._figures, self._waited = state["figures"], state["waited"]
+        self._metrics, self._waited = state["figures"], state["waited"]
         # Older checkpoints do not say which one was the best before them.
         self._best = state["best"] if "best" in state else checkpoints.best(self.model_dir)
         return found
@@ -214,7 +214,7 @@ class Trainer:
         }
 
     def _train_from(
-        self, step: int, validation: Source | None, reporter: reporting.Reporter
+        self, step: int, validation: ShardDataset | None, reporter: reporting.Reporter
     ) -> int:
         """Trains from a step to the end; returns the last step."""
         recipe = self.config.recipe
@@ -237,7 +237,7 @@ class Trainer:
             if step % recipe.report_every == 0 or at_end:
                 reporter.train(step, *self._summary(reported))
                 reported = []
-            self._figures = {}
+            self._metrics = {}
             if number:
                 self._leave(number, step, reporter)
             with reporter.paused():
@@ -252,15 +252,15 @@ class Trainer:
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
-    def _evaluate(self, step: int, validation: Source, reporter: reporting.Reporter) -> None:
-        """Evaluates the weights at a step, saves them with the figures, and judges them."""
+    def _evaluate(self, step: int, validation: ShardDataset, reporter: reporting.Reporter) -> None:
+        """Evaluates the weights at a step, saves them with the metrics, and judges them."""
         try:
-            self._figures = self.evaluator.run(validation, self.config.recipe.eval_batches)
+            self._metrics = self.evaluator.run(validation, self.config.recipe.eval_batches)
         except Stopped as stopped:
             self._leave(stopped.number, step, reporter)
         self.save(step)
         best = self._judge(step)
-        reporter.evaluation(step, self._figures, "validation", best)
+        reporter.evaluation(step, self._metrics, "validation", best)
 
     def _leave(self, number: int, step: int, reporter: reporting.Reporter) -> None:
         """Saves a step and stops; an evaluation that is due is left to the next start."""
@@ -285,14 +285,14 @@ class Trainer:
         sums = np.concatenate([chunk.sums for chunk in chunks])
         norms = np.concatenate([chunk.gradient_norms for chunk in chunks])
         statistics = self.train_step.statistics
-        figures = statistics.summarise(sums, self.model.term_weights)
+        metrics = statistics.summarise(sums, self.model.term_weights)
         finite = norms[np.isfinite(norms)]
-        figures["gradient_norm"] = float(finite.mean()) if finite.size else math.nan
+        metrics["gradient_norm"] = float(finite.mean()) if finite.size else math.nan
         if finite.size < norms.size:
-            figures["skipped_steps"] = float(norms.size - finite.size)
+            metrics["skipped_steps"] = float(norms.size - finite.size)
         rate = self.optimizer.learning_rate
-        figures["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
-        return figures, float(sums[:, statistics.names.index("tokens")].mean())
+        metrics["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
+        return metrics, float(sums[:, statistics.names.index("tokens")].mean())
 
     def _watch(self, step: int, chunk: Steps) -> None:
         """Counts updates that were left out; stops the run when there are too many in a row."""
@@ -327,12 +327,12 @@ class Trainer:
 
     def _judge(self, step: int) -> str:
         """Marks the checkpoint of this step if it is the best so far; returns a note on it."""
-        figures, name, higher = self._figures, self._metric, self._higher
-        if name not in figures:
+        metrics, name, higher = self._metrics, self._metric, self._higher
+        if name not in metrics:
             raise UserError(
-                f"recipe.best_metric: {name!r} is not measured here: {', '.join(figures)}"
+                f"recipe.best_metric: {name!r} is not measured here: {', '.join(metrics)}"
             )
-        value, old = figures[name], self._best
+        value, old = metrics[name], self._best
         better = old is None or (value > old["value"] if higher else value < old["value"])
         if old is not None and old["step"] == step:
             better = True  # judged before, by a run that was killed after it

@@ -115,7 +115,7 @@ def remove(path: str | os.PathLike) -> None:
         shutil.rmtree(retired)
 
 
-def sweep(parent: str | os.PathLike) -> None:
+def remove_leftovers(parent: str | os.PathLike) -> None:
     """Removes what killed processes left half-written in `parent`.
 
     It waits for no one: while another process writes there, nothing is removed.

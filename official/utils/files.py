@@ -6,10 +6,10 @@ from pathlib import Path
 from official.utils.errors import UserError
 
 # The largest vocabularies and configs in use have a few MiB.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
-def check(path: str | os.PathLike, most: int | None = MOST_BYTES, advice: str = "") -> None:
+def check(path: str | os.PathLike, most: int | None = MAX_BYTES, advice: str = "") -> None:
     """Refuses what is no regular file of a bounded size.
 
     Args:
@@ -31,7 +31,7 @@ def check(path: str | os.PathLike, most: int | None = MOST_BYTES, advice: str = 
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_bytes(path: str | os.PathLike, most: int = MOST_BYTES, advice: str = "") -> bytes:
+def read_bytes(path: str | os.PathLike, most: int = MAX_BYTES, advice: str = "") -> bytes:
     """Reads a file of a bounded size; arguments and errors are those of `check`."""
     check(path, most, advice)
     try:

@@ -79,7 +79,7 @@ def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
     return _mix(keys[:, None] + places)
 
 
-def pairs(rows: tf.Tensor) -> tf.Tensor:
+def network_seeds(rows: tf.Tensor) -> tf.Tensor:
     """Returns a seed for the network's draws from each row's: int32 [B, 2].
 
     Args:

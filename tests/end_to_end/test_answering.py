@@ -9,7 +9,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 
 from official import config as configs
 from official import tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation import prediction, squad_metrics
 from official.evaluation.evaluator import Evaluator
@@ -59,21 +59,21 @@ def trained(request, tmp_path_factory):
         "recipe": recipe,
     }
     config = configs.from_dict(raw)
-    train = Source(shards, config, "train", training=True)
+    train = ShardDataset(shards, config, "train", training=True)
     config = resolve.resolve(config, train.tokenizer.vocab_size)
     train.check(config)
-    validation = Source(shards, config, "validation")
+    validation = ShardDataset(shards, config, "validation")
     strategy = tf.distribute.get_strategy()
     model = strategies.build_model(config, strategy)
     model_dir = folder / "model"
     evaluator = Evaluator(config, model, strategy)
-    before = evaluator.run(Source(shards, config, "train"))
+    before = evaluator.run(ShardDataset(shards, config, "train"))
     trainer = Trainer(config, model, train, strategy, model_dir)
     figures = trainer.train(validation)
     configs.save(config, model_dir / "config.yaml")
     train.tokenizer.save(model_dir / "tokenizer")
     model_folder.save_task(train.manifest, model_dir)
-    after = evaluator.run(Source(shards, config, "train"))
+    after = evaluator.run(ShardDataset(shards, config, "train"))
     assert after["span_answer"] < 0.9 * before["span_answer"]
     output = folder / "answers"
     count = prediction.predict(Evaluator(config, model, strategy), validation, output)
@@ -199,7 +199,7 @@ def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     config, tokenizer, model = model_folder.restore(trained["model_dir"], "last")
     task = model_folder.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
-    parts = inputs.Parts(config, tokenizer, model, weights, 32, task, model.objectives[0])
+    parts = inputs.ServingContext(config, tokenizer, model, weights, 32, task, model.objectives[0])
     answerer = span_answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]
     texts = tf.constant(["ba", "be"]), tf.constant([" ".join(words), " ".join(words[:31])])

@@ -13,7 +13,7 @@ import yaml
 import official
 from official import config as configs
 from official import tasks, tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.serving import saved_model
 from official.training.trainer import Trainer
@@ -62,7 +62,7 @@ def pretrained(folder, settings):
     config = small.config(**settings, recipe__batch_size=8)
     make = stream_folder if config.segments.format == "stream" else small.shard_folder
     documents = {"documents": small.documents(60)} if make is stream_folder else {}
-    source = Source(make(folder / "text", config, **documents), config, training=True)
+    source = ShardDataset(make(folder / "text", config, **documents), config, training=True)
     strategy = tf.distribute.get_strategy()
     model = strategies.build_model(config, strategy)
     Trainer(config, model, source, strategy, folder / "model").train()

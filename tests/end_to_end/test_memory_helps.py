@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
 from official.training.trainer import Trainer
@@ -29,7 +29,7 @@ def text(rows, seed):
     return [lines]
 
 
-class Asking(Source):
+class Asking(ShardDataset):
     """Rows of which the answer is hidden, and asked for."""
 
     def dataset(self, *args, **options):

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints
 from official.training.trainer import Trainer
@@ -122,7 +122,7 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
     config = bert(tmp_path / "shards")
     configs.save(config, tmp_path / "run.yaml")
     strategy = tf.distribute.get_strategy()
-    source = Source(tmp_path / "shards", config, "train", training=True)
+    source = ShardDataset(tmp_path / "shards", config, "train", training=True)
     model = strategies.build_model(config, strategy)
     Trainer(config, model, source, strategy, tmp_path / "a").save(30)
     outputs = end(start_two(tmp_path, ["a", "b"], "--mode=train"), 2, 2)

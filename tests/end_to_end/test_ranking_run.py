@@ -13,7 +13,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import KernelRankingConfig, RankingConfig
-from official.data import Source
+from official.data import ShardDataset
 from official.evaluation import prediction, ranking_metrics
 from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder
@@ -113,7 +113,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
     )  # fmt: skip
     config, _, model = model_folder.restore(tmp_path / "model")
     strategy = tf.distribute.get_strategy()
-    source = Source(tmp_path / "shards", config, "validation")
+    source = ShardDataset(tmp_path / "shards", config, "validation")
     source.check(config)
 
     count = prediction.predict(Evaluator(config, model, strategy), source, tmp_path / "new.run")
@@ -188,7 +188,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
         saved_model.export(tmp_path / "model", tmp_path / "other", inputs="pair")
     with pytest.raises(UserError, match="other.tsv: rankings are written as TREC runs: name a"):
         prediction.predict(Evaluator(config, model, strategy), source, tmp_path / "other.tsv")
-    train = Source(tmp_path / "shards", config, "train")
+    train = ShardDataset(tmp_path / "shards", config, "train")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --split"):
         prediction.predict(Evaluator(config, model, strategy), train, tmp_path / "other.run")
     with pytest.raises(UserError, match="the train split has no candidates to rank"):

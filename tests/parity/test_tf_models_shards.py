@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.shards import features
 from tests import small
 from tfrecords_tools.pretraining import builder
@@ -42,7 +42,7 @@ def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, 
     out = tmp_path / "read.npz"
     tfm.run(HERE / "tfm_read_shards.py", tmp_path / "theirs" / "train-*", 32, 5, out)
     theirs = dict(np.load(out))
-    source = Source(tmp_path / "ours", made_of, training=False)
+    source = ShardDataset(tmp_path / "ours", made_of, training=False)
     batches = list(source.dataset(16).as_numpy_iterator())
     ours = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     ours = {name: value[ours["example_weights"] > 0] for name, value in ours.items()}

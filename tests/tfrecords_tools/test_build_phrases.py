@@ -80,7 +80,7 @@ def test_case_and_longest_phrase(tmp_path):
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
     monkeypatch.setattr(build_phrases, "_PART", 500)
-    monkeypatch.setattr(build_phrases, "_MOST_RUNS", 300)
+    monkeypatch.setattr(build_phrases, "_MAX_RUNS", 300)
     said = []
     made = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said

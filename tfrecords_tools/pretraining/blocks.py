@@ -21,10 +21,10 @@ import dataclasses
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, Piece
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 
 
-def separated(piece: Piece, separator: int) -> Piece:
+def separated(piece: TokenizedDocuments, separator: int) -> TokenizedDocuments:
     """Returns a piece with a separator after each document that ends in it."""
     ends = piece.sentences[piece.documents[1:]]
     if piece.unfinished:
@@ -36,7 +36,9 @@ def separated(piece: Piece, separator: int) -> Piece:
     )
 
 
-def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int = 1) -> Examples:
+def cut(
+    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+) -> Examples:
     """Cuts a piece into blocks.
 
     Args:
@@ -66,6 +68,6 @@ def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int
     )
 
 
-def next_ids(piece: Piece, examples: Examples) -> np.ndarray:
+def next_ids(piece: TokenizedDocuments, examples: Examples) -> np.ndarray:
     """Returns the token after each block, int32 [E]."""
     return piece.ids[examples.runs[:, 1]]

@@ -1,12 +1,11 @@
 """Makes the shard folder of a pretraining corpus.
 
 This process reads the documents and cuts them into pieces, workers make examples of them
-(`shards.process_piece`), and this process writes these in the pieces' order: the same input,
+(`examples.process_piece`), and this process writes these in the pieces' order: the same input,
 settings and seed give the same bytes whatever the number of workers. The folder takes its name when
 it is whole.
 """
 
-import collections
 import contextlib
 import dataclasses
 import fcntl
@@ -18,22 +17,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from official import config, tokenizers
 from official.corruption.vocabulary import check_mask_token
 from official.shards import manifest
 from official.shards.features import FEATURES, LEXICONS
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import chunks, examples, lexicon, stream_corpus, tf_models
+from tfrecords_tools.pretraining import chunks, examples, stream_corpus, tf_models
+from tfrecords_tools.pretraining.counts import CorpusCounts, Progress, summary
 from tfrecords_tools.text import documents
 from tfrecords_tools.writing import parallel
 
 _BYTES_PER_SHARD = 8 << 20  # of input
-_MOST_SHARDS = 256
-_SECONDS_BETWEEN_REPORTS = 5
-_SHOWN = 3  # lines of a lexicon that never match
+_MAX_SHARDS = 256
 
 
 def build(
@@ -67,16 +63,12 @@ def build(
     started = time.monotonic()
     paths = documents.expand(inputs)
     size = sum(path.stat().st_size for path in paths)
-    num_shards = num_shards or min(_MOST_SHARDS, 1 + size // _BYTES_PER_SHARD)
+    num_shards = num_shards or min(_MAX_SHARDS, 1 + size // _BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
     check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
     read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
-    tally = documents.Tally()
-    totals: collections.Counter[str] = collections.Counter()
-    lengths = np.zeros(settings.segments.places + 1, np.int64)
-    token_counts = np.zeros(tokenizer.vocab_size, np.int64)
-    matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in settings.lexicons]
-    progress = _Progress(tally, totals, size, report)
+    counts = CorpusCounts(settings, tokenizer.vocab_size)
+    progress = Progress(counts, size, report)
     output = Path(output)
     _sweep(output)
     with atomic.folder(output) as folder, _locked(folder, fcntl.LOCK_SH):
@@ -85,15 +77,10 @@ def build(
         copied = str(folder / manifest.TOKENIZER_FOLDER)
         settings = dataclasses.replace(settings, tokenizer=copied)
         if getattr(settings.corruption, "random_tokens", "") == "unigram":
-            # The masks are drawn by counts of the whole corpus: it is read twice.
             report("counting the tokens, which static masks are drawn by")
-            count = functools.partial(examples.count_piece, settings=_counting(settings))
-            parts = chunks.cut(read())
-            counted = sum(parallel.ordered(count, parts, workers, examples.start_worker))
-            manifest.write_token_counts(folder, counted)
-            settings = dataclasses.replace(settings, token_counts=str(folder))
+            settings = _with_token_counts(settings, folder, read, workers)
         writer = examples.Writer(folder, num_shards)
-        parts = chunks.cut(read(tally=tally), again=read)
+        parts = chunks.cut(read(tally=counts.tally), again=read)
         if settings.segments.format == "stream":
             records = stream_corpus.records(parts, settings, tokenizer, writer, workers)
         else:
@@ -101,36 +88,9 @@ def build(
             records = parallel.ordered(function, parts, workers, examples.start_worker)
         for made in records:
             writer.write(made.examples)
-            lengths += made.lengths
-            token_counts += made.token_counts
-            for total, found in zip(matches, made.matches, strict=True):
-                total += found
-            totals.update(
-                documents=made.documents,
-                sentences=made.sentences,
-                tokens=made.tokens,
-                examples=len(made.examples),
-                cut_tokens=made.cut,
-                **made.more,
-            )
-            tally.skipped.update(made.left_out)
+            counts.add(made)
             progress()
-        if not totals["examples"]:
-            where = f"in the input ({', '.join(map(str, paths[:3]))})"
-            if alone := tally.skipped["documents of one sentence"]:
-                raise UserError(
-                    f"{alone} documents of one sentence and no others {where}: they have no order, "
-                    "which segments.relation: sentence_order asks for; give longer documents, a "
-                    "sentence a line (--split_sentences does it), or set "
-                    "segments.random_negatives: true"
-                )
-            raise UserError(f"no text {where}: no examples")
-        if totals["examples"] < num_shards:
-            raise UserError(
-                f"{totals['examples']} examples do not fill {num_shards} shards: name fewer with "
-                "--num_shards"
-            )
-        tally.skipped["empty documents"] += tally.documents - totals["documents"]
+        counts.check(paths, num_shards)
         made = manifest.Manifest(
             kind="tf_models" if settings.format == "tf_models" else "pretraining",
             features=_features(settings),
@@ -140,18 +100,24 @@ def build(
             seed=settings.seed,
             shards=writer.finish(),
             config=_plain(settings),
-            totals={**totals, "skipped": {k: n for k, n in tally.skipped.items() if n}}
-            | _found(settings, matches),
-            length_histogram=tuple(lengths.tolist()),
-            token_counts=manifest.write_token_counts(folder, token_counts),
+            totals=counts.as_totals(),
+            length_histogram=tuple(counts.lengths.tolist()),
+            token_counts=manifest.write_token_counts(folder, counts.tokens),
         )
         manifest.write(folder, made)
-    never = {
-        name: [repr(line) for line, n in zip(lexicon.read(path), found, strict=True) if not n]
-        for (name, path), found in zip(settings.lexicons, matches, strict=True)
-    }
-    report(_summary(output, made, tally, never, time.monotonic() - started))
+    report(summary(output, made, counts, time.monotonic() - started))
     return made
+
+
+def _with_token_counts(
+    settings: examples.Settings, folder: Path, read: Callable, workers: int
+) -> examples.Settings:
+    """Reads the whole corpus once to count its tokens, by which static masks are drawn."""
+    count = functools.partial(examples.count_piece, settings=_counting(settings))
+    parts = chunks.cut(read())
+    counted = sum(parallel.ordered(count, parts, workers, examples.start_worker))
+    manifest.write_token_counts(folder, counted)
+    return dataclasses.replace(settings, token_counts=str(folder))
 
 
 def settings_of(
@@ -178,36 +144,31 @@ def settings_of(
             f"segments.duplicates: {copies} copies of {made_of.segments.format} with "
             "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
         )
-    static = made_of.segments.static_masks or format == "tf_models"
-    if static and made_of.corruption is None:
-        raise UserError(
-            f"config {made_of.name!r} has no `corruption`, and --format=tf_models needs masks"
-        )
-    if static and not made_of.corruption.static:
-        raise UserError(
-            f"corruption.type: {made_of.corruption.type} is drawn each time an example "
-            "is read, and --format=tf_models holds masks that are drawn once: take token_masks"
-        )
-    if format == "tf_models" and made_of.segments.relation != "next_sentence":
-        raise UserError(
-            "--format=tf_models holds pairs with next-sentence labels, and the config says "
-            f"segments.format: {made_of.segments.format}, relation: {made_of.segments.relation}"
-        )
-    if format == "tf_models" and made_of.segments.packing > 1:
-        raise UserError(
-            "--format=tf_models holds one example a row, and the config says segments.packing: "
-            f"{made_of.segments.packing}"
-        )
-    if made_of.segments.format == "stream" and format == "tf_models":
-        raise UserError(
-            "--format=tf_models holds pairs, and the config says segments.format: stream"
-        )
+    if format == "tf_models":
+        tf_models.check(made_of)
     seed = made_of.seed if seed is None else seed
     if seed < 0:
         raise UserError(f"seed: {seed} is negative: name one from 0 up")
-    corruption = made_of.corruption if static else None
-    folder = str(Path(tokenizer).resolve())
-    files = {"phrase_inner": phrases, "entity_inner": entities}
+    static = made_of.segments.static_masks or format == "tf_models"
+    return examples.Settings(
+        segments=made_of.segments,
+        corruption=made_of.corruption if static else None,
+        tokenizer=str(Path(tokenizer).resolve()),
+        seed=seed,
+        format=format,
+        split_sentences=split_sentences,
+        lexicons=_lexicons(made_of, {"phrase_inner": phrases, "entity_inner": entities}),
+    )
+
+
+def _lexicons(
+    made_of: config.Config, files: Mapping[str, str | os.PathLike | None]
+) -> tuple[tuple[str, str], ...]:
+    """Returns the feature and the file of each lexicon that is given.
+
+    Raises:
+      UserError: the corruption needs another one, or the format has no use for them.
+    """
     lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
     needed = made_of.corruption.needs() if made_of.corruption else frozenset()
     if made_of.segments.format == "stream" and (lexicons or needed):
@@ -221,36 +182,7 @@ def settings_of(
             f"corruption.unit: {made_of.corruption.unit} needs {LEXICONS[name]}=FILE, one "
             f"{made_of.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
         )
-    return examples.Settings(
-        made_of.segments, corruption, folder, seed, format, split_sentences, lexicons
-    )
-
-
-class _Progress:
-    """Reports, now and then, how far and how fast the work goes."""
-
-    def __init__(
-        self,
-        tally: documents.Tally,
-        totals: collections.Counter,
-        size: int,
-        report: Callable[[str], None],
-    ):
-        self._tally, self._totals, self._size, self._report = tally, totals, size, report
-        self._started = self._reported = time.monotonic()
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now - self._reported < _SECONDS_BETWEEN_REPORTS:
-            return
-        self._reported = now
-        seconds, done = now - self._started, self._tally.bytes_read
-        left = round(seconds * (self._size - done) / max(done, 1))
-        self._report(
-            f"{self._totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
-            f"{self._totals['examples'] / seconds:,.0f} examples/s, "
-            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
-        )
+    return lexicons
 
 
 def _features(settings: examples.Settings) -> tuple[str, ...]:
@@ -280,57 +212,6 @@ def _plain(settings: examples.Settings) -> dict:
 def _counting(settings: examples.Settings) -> examples.Settings:
     """Settings that tokenize alike and do no more."""
     return dataclasses.replace(settings, corruption=None, lexicons=())
-
-
-def _found(settings: examples.Settings, matches: Sequence[np.ndarray]) -> dict:
-    """What the manifest says of the lexicons: lines, lines never found, and matches."""
-    found = {
-        name: {"lines": len(n), "never_matched": int((n == 0).sum()), "matches": int(n.sum())}
-        for (name, _), n in zip(settings.lexicons, matches, strict=True)
-    }
-    return {"lexicons": found} if found else {}
-
-
-def _summary(
-    output: Path,
-    made: manifest.Manifest,
-    tally: documents.Tally,
-    never: Mapping[str, Sequence[str]],
-    seconds: float,
-) -> str:
-    """What a person is told; `never` are the lines of each lexicon that never match."""
-    totals = made.totals
-    size = sum(shard.bytes for shard in made.shards)
-    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
-    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals["skipped"].items())
-    lines = [
-        f"{output}: {totals['examples']:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
-        f"({totals['examples'] / seconds:,.0f} examples/s, "
-        f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
-        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
-        f"{totals['tokens']:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
-        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
-        f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
-        f"{totals['cut_tokens']:,} did not fit and were cut off",
-    ]
-    for name, counts in totals.get("lexicons", {}).items():
-        lines.append(
-            f"  {LEXICONS[name]}: {counts['matches']:,} matches of {counts['lines']:,} lines; "
-            f"{counts['never_matched']:,} lines never match"
-            + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
-        )
-    if tally.long:
-        lines.append(
-            f"  {tally.long:,} documents of over {documents.MAX_PART_CHARACTERS:,} characters were "
-            "read in parts (is there a blank line between documents?)"
-        )
-    return "\n".join(lines)
-
-
-def _copies(made: manifest.Manifest) -> str:
-    """How often each document is in the examples, where it is more than once."""
-    copies = made.config["segments"]["duplicates"]
-    return f", {copies} copies of each document" if copies > 1 else ""
 
 
 def _sweep(output: Path) -> None:

@@ -14,7 +14,7 @@ from tfrecords_tools.text.documents import Document
 PIECE_CHARACTERS = 1 << 20
 
 
-class TextPiece(NamedTuple):
+class DocumentChunk(NamedTuple):
     """Consecutive documents of the input.
 
     Attributes:
@@ -36,7 +36,7 @@ def cut(
     documents: Iterable[Document],
     size: int = PIECE_CHARACTERS,
     again: Callable[[], Iterable[Document]] = tuple,
-) -> Iterator[TextPiece]:
+) -> Iterator[DocumentChunk]:
     """Cuts the input into pieces of about `size` characters.
 
     Args:
@@ -50,7 +50,7 @@ def cut(
     number = 0
     ahead: list[list[str]] | None = None
 
-    def finished(piece: _Making) -> TextPiece:
+    def finished(piece: _Making) -> DocumentChunk:
         nonlocal number, ahead
         others: list[list[str]] = []
         if len(piece.documents) == 1 and (piece.continues or piece.unfinished):
@@ -58,7 +58,7 @@ def cut(
                 ahead = _last(_after_the_first(again(), lent), lent)
             others = piece.before or ahead or []
         number += 1
-        return TextPiece(number - 1, piece.documents, piece.continues, piece.unfinished, others)
+        return DocumentChunk(number - 1, piece.documents, piece.continues, piece.unfinished, others)
 
     for document in documents:
         last = waiting[-1] if waiting else _Making()

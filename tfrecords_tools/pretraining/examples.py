@@ -32,7 +32,7 @@ from tfrecords_tools.pretraining import (
     segments,
     tf_models,
 )
-from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.lexicon import Lexicon
 from tfrecords_tools.text import documents, sentences
 from tfrecords_tools.writing import example_bytes
@@ -103,12 +103,12 @@ class Records(NamedTuple):
     more: Mapping[str, int] = {}
 
 
-def process_piece(piece: TextPiece, settings: Settings) -> Records:
+def process_piece(piece: DocumentChunk, settings: Settings) -> Records:
     """Makes the examples of a piece, in random order: all that the workers do."""
     tokenizer, lexicons, mask = _tools(settings)
     own = tokens = _tokenized(piece, settings, tokenizer)
     if piece.others and pairs.borrows(settings.segments):
-        others = TextPiece(piece.number, piece.others)
+        others = DocumentChunk(piece.number, piece.others)
         tokens = own.with_others(_tokenized(others, settings, tokenizer))
     found = [lexicon.find(tokens) for lexicon in lexicons]
     text = _separated(tokens, settings, tokenizer.sep_id)
@@ -155,7 +155,9 @@ def process_piece(piece: TextPiece, settings: Settings) -> Records:
     )
 
 
-def tokenize_piece(piece: TextPiece, settings: Settings) -> tuple[segments.Piece, Records]:
+def tokenize_piece(
+    piece: DocumentChunk, settings: Settings
+) -> tuple[segments.TokenizedDocuments, Records]:
     """Returns the tokens of a piece, and the counts of what is in it."""
     tokenizer, _, _ = _tools(settings)
     tokens = _tokenized(piece, settings, tokenizer)
@@ -167,19 +169,19 @@ def tokenize_piece(piece: TextPiece, settings: Settings) -> tuple[segments.Piece
     )
 
 
-def count_piece(piece: TextPiece, settings: Settings) -> np.ndarray:
+def count_piece(piece: DocumentChunk, settings: Settings) -> np.ndarray:
     """Counts the pieces of the vocabulary in a piece of text, as `process_piece` does."""
     tokenizer, _, _ = _tools(settings)
     return _counts(_tokenized(piece, settings, tokenizer), tokenizer)
 
 
-def _counts(tokens: segments.Piece, tokenizer: tokenizers.Tokenizer) -> np.ndarray:
+def _counts(tokens: segments.TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> np.ndarray:
     return np.bincount(tokens.ids, minlength=tokenizer.vocab_size)
 
 
 def _tokenized(
-    piece: TextPiece, settings: Settings, tokenizer: tokenizers.Tokenizer
-) -> segments.Piece:
+    piece: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
+) -> segments.TokenizedDocuments:
     texts = piece.documents
     if not tokenizer.keeps_space:
         texts = [documents.cleaned(lines) for lines in texts]
@@ -187,10 +189,14 @@ def _tokenized(
         texts = [[s for line in lines for s in sentences.split(line)] for lines in texts]
     ids, row_splits = tokenizer.encode_slices(texts)
     counts = [len(slices) for slices in texts]
-    return segments.Piece.of(ids, row_splits, counts, piece.continues, piece.unfinished)
+    return segments.TokenizedDocuments.from_sentences(
+        ids, row_splits, counts, piece.continues, piece.unfinished
+    )
 
 
-def _separated(piece: segments.Piece, settings: Settings, separator: int) -> segments.Piece:
+def _separated(
+    piece: segments.TokenizedDocuments, settings: Settings, separator: int
+) -> segments.TokenizedDocuments:
     """Returns what examples are runs of: in blocks, separators are among the tokens."""
     if settings.segments.format != "blocks":
         return piece
@@ -262,7 +268,7 @@ def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, list[Lexicon], Cal
     counts = None
     if settings.token_counts:
         counts = np.load(Path(settings.token_counts) / manifest.TOKEN_COUNTS_FILE)
-    vocabulary = Vocabulary.of(tokenizer, counts, settings.corruption)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, counts, settings.corruption)
     places = settings.segments.max_length
     fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
     fields |= dict.fromkeys(settings.corruption.needs(), tf.bool)

@@ -13,12 +13,14 @@ import bisect
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, Piece
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 
 _SPECIALS = 2  # [CLS] … [SEP]
 
 
-def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int = 1) -> Examples:
+def cut(
+    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+) -> Examples:
     """Cuts the documents of a piece into examples; every sentence is in one of them.
 
     Args:
@@ -58,7 +60,7 @@ def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int
     return Examples(runs, opens, splits, none, none)
 
 
-def _parts(piece: Piece, room: int) -> tuple[np.ndarray, np.ndarray]:
+def _parts(piece: TokenizedDocuments, room: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns `piece.sentences` and `.documents` with sentences of at most `room` tokens."""
     counts = -(-np.diff(piece.sentences) // room)
     before = np.concatenate([[0], np.cumsum(counts)])

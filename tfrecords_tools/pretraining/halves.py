@@ -19,12 +19,14 @@ import math
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, Piece
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 
 _SHORTEST = 5  # tokens of a random target
 
 
-def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int = 1) -> Examples:
+def cut(
+    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+) -> Examples:
     """Cuts every document of a piece into examples, once.
 
     Args:

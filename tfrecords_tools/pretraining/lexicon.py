@@ -23,7 +23,7 @@ import numpy as np
 from official import tokenizers
 from official.tokenizers import word_starts
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining.segments import Piece
+from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.text.documents import clean
 
 _LINE = 0  # the key of a node of the trie under which a line ends; the other keys are words
@@ -65,7 +65,7 @@ class Lexicon:
                 node = node.setdefault(word, {})
             node.setdefault(_LINE, number)
 
-    def find(self, piece: Piece) -> tuple[np.ndarray, np.ndarray]:
+    def find(self, piece: TokenizedDocuments) -> tuple[np.ndarray, np.ndarray]:
         """Finds the lines in a piece.
 
         Returns:

@@ -26,10 +26,12 @@ import itertools
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, Piece
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 
 
-def cut(piece: Piece, settings: Segments, rng: np.random.Generator, between: int = 1) -> Examples:
+def cut(
+    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+) -> Examples:
     """Cuts every document of a piece into examples, once.
 
     A random B comes from another document of the piece, or from those that are lent to it; only
@@ -109,7 +111,7 @@ def borrows(settings: Segments) -> bool:
     return settings.relation == "next_sentence" or settings.random_negatives
 
 
-def left_out(piece: Piece, settings: Segments) -> dict[str, int]:
+def left_out(piece: TokenizedDocuments, settings: Segments) -> dict[str, int]:
     """Counts the documents of which `cut` makes nothing, by reason."""
     if settings.relation != "sentence_order" or settings.random_negatives:
         return {}

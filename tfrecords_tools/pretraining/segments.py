@@ -15,7 +15,7 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
-class Piece:
+class TokenizedDocuments:
     """Some documents as token ids; no sentence and no document is empty.
 
     Attributes:
@@ -36,14 +36,14 @@ class Piece:
     lent: int = 0
 
     @classmethod
-    def of(
+    def from_sentences(
         cls,
         ids: np.ndarray,
         row_splits: np.ndarray,
         counts: Sequence[int],
         continues: bool = False,
         unfinished: bool = False,
-    ) -> "Piece":
+    ) -> "TokenizedDocuments":
         """Makes a piece of tokenized sentences, leaving out what came to no token.
 
         Args:
@@ -66,7 +66,7 @@ class Piece:
             unfinished and bool(kept[-1:].any()),
         )
 
-    def with_others(self, others: "Piece") -> "Piece":
+    def with_others(self, others: "TokenizedDocuments") -> "TokenizedDocuments":
         """Returns the piece with the documents of another one, lent to it, behind its own."""
         return dataclasses.replace(
             self,
@@ -82,7 +82,7 @@ class Examples:
     """Examples as runs of a piece's tokens.
 
     Attributes:
-      runs: begin and end of each run in `Piece.ids`; int64 [R, 2].
+      runs: begin and end of each run in `TokenizedDocuments.ids`; int64 [R, 2].
       opens: whether a run begins a segment (the first one of an example does); bool [R].
       splits: where each example begins among the runs, and the end; int64 [E + 1].
       labels: of the segments' relation (see `config.Segments`), 0 where there is none; int64 [E].
@@ -169,7 +169,7 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 
 def assemble(
-    piece: Piece, examples: Examples, cls_id: int, sep_id: int, between: int = 1
+    piece: TokenizedDocuments, examples: Examples, cls_id: int, sep_id: int, between: int = 1
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Puts the tokens of examples one after the other, with their specials.
 

@@ -19,7 +19,7 @@ from official import tokenizers
 from official.utils import seeding
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, segments
-from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.streams import DOCUMENTS, TEXT, Plan, Windows, make, mapped
 from tfrecords_tools.writing import parallel
 
@@ -28,7 +28,7 @@ _CHUNK = 1 << 22  # tokens that are put in order at once
 
 
 def records(
-    pieces: Iterable[TextPiece],
+    pieces: Iterable[DocumentChunk],
     settings: examples.Settings,
     tokenizer: tokenizers.Tokenizer,
     writer: examples.Writer,
@@ -47,7 +47,7 @@ def records(
       UserError: the text is too short for the rows.
     """
     folder = writer.folder / ".stream"
-    plan = Plan.of(folder, settings, tokenizer)
+    plan = Plan.from_settings(folder, settings, tokenizer)
     with contextlib.closing(Corpus(folder)) as corpus:
         tokenize = functools.partial(examples.tokenize_piece, settings=settings)
         for piece, made in parallel.ordered(tokenize, pieces, workers, examples.start_worker):
@@ -84,7 +84,7 @@ class Corpus:
         self._begins.close()
         shutil.rmtree(self.folder)
 
-    def add(self, piece: segments.Piece) -> None:
+    def add(self, piece: segments.TokenizedDocuments) -> None:
         """Appends the documents of a piece."""
         begins = np.zeros(len(piece.ids), bool)
         begins[piece.sentences[:-1]] = True
@@ -127,7 +127,7 @@ class Corpus:
         if documents[-1]:
             self._copy(bounds, order, documents, plan.end_id if joined else None)
         np.save(self.folder / DOCUMENTS, documents)
-        windows = Windows.of(documents, plan)
+        windows = Windows.from_documents(documents, plan)
         steps = len(windows) // plan.streams
         short = int((lengths < plan.span).sum())
         if not steps:

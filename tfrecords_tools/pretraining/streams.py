@@ -87,7 +87,7 @@ class Plan:
     steps: int = 0
 
     @classmethod
-    def of(
+    def from_settings(
         cls, folder: Path, settings: examples.Settings, tokenizer: tokenizers.Tokenizer
     ) -> "Plan":
         """Returns the plan of a text that has not been read yet."""
@@ -156,7 +156,7 @@ class Windows:
     stride: int
 
     @classmethod
-    def of(cls, documents: np.ndarray, plan: Plan) -> "Windows":
+    def from_documents(cls, documents: np.ndarray, plan: Plan) -> "Windows":
         """Finds the windows of a text with these `Text.documents`."""
         contexts = documents
         if plan.segments.short_documents == "join":
@@ -282,7 +282,7 @@ def _texts(plan: Plan) -> Sequence[tuple[Text, Windows]]:
         plan.segments.duplicates,
     )
     texts = [forward, forward.reversed()] if plan.segments.backward else [forward]
-    return [(text, Windows.of(text.documents, plan)) for text in texts]
+    return [(text, Windows.from_documents(text.documents, plan)) for text in texts]
 
 
 def mapped(folder: Path, name: str, kind: str) -> np.ndarray:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from official.config import Config
+from official.utils.errors import UserError
 from tfrecords_tools.writing import example_bytes
 
 FEATURES = (
@@ -21,6 +23,38 @@ FEATURES = (
     "masked_lm_weights",
     "next_sentence_labels",
 )
+
+
+def check(config: Config) -> None:
+    """Refuses a config whose examples the format has no place for.
+
+    Raises:
+      UserError: with the setting.
+    """
+    segments, corruption = config.segments, config.corruption
+    if corruption is None:
+        raise UserError(
+            f"config {config.name!r} has no `corruption`, and --format=tf_models needs masks"
+        )
+    if not corruption.static:
+        raise UserError(
+            f"corruption.type: {corruption.type} is drawn each time an example is read, and "
+            "--format=tf_models holds masks that are drawn once: take token_masks"
+        )
+    if segments.relation != "next_sentence":
+        raise UserError(
+            "--format=tf_models holds pairs with next-sentence labels, and the config says "
+            f"segments.format: {segments.format}, relation: {segments.relation}"
+        )
+    if segments.packing > 1:
+        raise UserError(
+            "--format=tf_models holds one example a row, and the config says segments.packing: "
+            f"{segments.packing}"
+        )
+    if segments.format == "stream":
+        raise UserError(
+            "--format=tf_models holds pairs, and the config says segments.format: stream"
+        )
 
 
 def columns(batch: Mapping[str, np.ndarray]) -> dict[str, example_bytes.Column]:

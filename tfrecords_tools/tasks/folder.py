@@ -19,7 +19,7 @@ ADDED = ("examples", "tokens", "truncated")  # over the splits
 
 
 @dataclasses.dataclass
-class Tally:
+class SplitCounts:
     """What one split holds.
 
     Attributes:
@@ -119,7 +119,7 @@ def make_manifest(
     max_length: int,
     shards: Iterable[manifest.Shard],
     splits: Mapping[str, Mapping[str, Any]],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, SplitCounts],
     config: Mapping[str, Any],
     *,
     seed: int = 0,

@@ -21,7 +21,7 @@ from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
-    Tally,
+    SplitCounts,
     check_room,
     make_manifest,
     names,
@@ -86,12 +86,12 @@ def build(
     if task.kind == "classification" and not task.labels:
         task = _with_found_labels(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
-            tally = Tally(bad, no_targets(task.labels))
+            tally = SplitCounts(bad, no_targets(task.labels))
             rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, tally)
             shards += write_shards(folder, split, examples, examples_per_shard)
@@ -142,7 +142,7 @@ def _with_found_labels(
 
 
 def _examples(
-    rows: Iterator[UsableRow], task: Task, tokenizer: Any, max_length: int, tally: Tally
+    rows: Iterator[UsableRow], task: Task, tokenizer: Any, max_length: int, tally: SplitCounts
 ) -> Iterator[bytes]:
     """Yields the serialized examples of a file and keeps the tally."""
     parts = 2 if task.columns.text_pair is not None else 1
@@ -241,7 +241,7 @@ def _manifest(
     tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, SplitCounts],
 ) -> manifest.Manifest:
     target = "label" if task.kind == "classification" else "score"
     splits = {
@@ -262,7 +262,7 @@ def _manifest(
     )
 
 
-def _summary(split: str, tally: Tally, max_length: int) -> str:
+def _summary(split: str, tally: SplitCounts, max_length: int) -> str:
     parts = [
         f"{split}: {tally.examples:,} examples",
         f"{tally.tokens:,} tokens",

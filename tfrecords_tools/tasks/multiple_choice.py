@@ -18,7 +18,7 @@ from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
-    Tally,
+    SplitCounts,
     check_room,
     make_manifest,
     names,
@@ -79,11 +79,11 @@ def build(
         count = choice_files.count_choices(files[splits[0]])
         task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
     shards: list[manifest.Shard] = []
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
         for split in splits:
             targets = no_targets(task.labels)
-            tally = Tally(tables.BadRows(skip_bad_rows), targets)
+            tally = SplitCounts(tables.BadRows(skip_bad_rows), targets)
             asked = choice_files.read(task, files[split], split.startswith("test"), tally.bad)
             examples = _examples(asked, task, tokenizer, max_length, tally)
             shards += write_shards(folder, split, examples, examples_per_shard)
@@ -102,7 +102,7 @@ def _examples(
     task: Task,
     tokenizer: Tokenizer,
     max_length: int,
-    tally: Tally,
+    tally: SplitCounts,
 ) -> Iterator[bytes]:
     """Yields the serialized questions of a file and keeps the tally."""
     specials = packing.num_specials(2, tokenizer)
@@ -148,7 +148,7 @@ def _manifest(
     tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, SplitCounts],
 ) -> manifest.Manifest:
     splits = {
         split: tally.totals(answers=dict(tally.targets) if tally.labelled else {})
@@ -171,7 +171,7 @@ def _manifest(
     )
 
 
-def _summary(split: str, tally: Tally, max_length: int) -> str:
+def _summary(split: str, tally: SplitCounts, max_length: int) -> str:
     parts = [
         f"{split}: {tally.examples:,} questions",
         f"{tally.tokens:,} tokens",

@@ -22,7 +22,7 @@ from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.folder import (
-    Tally,
+    SplitCounts,
     check_room,
     make_manifest,
     names,
@@ -51,7 +51,7 @@ class Collection:
 
 
 @dataclasses.dataclass
-class Tally(Tally):
+class SplitCounts(SplitCounts):
     """What one split holds; its examples are triples, or candidates.
 
     Attributes:
@@ -190,10 +190,10 @@ def build(
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
     unlabelled: list[str] = []
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in runs):
-            tally = tallies[split] = Tally(tables.BadRows(read.skip))
+            tally = tallies[split] = SplitCounts(tables.BadRows(read.skip))
             run = trec.read_run(
                 runs[split], collection.queries, collection.documents, bad=tally.bad
             )
@@ -253,7 +253,7 @@ def _check_grades(task: Task, qrels: trec.Qrels) -> None:
 
 
 def _triples(
-    run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, tally: Tally
+    run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, tally: SplitCounts
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields (query, (relevant document, other document)); a draw depends on seed and query."""
     for query, scores in run.items():
@@ -282,7 +282,7 @@ class _Maker:
         self._specials = packing.num_specials(2, tokenizer)
 
     def examples(
-        self, wanted: Iterable[tuple[str, tuple[str, ...]]], tally: Tally
+        self, wanted: Iterable[tuple[str, tuple[str, ...]]], tally: SplitCounts
     ) -> Iterator[bytes]:
         """Yields serialized examples, numbered from 0, and keeps the tally."""
         wanted = list(wanted)
@@ -303,14 +303,14 @@ class _Maker:
                 # What no sequence has room for need not be kept.
                 self._ids[key] = ids[: self._max_length].copy(), len(ids)
 
-    def _pair(self, query: str, document: str, tally: Tally) -> tuple[np.ndarray, np.ndarray]:
+    def _pair(self, query: str, document: str, tally: SplitCounts) -> tuple[np.ndarray, np.ndarray]:
         found = [self._ids["query", query], self._ids["document", document]]
         packed = packing.pack_arrays([ids for ids, _ in found], self._tokenizer, self._max_length)
         tally.truncated += len(packed[0]) < sum(length for _, length in found) + self._specials
         return packed
 
 
-def _summary(split: str, tally: Tally, max_length: int, unlabelled: bool) -> str:
+def _summary(split: str, tally: SplitCounts, max_length: int, unlabelled: bool) -> str:
     what = "triples" if split == "train" else "candidates"
     parts = [
         f"{split}: {tally.queries:,} queries, {tally.examples:,} {what}",

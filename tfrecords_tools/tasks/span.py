@@ -18,7 +18,7 @@ from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.folder import Tally, make_manifest, names, write_shards
+from tfrecords_tools.tasks.folder import SplitCounts, make_manifest, names, write_shards
 from tfrecords_tools.tasks.readers import squad, tables
 
 QUESTIONS_AT_ONCE = 512
@@ -40,7 +40,7 @@ class Sizes:
 
 
 @dataclasses.dataclass
-class Tally(Tally):
+class SplitCounts(SplitCounts):
     """What one split holds; its examples are windows, which are never cut.
 
     Attributes:
@@ -100,11 +100,11 @@ def build(
     """
     windows.check(tokenizer, sizes.max_length, sizes.doc_stride, sizes.max_query_length)
     shards: list[manifest.Shard] = []
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, SplitCounts] = {}
     kept: dict[str, str] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in files):
-            tally = Tally(tables.BadRows(skip_bad_rows))
+            tally = SplitCounts(tables.BadRows(skip_bad_rows))
             found = squad.read(
                 files[split], task.no_answers, not split.startswith("test"), tally.bad
             )
@@ -155,7 +155,9 @@ def _tokenized(
             yield _Item(asked, ids, answer)
 
 
-def _examples(items: list[_Item], tokenizer: Any, sizes: Sizes, tally: Tally) -> Iterator[bytes]:
+def _examples(
+    items: list[_Item], tokenizer: Any, sizes: Sizes, tally: SplitCounts
+) -> Iterator[bytes]:
     """Yields the serialized windows of all questions and keeps the tally."""
     for first in range(0, len(items), QUESTIONS_AT_ONCE):
         chunk = items[first : first + QUESTIONS_AT_ONCE]
@@ -209,7 +211,7 @@ def _manifest(
     tokenizer: Tokenizer,
     sizes: Sizes,
     shards: list[manifest.Shard],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, SplitCounts],
     kept: Mapping[str, str],
 ) -> manifest.Manifest:
     splits = {
@@ -241,7 +243,7 @@ def _manifest(
     )
 
 
-def _summary(split: str, tally: Tally) -> str:
+def _summary(split: str, tally: SplitCounts) -> str:
     parts = [
         f"{split}: {tally.questions:,} questions in {tally.examples:,} windows",
         f"{tally.tokens:,} tokens",

@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 
 
 _PART = 1 << 20  # words of a part
-_MOST_RUNS = 20_000_000  # different runs that are counted at the same time
+_MAX_RUNS = 20_000_000  # different runs that are counted at the same time
 _BREAK = -1  # between words that no phrase joins, and in the place of rare words
 
 
@@ -131,7 +131,7 @@ def _count(
         counts = np.bincount(
             places, weights=np.concatenate([counts, ones]), minlength=len(keys)
         ).astype(np.int64)
-        while len(keys) > _MOST_RUNS:
+        while len(keys) > _MAX_RUNS:
             rarest += 1
             report(f"forgetting runs counted less than {rarest} times so far, to save memory")
             keys, counts = keys[counts >= rarest], counts[counts >= rarest]

@@ -172,10 +172,10 @@ class Encoder(keras.Layer):
             memory_mask = ops.ones((batch, remembered), "bool")
         if not config.segment_types:
             segment_ids = None
-        streams = two_streams.of(
+        streams = two_streams.make_streams(
             length,
             causal=config.attention == "uni",
-            reach=config.reach,
+            attention_window=config.attention_window,
             segment_ids=segment_ids,
             attention_mask=attention_mask,
             memory_mask=memory_mask,
@@ -267,7 +267,7 @@ class Encoder(keras.Layer):
 
     def _go_on(self, token_ids, attention_mask, cache, slot):
         length = ops.shape(token_ids)[1]
-        before = masks.causal(length, cache[0][0].shape[2], slot, self.config.reach)
+        before = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
         streams = [Stream(length, masks.combine(attention_mask, before))]
         x, kept = self._embedded(token_ids, None, None), []
         for block, past in zip(self.blocks, cache, strict=True):

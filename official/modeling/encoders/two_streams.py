@@ -18,11 +18,11 @@ from official.utils.errors import UserError
 SEGMENTS = 8
 
 
-def of(
+def make_streams(
     length,
     *,
     causal=False,
-    reach=0,
+    attention_window=0,
     segment_ids=None,
     attention_mask=None,
     memory_mask=None,
@@ -35,7 +35,7 @@ def of(
     Args:
         length: T.
         causal: whether a position sees itself, what stands before it and the memory only.
-        reach: how many keys it then sees at most, itself counted; 0 = all.
+        attention_window: how many keys it then sees at most, itself counted; 0 = all.
         segment_ids: int [B, T]; None = all are of one segment.
         attention_mask: bool, broadcastable to [B, N, T, T]; None = all may be seen.
         memory_mask: bool [B, M]; None = there is no memory.
@@ -53,7 +53,11 @@ def of(
             return mask
         return masks.after_memory(mask, memory_mask, length)
 
-    before = masks.causal(length, remembered + length, reach=reach) if causal else None
+    before = (
+        masks.causal(length, remembered + length, attention_window=attention_window)
+        if causal
+        else None
+    )
     seen = None if permutation_mask is None else masks.permutation(permutation_mask)
     content = Stream(
         length,

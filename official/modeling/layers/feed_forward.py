@@ -57,7 +57,9 @@ class FeedForward(keras.Layer):
             # Nothing stands between product, bias and activation: a backend may do them at once.
             rows = ops.reshape(x, (-1, x.shape[-1]))
             # Not so where something else computes the product: our formula has fewer passes then.
-            activation = self.plain_activation if self.inner.served is None else self.activation
+            activation = (
+                self.plain_activation if self.inner.int8_linear is None else self.activation
+            )
             rows = self.outer(activation(self.inner(rows)))
             return ops.reshape(rows, ops.shape(x))
         return self.outer(dropout(self.activation(self.inner(x)), self.dropout, rng))

@@ -47,8 +47,8 @@ def _affine(x, kernel, bias):
 class Linear(keras.Layer):
     """`linear` with its variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
 
-    `served` is what computes it where nothing is learned, a function from [..., I] to [..., O];
-    None = itself.
+    `int8_linear` computes it where nothing is learned, a function from [..., I] to [..., O]; None =
+    the layer computes it.
     """
 
     def __init__(self, input_size, output_size, *, initializer, name, use_bias=True, dtype=None):
@@ -58,7 +58,7 @@ class Linear(keras.Layer):
         self.initializer = initializer
         self.use_bias = use_bias
         self.bias = None
-        self.served = None
+        self.int8_linear = None
 
     def build(self, input_shape=None):
         """Makes the variables."""
@@ -70,6 +70,6 @@ class Linear(keras.Layer):
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""
-        if self.served is not None:
-            return self.served(x)
+        if self.int8_linear is not None:
+            return self.int8_linear(x)
         return linear(x, self.kernel, self.bias)

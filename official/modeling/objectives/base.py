@@ -71,12 +71,12 @@ class Objective(keras.Layer):
         return {self.name: self.config.weight}
 
     @property
-    def freezes_encoder(self):
+    def encoder_frozen(self):
         """Whether the head alone learns."""
         return False
 
     @property
-    def reads_first(self):
+    def uses_first_position_only(self):
         """Whether the objective reads no position of the last layer but the first."""
         return False
 

@@ -33,7 +33,7 @@ class Objective(ranking.Ranker):
         self.output_projection.build()
 
     @property
-    def freezes_encoder(self):
+    def encoder_frozen(self):
         """See `base.Objective`."""
         return True
 

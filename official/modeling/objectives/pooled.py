@@ -42,7 +42,7 @@ class Head(base.Objective):
         self.output_projection.build()
 
     @property
-    def reads_first(self):
+    def uses_first_position_only(self):
         """See `base.Objective`."""
         pooling = self.config.pooling
         return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"

@@ -11,7 +11,7 @@ from official.serving.signatures import inputs
 from official.utils import seeding
 
 
-def signatures(parts: inputs.Parts, count: int) -> dict[str, inputs.Signature]:
+def signatures(parts: inputs.ServingContext, count: int) -> dict[str, inputs.Signature]:
     """The signatures of a causal LM, which writes `count` tokens to the end of a text."""
     tokenizer = parts.tokenizer
     generator = Generator(parts.config, tokenizer, parts.model)

@@ -22,7 +22,7 @@ DEFAULT = {"single": "a text", "pair": "two texts"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """The signatures of a classifier, of a regression, or of an encoder without a head.
 
     Raises:
@@ -62,7 +62,9 @@ def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
     return made | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
 
 
-def _head(parts: inputs.Parts) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
+def _head(
+    parts: inputs.ServingContext,
+) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
     """What is computed for each row, and how that is said."""
     head = parts.head
     if head is None:

@@ -26,7 +26,7 @@ TOKENS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
+class ServingContext:
     """What signatures are made of.
 
     Attributes:
@@ -49,7 +49,7 @@ class Parts:
 
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Runs the encoder with the weights that are stored, as far as the head reads it."""
-        first_only = self.head is not None and self.head.reads_first
+        first_only = self.head is not None and self.head.uses_first_position_only
         with self.weights.read():
             return self.model.encode(batch, first_only=first_only)
 
@@ -98,7 +98,10 @@ def ids(rank: int = 2) -> list[tf.TensorSpec]:
 
 
 def batch_of_ids(
-    parts: Parts, input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
+    parts: ServingContext,
+    input_word_ids: tf.Tensor,
+    input_mask: tf.Tensor,
+    input_type_ids: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
     """Rows that are laid out as the encoder reads them, by the names of a batch.
 

@@ -25,7 +25,7 @@ Outputs = dict[str, tf.Tensor]
 
 
 def signatures(
-    parts: inputs.Parts,
+    parts: inputs.ServingContext,
     of_batch: Callable[[Outputs], Outputs],
     of_texts: Callable[..., Outputs] | None = None,
 ) -> dict[str, inputs.Signature]:

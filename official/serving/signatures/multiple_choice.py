@@ -14,7 +14,7 @@ DEFAULT = {"choose": "context, question and choices"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """The signatures of multiple choice; choices are put into blanks as in training."""
     head, tokenizer = parts.head, parts.tokenizer
     layout = parts.config.encoder.layout

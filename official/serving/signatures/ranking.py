@@ -14,7 +14,7 @@ DEFAULT = {"rank": "a query and documents"}
 LONG = "cut at"
 
 
-def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """The signatures of a ranking."""
     head, tokenizer = parts.head, parts.tokenizer
     layout = parts.config.encoder.layout

@@ -23,7 +23,7 @@ DEFAULT = {"answer": "question and context"}
 LONG = "read in windows of"
 
 
-def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """The signatures of a model that answers questions.
 
     Raises:
@@ -55,7 +55,7 @@ def signatures(parts: inputs.Parts) -> dict[str, inputs.Signature]:
 class Answerer:
     """A model with the objective `span_answer`, and how its texts become windows."""
 
-    def __init__(self, parts: inputs.Parts):
+    def __init__(self, parts: inputs.ServingContext):
         """Keeps what a graph needs; raises as `signatures`."""
         self._head = parts.head
         self._tokenizer = parts.tokenizer

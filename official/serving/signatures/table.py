@@ -40,7 +40,7 @@ class Signatures(Protocol):
     DEFAULT: Mapping[str, str]
     LONG: str
 
-    def signatures(self, parts: inputs.Parts) -> dict[str, inputs.Signature]:
+    def signatures(self, parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         """Makes the signatures."""
 
 
@@ -66,7 +66,7 @@ def described(default: str) -> str:
 
 
 def make(
-    parts: inputs.Parts, module: Signatures, default: str, count: int
+    parts: inputs.ServingContext, module: Signatures, default: str, count: int
 ) -> tuple[tf.Module, dict]:
     """The object to save and its signatures.
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import parameters
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.training.trainer import Trainer
 from tests import CONFIGS, small, streams
@@ -129,7 +129,7 @@ def test_each_trains_at_a_small_size(name, tmp_path):
     config = load(f"xlnet_ablation_{name}", [*kept, *OTHER.get(name, ())])
     folder = streams.stream_folder(tmp_path / "shards", config, small.documents(12))
     strategy = tf.distribute.get_strategy()
-    source = Source(folder, config, training=True)
+    source = ShardDataset(folder, config, training=True)
     source.check(config)
     made = Trainer(
         config, strategies.build_model(config, strategy), source, strategy, tmp_path / "model"
@@ -160,7 +160,7 @@ def test_next_sentence_is_read_from_the_last_position_of_a_row_that_goes_on(tmp_
     """[CLS] stands there, and its pooled output says whether B follows A."""
     config = load("xlnet_ablation_next_sentence", SMALL)
     folder = streams.stream_folder(tmp_path / "shards", config, small.documents(40))
-    source = Source(folder, config)
+    source = ShardDataset(folder, config)
     model = strategies.build_model(config, tf.distribute.get_strategy())
     labels = []
     for batch in source.dataset(4):

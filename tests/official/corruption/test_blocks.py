@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
-from official.data import Source
+from official.data import ShardDataset
 from official.modeling import masks
 from official.utils.errors import UserError
 from tests import small
@@ -40,7 +40,9 @@ def test_blocks_change_nothing_else():
 @pytest.mark.parametrize("static", [False, True])
 def test_batches_have_blocks(static, tmp_path):
     config = small.config(segments__static_masks=static, corruption__block_size=8)
-    batch = next(iter(Source(small.shard_folder(tmp_path / "shards", config), config).dataset(4)))
+    batch = next(
+        iter(ShardDataset(small.shard_folder(tmp_path / "shards", config), config).dataset(4))
+    )
     np.testing.assert_array_equal(batch["block_ids"], [np.arange(32) // 8] * 4)
     assert batch["block_ids"].dtype == tf.int32
 

@@ -105,7 +105,7 @@ def test_every_row_has_a_prediction(tokenizer, unit, rule):
         # Phrases of no, of some and of all tokens.
         for share in (0.0, 0.6, 1.0) if config.needs() else (0.0,):
             flags = dict.fromkeys(config.needs(), tf.constant(draws < share))
-            vocabulary = Vocabulary.of(tokenizer, corruption=config)
+            vocabulary = Vocabulary.from_tokenizer(tokenizer, corruption=config)
             made = token_masks.corrupt(config, vocabulary, {**batch, **flags}, seeds)
             weights = made["masked_weights"].numpy()
             counts = (weights > 0).sum(axis=1)
@@ -122,7 +122,7 @@ def test_every_row_has_a_prediction(tokenizer, unit, rule):
 def test_every_row_has_a_target(tokenizer, unit, size):
     rows = make_rows(tokenizer)
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
-    vocabulary = Vocabulary.of(tokenizer)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
     for k, number in ((6, 6), (40, 1), (1, 40)):
         config = PermutationConfig(unit=unit, k=k, num_predict=number, perm_size=size)
         for backward in (None, True):
@@ -154,7 +154,7 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         for name in config.needs()
     }
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
-    made = packing.corrupted(config, Vocabulary.of(tokenizer), parsed, flags, seeds, 4)
+    made = packing.corrupted(config, Vocabulary.from_tokenizer(tokenizer), parsed, flags, seeds, 4)
     for row, positions in zip(rows, made["masked_positions"].to_list(), strict=True):
         ends = np.cumsum([len(part) for part in row])
         assert set(np.searchsorted(ends, positions, side="right")) == set(range(len(row)))
@@ -190,7 +190,7 @@ def test_shards_of_scripts_without_blanks(tmp_path, model, static, masks):
     builder.build(
         settings, str(tmp_path / "text.txt"), tmp_path / "shards", num_shards=1, report=lambda _: 0
     )
-    source = data.Source(tmp_path / "shards", config)
+    source = data.ShardDataset(tmp_path / "shards", config)
     parts = 0
     for batch in source.dataset(4).as_numpy_iterator():
         for row in np.flatnonzero(batch["example_weights"]):

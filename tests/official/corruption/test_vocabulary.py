@@ -21,7 +21,7 @@ def tokenizer(**changes):
 
 
 def test_of_a_tokenizer():
-    vocabulary = Vocabulary.of(tokenizer())
+    vocabulary = Vocabulary.from_tokenizer(tokenizer())
     assert (vocabulary.size, vocabulary.mask_id, vocabulary.unk_id) == (6, 4, 1)
     assert vocabulary.special_ids == (0, 1, 4, 5)
     np.testing.assert_array_equal(vocabulary.word_starts, [1, 1, 0, 1, 1, 1])
@@ -33,14 +33,14 @@ def test_of_a_tokenizer():
 
 
 def test_words_begin_as_the_corruption_says():
-    made = Vocabulary.of(tokenizer(), corruption=TokenMasksConfig(word_starts="blank"))
+    made = Vocabulary.from_tokenizer(tokenizer(), corruption=TokenMasksConfig(word_starts="blank"))
     np.testing.assert_array_equal(made.word_starts, [1, 1, 1, 1, 1, 1])
 
 
 def test_an_unknown_token_that_serves_for_others_is_not_hidden():
     """GPT-2 has one token for all purposes."""
     ids = dict.fromkeys(("pad_id", "unk_id", "cls_id", "sep_id"), 5)
-    vocabulary = Vocabulary.of(tokenizer(**ids, mask_id=None))
+    vocabulary = Vocabulary.from_tokenizer(tokenizer(**ids, mask_id=None))
     assert (vocabulary.mask_id, vocabulary.unk_id) == (-1, -1)
     np.testing.assert_array_equal(vocabulary.maskable, [1, 1, 1, 1, 1, 0])
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official import config as configs
 from official.config.encoders import TransformerXLConfig
 from official.config.heads import ClassificationConfig
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
@@ -69,7 +69,7 @@ def check_rows(batch, tokenizer, layout="cls_first"):
 
 
 def test_a_pass_in_order_with_filler(folder):
-    source = Source(folder, choices.config(), "train")
+    source = ShardDataset(folder, choices.config(), "train")
     batches = arrays(source.dataset(4))
     assert set(batches[0]) == source.fields
     assert [batch["token_ids"].shape for batch in batches] == [(4, 3, T)] * 3
@@ -97,14 +97,14 @@ def test_the_layout_of_xlnet(folder):
         vocab_size=200, hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8
     )
     config = dataclasses.replace(choices.config(), encoder=encoder)
-    source = Source(folder, config, "train")
+    source = ShardDataset(folder, config, "train")
     for batch in arrays(source.dataset(4)):
         check_rows(batch, source.tokenizer, "cls_last")
 
 
 def test_buckets_go_by_the_longest_choice(folder):
     config = small.replace(choices.config(), bucket_lengths=(14, 18, T))
-    source = Source(folder, config, "train")
+    source = ShardDataset(folder, config, "train")
     longest = [
         max(len(a) + len(b) for a, b in packed(source.tokenizer, question))
         for question in QUESTIONS
@@ -120,7 +120,7 @@ def test_buckets_go_by_the_longest_choice(folder):
 
 
 def test_shapes_are_static(folder):
-    source = Source(folder, choices.config(), training=True)
+    source = ShardDataset(folder, choices.config(), training=True)
     spec = source.dataset(8, workers=2, replicas_per_worker=2).element_spec
     assert {name: tuple(value.shape) for name, value in spec.items()} == {
         "token_ids": (2, 3, T), "segment_ids": (2, 3, T), "padding_mask": (2, 3, T),
@@ -132,14 +132,14 @@ def test_shapes_are_static(folder):
 def test_objectives_and_data_that_do_not_fit(folder, tmp_path):
     config = choices.config()
     classes = dataclasses.replace(config, objectives=(ClassificationConfig(num_labels=3),))
-    source = Source(folder, classes, "validation")
+    source = ShardDataset(folder, classes, "validation")
     for predicting in (False, True):
         with pytest.raises(UserError, match="does not give label, which classification needs"):
             source.check(classes, predicting=predicting)
     # A test split without answers is there to be predicted.
     rows = [{k: v for k, v in question.items() if k != "answer"} for question in QUESTIONS]
     other = choices.shards(tmp_path / "other", train=QUESTIONS, test=rows)
-    source = Source(other, config, "test")
+    source = ShardDataset(other, config, "test")
     assert "answer" not in source.fields
     with pytest.raises(UserError, match="does not give answer, which multiple_choice needs"):
         source.check(config)
@@ -158,7 +158,7 @@ def still(**recipe):
 def run(config, folder, model_dir, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
     model = strategies.build_model(config, strategy)
-    source = Source(folder, config, "train", training=True)
+    source = ShardDataset(folder, config, "train", training=True)
     source.check(config, strategy.num_replicas_in_sync)
     Trainer(config, model, source, strategy, model_dir).train()
     return model, source
@@ -175,7 +175,7 @@ def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirr
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
     found = [
         Evaluator(config, strategies.build_model(config, strategy), strategy).run(
-            Source(folder, config, "validation")
+            ShardDataset(folder, config, "validation")
         )
         for config, strategy in (
             (still(), tf.distribute.get_strategy()),
@@ -202,7 +202,7 @@ def test_learned_predicted_and_served(tmp_path):
     model_folder.save_task(source.manifest, model_dir)
 
     strategy = tf.distribute.get_strategy()
-    held_out = Source(folder, config, "test")
+    held_out = ShardDataset(folder, config, "test")
     figures = Evaluator(config, model, strategy).run(held_out)
     evaluator = Evaluator(config, model, strategy)
     assert prediction.predict(evaluator, held_out, tmp_path / "p.jsonl") == 23

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
-from official.data import Source, mixture
+from official.data import ShardDataset, mixture
 from official.data.mixture import Mixture
 from official.distribution import strategies
 from official.distribution.strategies import distribute
@@ -77,7 +77,7 @@ def _config(names=("rte", "mnli", "stsb"), **changes):
 
 
 def _mixture(folders, config, split="train", training=True, names=("rte", "mnli", "stsb")):
-    return Mixture([Source(folders[name], config, split, training) for name in names], config)
+    return Mixture([ShardDataset(folders[name], config, split, training) for name in names], config)
 
 
 def _plain(batch):
@@ -163,7 +163,7 @@ def test_the_fingerprint_is_of_all_tasks_in_their_order(folders):
 def test_a_head_learns_from_its_own_task_alone(folders):
     config = _config()
     model = Model(config)
-    (batch,) = Source(folders["mnli"], config, "validation").dataset(13)
+    (batch,) = ShardDataset(folders["mnli"], config, "validation").dataset(13)
     losses, metrics = model.terms(batch)
     sums = model.weight_sums(batch)
     assert {name: float(value) for name, value in sums.items()} == {
@@ -178,7 +178,7 @@ def test_a_head_learns_from_its_own_task_alone(folders):
     ours = model.variables_by_path()
     for path, variable in single.variables_by_path().items():
         variable.assign(ours[path.replace("classification/", "mnli/", 1)])
-    (plain,) = Source(folders["mnli"], alone, "validation").dataset(13)
+    (plain,) = ShardDataset(folders["mnli"], alone, "validation").dataset(13)
     theirs, _ = single.terms(plain)
     np.testing.assert_allclose(losses["mnli"], theirs["classification"], rtol=1e-6)
     np.testing.assert_allclose(
@@ -263,7 +263,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
     )
 
     # One head predicts its task, and is served alone.
-    source = Source(folders["mnli"], config, "validation")
+    source = ShardDataset(folders["mnli"], config, "validation")
     prediction.predict(Evaluator(config, model, ONE), source, tmp_path / "predictions.jsonl")
     lines = map(json.loads, (tmp_path / "predictions.jsonl").read_text().splitlines())
     predicted = [[line["probabilities"][name] for name in MNLI.labels] for line in lines]
@@ -324,7 +324,7 @@ def test_what_does_not_go_together(folders, tmp_path):
         _mixture(folders, config, names=("rte", "mnli")).check(config)
     _mixture(folders, config, "validation", False, names=("rte", "mnli")).check(config)
     with pytest.raises(UserError, match="its task is stsb, and the model has heads for rte, mnli:"):
-        Source(folders["stsb"], two, "validation").check(two, predicting=True)
+        ShardDataset(folders["stsb"], two, "validation").check(two, predicting=True)
     with pytest.raises(UserError, match="task_sampling: 'even' is not one of proportional, annea"):
         _config(task_sampling="even")
     longer = tmp_path / "longer"
@@ -332,8 +332,8 @@ def test_what_does_not_go_together(folders, tmp_path):
     path = folders["rte"].parent / "rte.tsv"
     labelled_text.build(RTE, {"train": path}, tokenizer, longer, 20, report=lambda line: None)
     with pytest.raises(UserError, match="cannot be read together: max_length 20 in the first, 16"):
-        Mixture([Source(f, config) for f in (longer, folders["mnli"])], config)
+        Mixture([ShardDataset(f, config) for f in (longer, folders["mnli"])], config)
     other = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer", small.WORDS[:-1]))
     labelled_text.build(RTE, {"train": path}, other, tmp_path / "o", 16, report=lambda line: None)
     with pytest.raises(UserError, match="cannot be read together: tokenizer"):
-        Mixture([Source(f, config) for f in (tmp_path / "o", folders["mnli"])], config)
+        Mixture([ShardDataset(f, config) for f in (tmp_path / "o", folders["mnli"])], config)

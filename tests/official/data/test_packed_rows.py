@@ -59,7 +59,7 @@ def test_fields():
 
 
 def test_a_batch(folder):
-    source = data.Source(folder, make_config())
+    source = data.ShardDataset(folder, make_config())
     dataset = source.dataset(8)
     shapes = {name: tuple(spec.shape) for name, spec in dataset.element_spec.items()}
     assert shapes.keys() == source.fields >= make_config().segments.fields
@@ -159,7 +159,7 @@ def test_no_hidden_run_reaches_into_another_part(folder):
     for unit in ("span", "ngram"):
         config = make_config(corruption__unit=unit, objectives=[{"type": "masked_lm"}], **options)
         touching = 0
-        source = data.Source(folder, config)
+        source = data.ShardDataset(folder, config)
         specials = np.isin(np.arange(source.tokenizer.vocab_size), source.tokenizer.special_ids)
         for batch in source.dataset(8).as_numpy_iterator():
             for row in range(8):
@@ -258,7 +258,7 @@ XL = {
 )
 def test_the_loss_is_that_of_the_parts_alone(folder, encoder):
     config = make_config(**encoder)
-    batch = next(data.Source(folder, config).dataset(8).as_numpy_iterator())
+    batch = next(data.ShardDataset(folder, config).dataset(8).as_numpy_iterator())
     alone = unpacked(batch)
     count = len(alone["token_ids"])
     assert 16 < count and len(np.unique(batch["padding_mask"].sum(axis=1))) > 1
@@ -307,7 +307,7 @@ def test_what_a_generator_filled_is_judged_as_in_the_parts_alone(folder, tokens)
     objectives = [ELECTRA[0], {**ELECTRA[1], "tokens": tokens}, ELECTRA[2]]
     config = make_config(objectives=objectives)
     model = make_model(config, dtype="float64")
-    batches = list(data.Source(folder, config).dataset(8).as_numpy_iterator())
+    batches = list(data.ShardDataset(folder, config).dataset(8).as_numpy_iterator())
     assert batches[-1]["example_weights"].min() == 0  # rows that only fill the batch up
     for batch in (batches[0], batches[-1]):
         prepared = {name: np.array(value) for name, value in model.prepare(batch).items()}
@@ -340,20 +340,20 @@ def test_what_a_generator_filled_is_judged_as_in_the_parts_alone(folder, tokens)
 def test_shards_and_config_have_to_agree(folder, tmp_path):
     alone = make_config(segments__packing=1, segments__row_length=None)
     with pytest.raises(UserError, match="several examples in a row, and .* segments.packing: 1"):
-        data.Source(folder, alone)
+        data.ShardDataset(folder, alone)
     other = small.shard_folder(tmp_path / "single", alone)
     with pytest.raises(UserError, match="one example in a row, and the config says .*packing: 5"):
-        data.Source(other, make_config())
+        data.ShardDataset(other, make_config())
     # How many parts there may be is said by the shards.
     more = dataclasses.replace(make_config().segments, packing=9)
-    source = data.Source(folder, dataclasses.replace(make_config(), segments=more))
+    source = data.ShardDataset(folder, dataclasses.replace(make_config(), segments=more))
     assert source.dataset(4).element_spec["part_starts"].shape == (4, K)
     assert sections.PART_FIELDS <= source.fields
 
 
 def test_the_encoder_needs_positions_for_a_part(folder):
     config = make_config()
-    source = data.Source(folder, config)
+    source = data.ShardDataset(folder, config)
     assert source.max_length == T
     source.check(config)
     fewer = dataclasses.replace(config.encoder, max_positions=LONGEST - 1)
@@ -367,7 +367,7 @@ def test_static_masks_of_a_row(tmp_path, unit):
         segments__static_masks=True, corruption__unit=unit, objectives=[{"type": "masked_lm"}]
     )
     folder = small.shard_folder(tmp_path / "shards", config)
-    source = data.Source(folder, config)
+    source = data.ShardDataset(folder, config)
     most = config.corruption.row_predictions(T, K)
     parts = 0
     for batch in source.dataset(8).as_numpy_iterator():

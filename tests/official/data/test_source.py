@@ -99,7 +99,7 @@ MASKS = TokenMasksConfig(max_predictions=3, mask_rate=0.3)
 
 def test_every_field_of_a_pass_in_order(tmp_path):
     examples = make_examples(11, next_sentence_label=lambda i: i % 2, score=lambda i: i / 4)
-    source = data.Source(write(tmp_path, examples), make_config())
+    source = data.ShardDataset(write(tmp_path, examples), make_config())
     assert source.num_examples == 11 and source.max_length == T
     batches = arrays(source.dataset(4))
     assert [len(b["row"]) for b in batches] == [4, 4, 4]
@@ -124,7 +124,7 @@ def test_every_field_of_a_pass_in_order(tmp_path):
 
 
 def test_shapes_are_static(tmp_path):
-    source = data.Source(write(tmp_path, make_examples(9)), make_config(MASKS), training=True)
+    source = data.ShardDataset(write(tmp_path, make_examples(9)), make_config(MASKS), training=True)
     spec = source.dataset(8, workers=2, replicas_per_worker=2).element_spec
     assert {name: tuple(value.shape) for name, value in spec.items()} == {
         "token_ids": (2, T), "segment_ids": (2, T), "padding_mask": (2, T), "row": (2,),
@@ -141,7 +141,7 @@ def test_phrases_reach_the_corruption(tmp_path):
         for e in make_examples(200)
         if e["segment_lengths"][1] > 4
     ]
-    source = data.Source(write(tmp_path, examples), make_config(masks))
+    source = data.ShardDataset(write(tmp_path, examples), make_config(masks))
     assert "phrase_inner" not in source.fields
     wholes = 0
     for batch in arrays(source.dataset(10)):
@@ -153,7 +153,7 @@ def test_phrases_reach_the_corruption(tmp_path):
             wholes += phrase.all()
     assert wholes > 5
     with pytest.raises(UserError, match="has no entity_inner, .* lexicon \\(--entities=FILE\\)"):
-        data.Source(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
+        data.ShardDataset(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
 
 
 def test_phrases_reach_the_corruption_of_parts(tmp_path):
@@ -177,7 +177,7 @@ def test_phrases_reach_the_corruption_of_parts(tmp_path):
             }
         )
     shared = {"segments": {"packing": 2, "max_length": T}}
-    source = data.Source(write(tmp_path, rows, config=shared), make_config(masks))
+    source = data.ShardDataset(write(tmp_path, rows, config=shared), make_config(masks))
     assert "phrase_inner" not in source.fields
     wholes = np.zeros(2, int)
     for batch in arrays(source.dataset(5)):
@@ -199,7 +199,7 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
         digest = manifest.write_token_counts(folder, counts)
         found = manifest.read(folder)
         manifest.write(folder, dataclasses.replace(found, token_counts=digest))
-    source = data.Source([tmp_path / "a", tmp_path / "b"], config)
+    source = data.ShardDataset([tmp_path / "a", tmp_path / "b"], config)
     (batch,) = arrays(source.dataset(80))
     drawn = batch["token_ids"][np.arange(80)[:, None], batch["masked_positions"]][
         batch["masked_weights"] > 0
@@ -207,7 +207,7 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
     assert set(drawn) == {20, 30}
     without = write(tmp_path / "c", make_examples(4))
     with pytest.raises(UserError, match="random_tokens: unigram draws tokens as often as the corp"):
-        data.Source(without, config).dataset(4)
+        data.ShardDataset(without, config).dataset(4)
 
 
 def test_static_spans_have_their_boundaries(tmp_path):
@@ -224,7 +224,7 @@ def test_static_spans_have_their_boundaries(tmp_path):
     made = {"corruption": {"max_predictions": 3}}
     folder = write(tmp_path, examples, shards=1, config=made)
     config = make_config(spans, Segments(static_masks=True))
-    source = data.Source(folder, config)
+    source = data.ShardDataset(folder, config)
     (batch,) = arrays(source.dataset(1))
     assert source.fields == batch.keys()
     assert batch["span_left"].tolist() == [[1, 1, 0]]
@@ -236,7 +236,7 @@ def test_the_seed_changes_order_and_masks(tmp_path):
     folder = write(tmp_path, make_examples(30))
     config = make_config(MASKS)
     a, b = (
-        arrays(data.Source(folder, c, training=True).dataset(30).take(1))[0]
+        arrays(data.ShardDataset(folder, c, training=True).dataset(30).take(1))[0]
         for c in (config, dataclasses.replace(config, seed=4))
     )
     assert (a["row"] != b["row"]).mean() > 0.8
@@ -250,10 +250,10 @@ def test_the_seed_changes_order_and_masks(tmp_path):
 def test_a_resumed_run_gets_the_batches_it_would_have_got(tmp_path, buckets):
     folder = write(tmp_path, make_examples(150), shards=4)
     config = make_config(MASKS, shuffle_buffer=64, bucket_lengths=buckets)
-    source = data.Source(folder, config, training=True)
+    source = data.ShardDataset(folder, config, training=True)
     whole = arrays(source.dataset(12).take(50))  # four epochs
     for step in (6, 12, 13, 37):  # 12.5 batches are an epoch, 5.3 a block
-        anew = data.Source(folder, config, training=True)
+        anew = data.ShardDataset(folder, config, training=True)
         assert_same(arrays(anew.dataset(12, start_step=step).take(50 - step)), whole[step:])
 
 
@@ -272,7 +272,7 @@ def test_workers_and_replicas_share_out_the_same_batches(
 ):
     folder = write(tmp_path, make_examples(50))
     config = make_config(MASKS, bucket_lengths=buckets)
-    source = data.Source(folder, config, training=training)
+    source = data.ShardDataset(folder, config, training=training)
     whole = arrays(source.dataset(8, start_step=1).take(10))
     parts = [
         arrays(
@@ -302,8 +302,8 @@ def test_workers_and_replicas_share_out_the_same_batches(
 def test_masks_are_those_of_the_example_and_epoch(tmp_path):
     examples = make_examples(60)
     folder = write(tmp_path, examples, shards=5)
-    source = data.Source(folder, make_config(MASKS, shuffle_buffer=16), training=True)
-    vocabulary = Vocabulary.of(source.tokenizer)
+    source = data.ShardDataset(folder, make_config(MASKS, shuffle_buffer=16), training=True)
+    vocabulary = Vocabulary.from_tokenizer(source.tokenizer)
     for step, batch in enumerate(arrays(source.dataset(10).take(12))):
         rows = batch["row"]
         clean = {
@@ -325,15 +325,15 @@ def test_masks_are_those_of_the_example_and_epoch(tmp_path):
 def test_masks_of_an_evaluation_are_always_the_same(tmp_path):
     folder = write(tmp_path, make_examples(30))
     config = make_config(MASKS)
-    (batch,) = arrays(data.Source(folder, config).dataset(30))
-    first = next(iter(arrays(data.Source(folder, config, training=True).dataset(30).take(1))))
+    (batch,) = arrays(data.ShardDataset(folder, config).dataset(30))
+    first = next(iter(arrays(data.ShardDataset(folder, config, training=True).dataset(30).take(1))))
     order = first["row"].argsort()
     for name in batch:
         np.testing.assert_array_equal(first[name][order], batch[name])
 
 
 def test_filler_rows_have_no_weight_anywhere(tmp_path):
-    source = data.Source(write(tmp_path, make_examples(5)), make_config(MASKS))
+    source = data.ShardDataset(write(tmp_path, make_examples(5)), make_config(MASKS))
     batches = arrays(source.dataset(4, workers=2, worker=1))
     assert [b["example_weights"].tolist() for b in batches] == [[1, 1], [0, 0]]
     assert batches[1]["masked_weights"].sum() == 0
@@ -343,7 +343,7 @@ def test_filler_rows_have_no_weight_anywhere(tmp_path):
 def test_buckets(tmp_path):
     examples = make_examples(101)
     folder = write(tmp_path, examples)
-    source = data.Source(folder, make_config(bucket_lengths=(8, 11, 64)))
+    source = data.ShardDataset(folder, make_config(bucket_lengths=(8, 11, 64)))
     batches = arrays(source.dataset(8))
     seen = []
     for batch in batches:
@@ -364,7 +364,7 @@ def test_buckets(tmp_path):
 
 def test_buckets_in_training_leave_nothing_out(tmp_path):
     folder = write(tmp_path, make_examples(60))
-    source = data.Source(folder, make_config(bucket_lengths=(8, 11)), training=True)
+    source = data.ShardDataset(folder, make_config(bucket_lengths=(8, 11)), training=True)
     batches = arrays(source.dataset(4).take(75))  # five epochs' worth
     rows = np.concatenate([b["row"] for b in batches])
     assert all(b["example_weights"].all() for b in batches)
@@ -380,7 +380,7 @@ def test_static_masks_come_from_the_shard(tmp_path):
     )
     folder = write(tmp_path, examples, config={"corruption": {"max_predictions": 3}})
     config = make_config(MASKS, Segments(static_masks=True))
-    (batch,) = arrays(data.Source(folder, config).dataset(6))
+    (batch,) = arrays(data.ShardDataset(folder, config).dataset(6))
     for i, example in enumerate(examples):
         n = i % 4
         assert batch["masked_positions"][i].tolist() == [1, 2, 3][:n] + [0] * (3 - n)
@@ -399,7 +399,7 @@ def test_blocks_know_the_token_behind_them(tmp_path):
     blocks, pairs = ({"segments": {"format": format}} for format in ("blocks", "pairs"))
     folder = write(tmp_path / "blocks", examples, config=blocks)
     config = make_config(segments=Segments(format="blocks"))
-    source = data.Source(folder, config)
+    source = data.ShardDataset(folder, config)
     assert source.fields >= {"next_id", "token_ids", "padding_mask"}
     (batch,) = arrays(source.dataset(6))
     assert batch["next_id"].tolist() == list(range(5, 11)) and batch["next_id"].dtype == np.int32
@@ -409,22 +409,22 @@ def test_blocks_know_the_token_behind_them(tmp_path):
     with pytest.raises(
         UserError, match="blocks has shards of segments.format: blocks, and the config says pairs:"
     ):
-        data.Source(folder, make_config(segments=Segments()))
+        data.ShardDataset(folder, make_config(segments=Segments()))
     folder = write(tmp_path / "pairs", make_examples(6), config=pairs)
     with pytest.raises(
         UserError, match="has shards of segments.format: pairs, and the config says blocks: change"
     ):
-        data.Source(folder, config)
+        data.ShardDataset(folder, config)
 
 
 def test_several_folders_are_counted_through(tmp_path):
     a = write(tmp_path / "a", make_examples(7, seed=1), shards=2)
     b = write(tmp_path / "b", make_examples(5, seed=2), shards=1)
-    source = data.Source([a, b], make_config(MASKS))
+    source = data.ShardDataset([a, b], make_config(MASKS))
     assert source.num_examples == 12
     (batch,) = arrays(source.dataset(12))
     assert batch["row"].tolist() == [*range(7), *range(5)]
-    training = data.Source([a, b], make_config(MASKS), training=True)
+    training = data.ShardDataset([a, b], make_config(MASKS), training=True)
     (first,) = arrays(training.dataset(12).take(1))
     # The same masks, so the same numbers, in another order.
     key = lambda rows, i: (*rows["token_ids"][i], *rows["masked_ids"][i])  # noqa: E731
@@ -434,8 +434,8 @@ def test_several_folders_are_counted_through(tmp_path):
 def test_splits(tmp_path):
     write(tmp_path, make_examples(4), split="test")
     with pytest.raises(UserError, match="has no examples of a train split; it has test"):
-        data.Source(tmp_path, make_config())
-    assert data.Source(tmp_path, make_config(), "test").num_examples == 4
+        data.ShardDataset(tmp_path, make_config())
+    assert data.ShardDataset(tmp_path, make_config(), "test").num_examples == 4
 
 
 @pytest.mark.parametrize("lengths", [(), (8, 12)])
@@ -443,7 +443,7 @@ def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     examples = make_examples(11)
     encoder = TransformerXLConfig(vocab_size=V)
     config = dataclasses.replace(make_config(bucket_lengths=lengths), encoder=encoder)
-    source = data.Source(write(tmp_path / "task", examples, kind="task"), config)
+    source = data.ShardDataset(write(tmp_path / "task", examples, kind="task"), config)
     batches = arrays(source.dataset(4))
     found = []
     for batch in batches:
@@ -465,16 +465,18 @@ def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     first = dataclasses.replace(
         config, encoder=dataclasses.replace(encoder, pooled_position="first")
     )
-    plain = arrays(data.Source(tmp_path / "task", make_config(bucket_lengths=lengths)).dataset(4))
-    assert_same(arrays(data.Source(tmp_path / "task", first).dataset(4)), plain)
+    plain = arrays(
+        data.ShardDataset(tmp_path / "task", make_config(bucket_lengths=lengths)).dataset(4)
+    )
+    assert_same(arrays(data.ShardDataset(tmp_path / "task", first).dataset(4)), plain)
     write(tmp_path / "pretraining", examples)
-    assert_same(arrays(data.Source(tmp_path / "pretraining", config).dataset(4)), plain)
+    assert_same(arrays(data.ShardDataset(tmp_path / "pretraining", config).dataset(4)), plain)
 
 
 def test_a_laid_out_batch_of_training_has_static_shapes(tmp_path):
     config = dataclasses.replace(make_config(), encoder=TransformerXLConfig(vocab_size=V))
     folder = write(tmp_path, make_examples(9), kind="task")
-    dataset = data.Source(folder, config, training=True).dataset(4)
+    dataset = data.ShardDataset(folder, config, training=True).dataset(4)
     for name in ("token_ids", "segment_ids", "padding_mask"):
         assert dataset.element_spec[name].shape == (4, T)
 
@@ -488,7 +490,7 @@ def test_an_unlabelled_split_has_no_label(tmp_path):
     content["features"].append("label")
     del content["checksum"]
     path.write_text(json.dumps(content))
-    source = data.Source(folder, make_config(), "test")
+    source = data.ShardDataset(folder, make_config(), "test")
     (batch,) = arrays(source.dataset(4))
     assert "label" not in batch and batch["row"].tolist() == [0, 1, 2, 3]
     config = dataclasses.replace(
@@ -502,19 +504,19 @@ def test_an_unlabelled_split_has_no_label(tmp_path):
 class TestRefused:
     def test_no_manifest(self, tmp_path):
         with pytest.raises(UserError, match="manifest.json is missing"):
-            data.Source(tmp_path, make_config())
+            data.ShardDataset(tmp_path, make_config())
 
     def test_unknown_version(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         path = folder / "manifest.json"
         path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 9'))
         with pytest.raises(UserError, match="format_version 9, this program reads 1"):
-            data.Source(folder, make_config())
+            data.ShardDataset(folder, make_config())
 
     def test_shards_for_others(self, tmp_path):
         folder = write(tmp_path, make_examples(2), kind="tf_models")
         with pytest.raises(UserError, match="written with --format=tf_models, for other programs"):
-            data.Source(folder, make_config())
+            data.ShardDataset(folder, make_config())
 
     @pytest.mark.parametrize(
         "damage, message",
@@ -529,7 +531,7 @@ class TestRefused:
         path = folder / "train-00001-of-00003.tfrecord"
         path.write_bytes(damage(path.read_bytes()))
         with pytest.raises(UserError, match=message) as error:
-            data.Source(folder, make_config())
+            data.ShardDataset(folder, make_config())
         assert str(path) in str(error.value)
         assert "copy the folder again" in str(error.value)
 
@@ -537,20 +539,20 @@ class TestRefused:
         folder = write(tmp_path, make_examples(9))
         (folder / "train-00002-of-00003.tfrecord").unlink()
         with pytest.raises(UserError, match=r"train-00002-of-00003.tfrecord is missing"):
-            data.Source(folder, make_config())
+            data.ShardDataset(folder, make_config())
 
     def test_tokenizer_that_was_changed(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         was = manifest.read(folder).tokenizer_fingerprint[:16]
         now = write_tokenizer(folder / "tokenizer", last="other").fingerprint[:16]
         with pytest.raises(UserError) as error:
-            data.Source(folder, make_config())
+            data.ShardDataset(folder, make_config())
         message = f"{folder / 'tokenizer'} is another tokenizer ({now}…) than the one"
         assert message in str(error.value)
         assert f"the shards of {folder} were made with ({was}…)" in str(error.value)
 
     def test_tokenizer_of_another_model(self, tmp_path):
-        source = data.Source(write(tmp_path / "shards", make_examples(2)), make_config())
+        source = data.ShardDataset(write(tmp_path / "shards", make_examples(2)), make_config())
         theirs = tmp_path / "model"
         write_tokenizer(theirs)
         source.check_tokenizer(theirs)
@@ -565,39 +567,39 @@ class TestRefused:
         a = write(tmp_path / "a", make_examples(2))
         b = write(tmp_path / "b", make_examples(2, label=lambda i: 0))
         with pytest.raises(UserError, match=r"a and .*b cannot be read together: features"):
-            data.Source([a, b], make_config())
+            data.ShardDataset([a, b], make_config())
         c = write(tmp_path / "c", make_examples(2), kind="task", task={"labels": ["x", "y"]})
         with pytest.raises(
             UserError, match=r"labels None in the first, \['x', 'y'\] in the second"
         ):
-            data.Source([a, c], make_config())
+            data.ShardDataset([a, c], make_config())
 
     def test_static_masks_where_the_config_has_none_and_the_other_way(self, tmp_path):
         folder = write(tmp_path / "a", make_examples(2))
         with pytest.raises(UserError, match="has no static masks, and the config says .*: true"):
-            data.Source(folder, make_config(MASKS, Segments(static_masks=True)))
+            data.ShardDataset(folder, make_config(MASKS, Segments(static_masks=True)))
         examples = make_examples(2, masked_positions=lambda i: [1], masked_ids=lambda i: [9])
         folder = write(tmp_path / "b", examples, config={"corruption": {"max_predictions": 5}})
         with pytest.raises(UserError, match="has static masks, and the config says .*: false"):
-            data.Source(folder, make_config(MASKS, Segments()))
+            data.ShardDataset(folder, make_config(MASKS, Segments()))
         with pytest.raises(UserError, match="max_predictions: 5, and the config says 3"):
-            data.Source(folder, make_config(MASKS, Segments(static_masks=True)))
+            data.ShardDataset(folder, make_config(MASKS, Segments(static_masks=True)))
 
     def test_features_that_the_objectives_need(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         config = dataclasses.replace(
             make_config(MASKS), objectives=(MaskedLMConfig(), SentencePairConfig())
         )
-        source = data.Source(folder, config, training=True)
+        source = data.ShardDataset(folder, config, training=True)
         message = "does not give next_sentence_label, which sentence_pair needs; it gives .*row"
         with pytest.raises(UserError, match=message):
             source.check(config)
         source.check(dataclasses.replace(config, objectives=(MaskedLMConfig(),)))
         with pytest.raises(UserError, match="does not give masked_ids, masked_positions, masked_w"):
-            data.Source(folder, make_config()).check(config)
+            data.ShardDataset(folder, make_config()).check(config)
 
     def test_too_few_positions(self, tmp_path):
-        source = data.Source(write(tmp_path, make_examples(2)), make_config())
+        source = data.ShardDataset(write(tmp_path, make_examples(2)), make_config())
         config = dataclasses.replace(
             make_config(), encoder=TransformerConfig(vocab_size=V, max_positions=T - 1)
         )
@@ -611,7 +613,7 @@ class TestRefused:
     def test_batches_that_cannot_be_shared_out(self, tmp_path):
         folder = write(tmp_path, make_examples(2))
         config = make_config(batch_size=30, accumulation=4, eval_batch_size=7)
-        training = data.Source(folder, config, training=True)
+        training = data.ShardDataset(folder, config, training=True)
         message = (
             "a batch of 30 cannot be shared by 2 replicas × 4 accumulation steps = 8 parts: "
             "make it a multiple of 8, such as 24 or 32"
@@ -621,6 +623,6 @@ class TestRefused:
         with pytest.raises(UserError, match=message):
             training.dataset(30, workers=2)
         with pytest.raises(UserError, match="batch of 7 cannot be shared by 2 replicas = 2 parts"):
-            data.Source(folder, config).check(config, replicas=2)
+            data.ShardDataset(folder, config).check(config, replicas=2)
         with pytest.raises(UserError, match="batch of 3 .* multiple of 4, such as 4$"):
-            data.Source(folder, config).dataset(3, workers=2, replicas_per_worker=2)
+            data.ShardDataset(folder, config).dataset(3, workers=2, replicas_per_worker=2)

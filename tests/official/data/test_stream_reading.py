@@ -51,7 +51,7 @@ def batches(source, count, **options):
 
 @pytest.mark.parametrize(("workers", "replicas"), [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)])
 def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas):
-    source = data.Source(folder, config(reuse_length=REUSE, backward=True), training=True)
+    source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4
     assert source.rows == 4 and source.fields >= {"continues", "backward"}
     walked = batches(source, 2 * steps + 3, workers=workers, replicas_per_worker=replicas)
@@ -80,7 +80,7 @@ def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas
 
 
 def test_a_resumed_reader_goes_on(folder):
-    source = data.Source(folder, config(reuse_length=REUSE, backward=True), training=True)
+    source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4
     whole = batches(source, 2 * steps + 3)
     for start in (1, 2, steps - 1, steps, steps + 2, 2 * steps):
@@ -93,7 +93,7 @@ def test_a_resumed_reader_goes_on(folder):
 def test_segments_and_an_evaluation_in_order(folder):
     settings = config(reuse_length=REUSE, backward=True)
     plain = dataclasses.replace(settings, corruption=None)
-    source = data.Source(folder, plain)
+    source = data.ShardDataset(folder, plain)
     found = list(source.dataset(4))
     assert len(found) == source.num_examples // 4
     for batch in found:
@@ -109,7 +109,7 @@ def test_segments_and_an_evaluation_in_order(folder):
 def test_plain_rows_know_the_next_token(tmp_path):
     documents, words = marked(LENGTHS)
     made_of = config(backward=True)
-    source = data.Source(
+    source = data.ShardDataset(
         stream_folder(tmp_path / "shards", made_of, documents, words),
         dataclasses.replace(made_of, corruption=None),
     )
@@ -152,17 +152,17 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
          "is a stream, whose rows are all of one length: leave out recipe.bucket_lengths"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
-            data.Source(folder, made_of, training=True)
+            data.ShardDataset(folder, made_of, training=True)
     pairs = small.shard_folder(tmp_path / "pairs", small.config())
     with pytest.raises(UserError, match="has shuffled, not row-continuous, shards of segments.form"
                                         "at: pairs, and the config says stream"):  # fmt: skip
-        data.Source(pairs, same, training=True)
-    source = data.Source(folder, same, training=True)
+        data.ShardDataset(pairs, same, training=True)
+    source = data.ShardDataset(folder, same, training=True)
     message = "is a stream of 4 rows, and the batch has 8: .* set recipe.batch_size: 4, or make"
     with pytest.raises(UserError, match=message):
         source.dataset(8)
     with pytest.raises(UserError, match="recipe.eval_batch_size: 4, or .* segments.rows: 2"):
-        data.Source(folder, same).check(small.replace(same, eval_batch_size=2))
+        data.ShardDataset(folder, same).check(small.replace(same, eval_batch_size=2))
     longest = source.manifest.totals["longest_memory"]
     assert longest == (source.num_examples // 4 - 1) * REUSE
     source.check(dataclasses.replace(same, encoder=remembers(longest)))
@@ -171,8 +171,8 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
         source.check(dataclasses.replace(same, encoder=remembers(longest + 1)))
     two = made(tmp_path / "two", backward=True, rows=2)
     with pytest.raises(UserError, match="are streams of 2 and 4 rows, which cannot be read one"):
-        data.Source([folder, two], same)
-    both = data.Source([folder, folder], same, training=True)
+        data.ShardDataset([folder, two], same)
+    both = data.ShardDataset([folder, folder], same, training=True)
     assert both.num_examples == 2 * source.num_examples
     walked = batches(both, source.num_examples // 4 + 1)
     assert walked[-1]["continues"].tolist() == [0] * 4

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import memory, numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -63,7 +63,7 @@ def shards(tmp_path_factory):
 
 def trainer(shards, model_dir, made_of, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
-    source = Source(shards, made_of, "train", training=True)
+    source = ShardDataset(shards, made_of, "train", training=True)
     return Trainer(made_of, strategies.build_model(made_of, strategy), source, strategy, model_dir)
 
 
@@ -90,7 +90,7 @@ def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, m
     whole = trained(trainer(shards, tmp_path / "one", made_of))
     assert whole["memory/states"].shape == (ROWS, 2, KEPT, 8)
     assert np.abs(whole["memory/states"]).min() > 0
-    steps = Source(shards, made_of).num_examples // ROWS
+    steps = ShardDataset(shards, made_of).num_examples // ROWS
     assert steps < 31
     for name, strategy, changes in (
         ("cut", None, {"accumulation": 2}),
@@ -150,7 +150,7 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
     strategy = mirrored(2) if replicas == 2 else None
     made_of = config(BOTH_WAYS, optimizer={"learning_rate": 0.0})
     made = trainer(shards, tmp_path, made_of, strategy)
-    source = Source(shards, made_of, training=True)
+    source = ShardDataset(shards, made_of, training=True)
     steps = source.num_examples // ROWS
     step = made.train_step
     iterator = iter(distribute(made.strategy, source, ROWS))
@@ -175,7 +175,7 @@ def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
     """What stands behind the reused tokens of a row is what the next one hides and asks for."""
     made_of = config(BOTH_WAYS, {"initializer_range": 0.5})
     model = strategies.build_model(made_of, tf.distribute.get_strategy())
-    first, then = list(Source(shards, made_of).dataset(ROWS).take(2))
+    first, then = list(ShardDataset(shards, made_of).dataset(ROWS).take(2))
     reused = then["token_ids"][:, :REUSE] == first["token_ids"][:, REUSE : 2 * REUSE]
     assert np.any(reused)  # A, where it is long enough, but for masks
     other = first["token_ids"].numpy()
@@ -202,7 +202,7 @@ def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
 def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     made_of = config(BOTH_WAYS, steps=8)
     made = trainer(shards, tmp_path / "one", made_of)
-    source = Source(shards, made_of)
+    source = ShardDataset(shards, made_of)
     made.train()
     before = made.memory.arrays()
     found = made.evaluator.run(source)
@@ -248,7 +248,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     raw["encoder"] |= {"attention": "uni", "memory_length": 11 * LENGTH, "initializer_range": 0.5}
     made_of = configs.from_dict(raw)
     folder = stream_folder(tmp_path / "shards", made_of, documents, words)
-    source, strategy = Source(folder, made_of), tf.distribute.get_strategy()
+    source, strategy = ShardDataset(folder, made_of), tf.distribute.get_strategy()
     batches = list(source.dataset(2))
     assert len(batches) == 11 and source.manifest.totals["longest_memory"] == 10 * LENGTH
     model = strategies.build_model(made_of, strategy)
@@ -278,7 +278,7 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     raw["encoder"] |= {"attention": "uni", "memory_length": 6, "initializer_range": 0.5}
     made_of, strategy = configs.from_dict(raw), tf.distribute.get_strategy()
     folder, model_dir = tmp_path / "shards", tmp_path / "model"
-    source = Source(stream_folder(folder, made_of, documents, words), made_of)
+    source = ShardDataset(stream_folder(folder, made_of, documents, words), made_of)
     model = strategies.build_model(made_of, strategy)
     model_dir.mkdir()
     configs.save(made_of, model_dir / model_folder.CONFIG)
@@ -346,18 +346,20 @@ def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
 def test_only_streams_and_encoders_with_memory_have_one():
     strategy = tf.distribute.get_strategy()
     with_memory = config()
-    assert memory.of(with_memory, strategy, ROWS) is not None
+    assert memory.make_memory(with_memory, strategy, ROWS) is not None
     without = config(encoder={"memory_length": 0, "reuse_length": 0})
-    assert memory.of(without, strategy, ROWS) is None
+    assert memory.make_memory(without, strategy, ROWS) is None
     raw = configs.to_dict(with_memory)
     raw.update(segments=None, corruption=None, objectives=[])
-    assert memory.of(configs.from_dict(raw), strategy, ROWS) is None  # fine-tuning
-    assert memory.of(small.config(), strategy, 8) is None
+    assert memory.make_memory(configs.from_dict(raw), strategy, ROWS) is None  # fine-tuning
+    assert memory.make_memory(small.config(), strategy, 8) is None
 
 
 def test_bfloat16_is_kept_as_it_is():
     numerics.set_precision("mixed_bfloat16")
-    made = memory.of(config(precision="mixed_bfloat16"), tf.distribute.get_strategy(), ROWS)
+    made = memory.make_memory(
+        config(precision="mixed_bfloat16"), tf.distribute.get_strategy(), ROWS
+    )
     states = tf.cast(np.random.default_rng(0).normal(size=(ROWS, 2, KEPT, 8)), tf.bfloat16)
     made.write(states, tf.ones((ROWS, KEPT), bool))
     saved = made.arrays()
@@ -370,7 +372,7 @@ def test_bfloat16_is_kept_as_it_is():
 
 
 def test_states_that_are_not_finite_are_forgotten():
-    made = memory.of(config(), tf.distribute.get_strategy(), ROWS)
+    made = memory.make_memory(config(), tf.distribute.get_strategy(), ROWS)
     states = np.ones((ROWS, 2, KEPT, 8))
     states[1, 0, 2, 3], states[2, 1, 0, 0] = np.nan, np.inf
     made.write(tf.constant(states), tf.ones((ROWS, KEPT), bool))

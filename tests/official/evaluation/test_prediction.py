@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official.distribution import strategies
-from official.evaluation import prediction as predict_lib
+from official.evaluation import prediction
+from official.evaluation.evaluator import Evaluator
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -39,9 +40,12 @@ class Source:
     split = "test"
     task_name = "cola"
     num_examples = 5
-    manifest = types.SimpleNamespace(task={"labels": ["no", "yes"]})
     rows = NUMBERS
     fields = ("token_ids", "row", "example_weights")
+
+    def __init__(self, kind="classification"):
+        task = {"kind": kind, "name": "cola", "labels": ["no", "yes"]}
+        self.manifest = types.SimpleNamespace(task=task)
 
     def dataset(self, batch_size, start_step=0, workers=1, worker=0, replicas_per_worker=1):
         size = batch_size // replicas_per_worker
@@ -69,19 +73,21 @@ class Source:
 
 def _config(**objective):
     return types.SimpleNamespace(
+        encoder=None,
+        segments=None,
         recipe=types.SimpleNamespace(eval_batch_size=0, batch_size=4),
         objectives=(types.SimpleNamespace(**objective),),
     )
 
 
-def _predict(output, kind="probabilities", config=None, source=None, strategy=None):
-    return predict_lib.predict(
-        Model(kind),
+def _predict(output, kind="probabilities", config=None, source=None, strategy=None, **options):
+    evaluator = Evaluator(
         config or _config(labels=("negative", "positive")),
-        source or Source(),
+        Model(kind),
         strategy or tf.distribute.get_strategy(),
-        output,
     )
+    source = source or Source("regression" if kind == "score" else "classification")
+    return prediction.predict(evaluator, source, output, **options)
 
 
 def _probabilities(row):
@@ -134,10 +140,9 @@ def test_regression(tmp_path):
 
 def test_submission_of_a_split(tmp_path):
     source = Source()
-    source.manifest = types.SimpleNamespace(task={"labels": ["no", "yes"], "name": "cola"})
     source.rows = np.array([3, 0, 4, 1, 2], np.int32)
-    where = (source, tf.distribute.get_strategy(), tmp_path)
-    predict_lib.submit(Model("probabilities"), _config(), *where)
+    evaluator = Evaluator(_config(), Model("probabilities"), tf.distribute.get_strategy())
+    prediction.submit(evaluator, source, tmp_path)
     assert (tmp_path / "CoLA.tsv").read_text() == (
         "index\tprediction\n0\t1\n1\t1\n2\t0\n3\t0\n4\t0\n"
     )
@@ -148,9 +153,7 @@ def test_errors_leave_nothing(tmp_path):
     with pytest.raises(UserError, match=r"predictions.csv: .* written as .tsv or .jsonl: name one"):
         _predict(output)
     with pytest.raises(UserError, match="--top_k=3: is of rankings, and this is no ranking: leave"):
-        predict_lib.predict(
-            Model("score"), _config(), Source(), tf.distribute.get_strategy(), output, top=3
-        )
+        _predict(output, "score", top=3)
     with pytest.raises(UserError, match="no classification, regression or ranking objective"):
         _predict(tmp_path / "p.tsv", "masked_lm")
     twice = Source()

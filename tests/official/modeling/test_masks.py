@@ -65,13 +65,13 @@ def test_causal_from_a_slot_on_sees_what_is_before_and_not_what_is_to_come():
 
 
 def test_causal_reaches_no_further_than_it_is_told():
-    mask = np.array(masks.causal(3, 7, reach=4))
+    mask = np.array(masks.causal(3, 7, attention_window=4))
     expected = [[0, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]]
     np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
-    mask = np.array(masks.causal(2, 7, 2, reach=2))
+    mask = np.array(masks.causal(2, 7, 2, attention_window=2))
     expected = [[0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0]]
     np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
-    np.testing.assert_array_equal(masks.causal(3, 7, reach=9), masks.causal(3, 7))
+    np.testing.assert_array_equal(masks.causal(3, 7, attention_window=9), masks.causal(3, 7))
 
 
 def test_combine_allows_what_all_allow():

@@ -258,7 +258,7 @@ def test_a_mean_of_the_last_states_leaves_padding_out():
 )
 def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
     model = make(*objectives, dtype="float64")
-    assert model.reads_first is expected
+    assert model.uses_first_position_only is expected
     if not expected:
         return
     whole = model.encode(tensors())
@@ -275,4 +275,4 @@ def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
 
 def test_a_pooled_last_position_is_not_the_first():
     last = dataclasses.replace(ENCODER, pooled_position="last")
-    assert not make(ClassificationConfig(num_labels=3), encoder=last).reads_first
+    assert not make(ClassificationConfig(num_labels=3), encoder=last).uses_first_position_only

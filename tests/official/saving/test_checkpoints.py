@@ -60,7 +60,7 @@ def test_what_a_kill_leaves_is_swept_and_never_taken_for_a_checkpoint(tmp_path):
     (tmp_path / "checkpoints" / ".tmp-step-00000002-abcd1234").mkdir()
     (path / ".tmp-variables-2.safetensors-abcd1234").write_text("")
     assert checkpoints.last_step(tmp_path) == 1
-    checkpoints.sweep(tmp_path)
+    checkpoints.remove_leftovers(tmp_path)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
     assert sorted(p.name for p in path.iterdir()) == ["state.json", "variables.safetensors"]
 
@@ -131,7 +131,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_one_whole(tmp_path, case):
         goes_on = killed(write, number)
         for swept in (False, True):
             if swept:
-                checkpoints.sweep(model_dir)
+                checkpoints.remove_leftovers(model_dir)
             read = checkpoints.load(model_dir, "last", optimizer=True)
             which = read.state["figures"]["loss"]
             for name, array in (ARRAYS if which == 1 else other).items():

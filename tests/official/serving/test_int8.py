@@ -94,10 +94,10 @@ def test_a_layer_is_computed_by_what_serves_it():
     layer.build()
     x = tf.ones([2, 4])
     exact = layer(x)
-    layer.served = int8.Linear(np.asarray(layer.kernel), layer.bias.value)
+    layer.int8_linear = int8.Linear(np.asarray(layer.kernel), layer.bias.value)
     assert 0 < np.abs(layer(x) - exact).max() < 0.05
     assert [keras.ops.shape(v) for v in layer.variables] == [(4, 3), (3,)]  # no others
-    layer.served = None
+    layer.int8_linear = None
     np.testing.assert_array_equal(layer(x), exact)
 
 

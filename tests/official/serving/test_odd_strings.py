@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder
@@ -116,7 +116,7 @@ def predicted(folder, shards, objectives, output, split="test", sizes=None):
     task = json.loads((shards / "manifest.json").read_text())["task"]
     # As `setup.save_task` has it.
     config = random_model(folder / "model", objectives, {})
-    source = Source(shards, config, split)
+    source = ShardDataset(shards, config, split)
     model_folder.save_task(source.manifest, folder / "model")
     source.check(config, predicting=True)
     model = model_folder.restore(folder / "model")[2]

@@ -49,7 +49,7 @@ def server(loaded, **task):
     kind, head = table.served(loaded.config, loaded.model)
     weights = precision.Weights([loaded.model.encoder, head])
     parts = loaded.config, loaded.tokenizer, loaded.model, weights, loaded.max_length
-    return kind.signatures(inputs.Parts(*parts, task, head))
+    return kind.signatures(inputs.ServingContext(*parts, task, head))
 
 
 def constants(*texts):

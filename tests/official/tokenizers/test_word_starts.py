@@ -112,7 +112,7 @@ def words_of(tokenizer, text, backward=False):
         "padding_mask": tf.ones([1, len(row)], tf.bool),
         "backward": tf.constant([backward]),
     }
-    numbers = units.words(Vocabulary.of(tokenizer), batch).numpy()[0]
+    numbers = units.words(Vocabulary.from_tokenizer(tokenizer), batch).numpy()[0]
     if backward:
         numbers = numbers[::-1]
     groups = [np.flatnonzero(numbers == n) for n in dict.fromkeys(numbers) if n >= 0]

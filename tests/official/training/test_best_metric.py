@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder
 from official.training.best_metric import best_metric
@@ -107,7 +107,7 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     labelled_text.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
     made = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
     strategy = tf.distribute.get_strategy()
-    source = Source(tmp_path / "rte", made, "train", training=True)
+    source = ShardDataset(tmp_path / "rte", made, "train", training=True)
     model_dir = tmp_path / "model"
     trainer = Trainer(made, strategies.build_model(made, strategy), source, strategy, model_dir)
     evaluations = iter([3.0, 1.0, 2.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, warm_start
 from official.training import resolve
@@ -43,8 +43,11 @@ def shards(tmp_path_factory):
 
 
 def test_the_reader_seeds_each_example(shards):
-    source = Source(shards, electra(), training=True)
-    assert "row_seeds" in source.fields and "row_seeds" not in Source(shards, small.config()).fields
+    source = ShardDataset(shards, electra(), training=True)
+    assert (
+        "row_seeds" in source.fields
+        and "row_seeds" not in ShardDataset(shards, small.config()).fields
+    )
     batches = [b["row_seeds"].numpy() for b in source.dataset(20).take(6)]  # two epochs of 60
     assert batches[0].shape == (20, 2) and batches[0].dtype == np.int32
     assert len({tuple(seed) for seeds in batches for seed in seeds}) == 120
@@ -94,7 +97,7 @@ def test_jit_compile_in_the_recipe(shards, tmp_path):
 
 def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
     config = small.replace(still(), eval_batch_size=20)
-    source = Source(shards, config)
+    source = ShardDataset(shards, config)
     found = trainer(config, shards, tmp_path / "one").evaluator.run(source)
     assert 0 < found["replaced_tokens_auc"] < 1 and 0 < found["replaced_tokens_rate"] < 0.3
     assert found["loss"] == pytest.approx(found["generator"] + 50 * found["replaced_tokens"])

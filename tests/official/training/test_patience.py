@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints
 from official.training.trainer import Stopped, Trainer
@@ -28,7 +28,7 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
     recipe = {"steps": 12, "eval_every": 2, "save_every": 100, "patience": 2, **recipe}
     config = small.replace(small.config(), **recipe)
     strategy = tf.distribute.get_strategy()
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     made = Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
     made.evaluated = []
 

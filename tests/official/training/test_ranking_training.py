@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks, tokenizers
-from official.data import Source
+from official.data import ShardDataset
 from official.data.mixture import Mixture
 from official.distribution import numerics, strategies
 from official.saving import checkpoints
@@ -78,7 +78,7 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
             ("parts", mirrored(2), 2),
         ):
             read = config(OBJECTIVES[name], precision="float64", accumulation=accumulation)
-            source = Source(folder / "one", read, "train", training=True)
+            source = ShardDataset(folder / "one", read, "train", training=True)
             model = strategies.build_model(read, strategy)
             trainer = Trainer(read, model, source, strategy, tmp_path / place)
             start = checkpoints.values(trainer.variables)
@@ -96,12 +96,12 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
 def test_several_rankings_at_once(folder):
     read = config(OBJECTIVES["pairwise"])
     both = [folder / "one", folder / "two"]
-    count = Source(folder / "one", read, "train", training=True).num_examples
+    count = ShardDataset(folder / "one", read, "train", training=True).num_examples
     assert count > 0
-    assert Source(both, read, "train", training=True).num_examples == 2 * count
+    assert ShardDataset(both, read, "train", training=True).num_examples == 2 * count
     message = "one, .*two: candidates are listed in each folder for itself: evaluate and predict"
     with pytest.raises(UserError, match=message):
-        Source(both, read, "validation")
-    sources = [Source(path, read, "train", training=True) for path in both]
+        ShardDataset(both, read, "validation")
+    sources = [ShardDataset(path, read, "train", training=True) for path in both]
     with pytest.raises(UserError, match="one: a task of the kind ranking is learnt and scored by"):
         Mixture(sources, read)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder
 from official.training.sweep import best_result
@@ -32,13 +32,13 @@ def trainer(shards, model_dir, recipe=None, **options):
     """A run of 6 steps, saved at every second one."""
     config = small.replace(small.config(), **(recipe or {}))
     strategy = tf.distribute.get_strategy()
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     model = strategies.build_model(config, strategy)
     return Trainer(config, model, source, strategy, model_dir, **options)
 
 
 def held_out(shards):
-    return Source(shards, small.config(), "train")
+    return ShardDataset(shards, small.config(), "train")
 
 
 def weights(made):
@@ -47,10 +47,10 @@ def weights(made):
 
 @pytest.fixture(scope="module")
 def whole(folder, shards):
-    """A run that nothing disturbed: its weights, figures and last state."""
+    """A run that nothing disturbed: its weights, metrics and last state."""
     made = trainer(shards, folder / "whole", {"eval_every": 2})
-    figures = made.train(held_out(shards))
-    return weights(made), figures, checkpoints.load(folder / "whole", "last").state
+    metrics = made.train(held_out(shards))
+    return weights(made), metrics, checkpoints.load(folder / "whole", "last").state
 
 
 def assert_as_whole(whole, made, model_dir):
@@ -135,7 +135,7 @@ def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
     made = trainer(shards, tmp_path, recipe)
-    made._figures = {}
+    made._metrics = {}
     made.save(2)
     other = trainer(few, tmp_path, recipe)
     ours, theirs = (made.source, made.total_steps), (other.source, other.total_steps)
@@ -181,8 +181,8 @@ def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
     two = small.shard_folder(folder / "two", small.config(), count=9, seed=4)
     config = small.config()
     prints = [
-        Source(folders, config, training=True).fingerprint
+        ShardDataset(folders, config, training=True).fingerprint
         for folders in (shards, two, [shards, two], [two, shards], [shards, shards])
     ]
     assert len(set(prints)) == 5
-    assert Source(str(shards), config).fingerprint == prints[0]
+    assert ShardDataset(str(shards), config).fingerprint == prints[0]

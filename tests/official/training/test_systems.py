@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import numerics, strategies
 from official.saving import checkpoints
 from official.training.trainer import Stopped, Trainer
@@ -38,7 +38,7 @@ def float64():
 
 def trainer(shards, model_dir, config, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
@@ -71,7 +71,9 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
     paths = [path for path in whole if path.startswith(own)]
     assert len(paths) == count, sorted(whole)
     if config.segments.format == "stream":  # into another epoch, where memory starts anew
-        assert 8 <= Source(shards, config).num_examples // 8 < 18 and whole["memory/mask"].all()
+        assert (
+            8 <= ShardDataset(shards, config).num_examples // 8 < 18 and whole["memory/mask"].all()
+        )
     for path in paths:
         assert np.abs(whole[path] - start[path]).max() > 1e-4, path
     assert_close(trained(trainer(shards, tmp_path / "two", config, mirrored(2))), whole)
@@ -102,7 +104,7 @@ def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
             shards = shard_folder(tmp_path / "shards", config)
         made = trainer(shards, tmp_path / precision, config)
         made.train()
-        losses[precision] = made.evaluator.run(Source(shards, config))["loss"]
+        losses[precision] = made.evaluator.run(ShardDataset(shards, config))["loss"]
     assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learnt something
     assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.data import Source
+from official.data import ShardDataset
 from official.distribution import numerics, strategies
 from official.distribution.statistics import Statistics
 from official.evaluation.evaluator import target_entropy
@@ -40,7 +40,7 @@ def precision(name):
 
 def trainer(config, shards, model_dir, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
-    source = Source(shards, config, "train", training=True)
+    source = ShardDataset(shards, config, "train", training=True)
     return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
@@ -221,7 +221,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
 
 
 def test_tokens_count_no_padding(shards):
-    source = Source(shards, small.config(), "train", training=True)
+    source = ShardDataset(shards, small.config(), "train", training=True)
     batch = next(iter(source.dataset(8)))
     statistics = Statistics()
     packed = statistics.pack({"t": 1.0}, {"t": 2.0}, {"m": (3.0, 4.0)}, batch).numpy()
@@ -245,7 +245,7 @@ def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
 def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     """Also with a last batch that is not full, and shared out over replicas."""
     config = small.replace(still(), batch_size=8, eval_batch_size=20)
-    source = Source(shards, config, "train")
+    source = ShardDataset(shards, config, "train")
     assert source.num_examples % 20
     made = trainer(config, shards, tmp_path)
     found = made.evaluator.run(source)
@@ -260,7 +260,7 @@ def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
 
 
 def test_the_entropy_of_what_is_asked_for(shards):
-    source = Source(shards, small.config())
+    source = ShardDataset(shards, small.config())
     asked = collections.Counter()
     for batch in source.dataset(7):  # 60 examples: the last batch is filled up
         for ids, weights in zip(batch["masked_ids"], batch["masked_weights"], strict=True):
@@ -270,7 +270,7 @@ def test_the_entropy_of_what_is_asked_for(shards):
     assert expected > 3
     assert target_entropy(source, 16) == pytest.approx(expected, rel=1e-12)
     plain = small.config(corruption=None, objectives=[{"type": "sentence_pair"}])
-    assert target_entropy(Source(shards, plain), 16) is None
+    assert target_entropy(ShardDataset(shards, plain), 16) is None
 
 
 @pytest.mark.slow

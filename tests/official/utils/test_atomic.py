@@ -160,17 +160,17 @@ def test_sweep_removes_left_overs_alone(tmp_path):
     (tmp_path / ".tmp-file-12345678").write_text("")
     for other in ("kept", ".tmp-mine", ".tmp-out-abcd_123-old"):
         (tmp_path / other).write_text("")
-    atomic.sweep(tmp_path)
+    atomic.remove_leftovers(tmp_path)
     assert names(tmp_path) == [".tmp-mine", ".tmp-out-abcd_123-old", "kept"]
 
 
 def test_sweep_spares_what_is_being_written(tmp_path):
     with atomic.folder(tmp_path / "out") as folder:
         (folder / "a").write_text("1")
-        atomic.sweep(tmp_path)
+        atomic.remove_leftovers(tmp_path)
     with atomic.file(tmp_path / "file") as stream:
         stream.write("1")
-        atomic.sweep(tmp_path)
+        atomic.remove_leftovers(tmp_path)
     assert (tmp_path / "out" / "a").read_text() == (tmp_path / "file").read_text() == "1"
 
 

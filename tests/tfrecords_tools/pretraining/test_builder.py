@@ -22,7 +22,7 @@ from official import config, data, tokenizers
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import ROOT, small
-from tfrecords_tools.pretraining import builder, chunks, examples
+from tfrecords_tools.pretraining import builder, chunks, counts, examples
 from tfrecords_tools.text.documents import Document
 from tfrecords_tools.vocabulary import byte_bpe
 
@@ -279,7 +279,7 @@ def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
 
 
 def test_progress(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(builder, "_SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr(counts, "SECONDS_BETWEEN_REPORTS", 0)
     lines = []
     build(tokenizer, write_text(tmp_path / "a", 40), tmp_path / "out", report=lines.append)
     assert len(lines) == 2
@@ -633,7 +633,7 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
     # Shards without masks want none; reading them for masked LM does.
     build(folder, tmp_path / "a.txt", tmp_path / "out")
     with pytest.raises(UserError, match=r"the tokenizer of .*out has no mask token, and corrup"):
-        data.Source(tmp_path / "out", small.config())
+        data.ShardDataset(tmp_path / "out", small.config())
 
 
 def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
@@ -659,7 +659,7 @@ def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
     parts = dict.fromkeys([(s, u) for s in stages for u in spelled], 0)
     wholes = dict(parts)
     for stage, made_of in stages.items():
-        source = data.Source(tmp_path / "out", made_of)
+        source = data.ShardDataset(tmp_path / "out", made_of)
         for batch in source.dataset(8).as_numpy_iterator():
             ids = batch["token_ids"].copy()
             for row, places, was, real in zip(

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from official.config import Segments
-from official.data import Source
+from official.data import ShardDataset
 from official.shards import features
 from official.utils.errors import UserError
 from tests import small, streams
 from tfrecords_tools.pretraining import builder, examples
-from tfrecords_tools.pretraining.examples import Settings, TextPiece
+from tfrecords_tools.pretraining.examples import DocumentChunk, Settings
 
 TEXT = small.documents(60)
 
@@ -46,7 +46,7 @@ def rows(how, piece):
     ],
 )
 def test_copies_differ(folder, options, least):
-    piece = TextPiece(0, TEXT)
+    piece = DocumentChunk(0, TEXT)
     settings = lambda copies: Settings(  # noqa: E731
         Segments(max_length=32, duplicates=copies, **options), None, folder, 7
     )
@@ -62,7 +62,7 @@ def test_copies_differ(folder, options, least):
 
 def test_neighbours_and_labels_differ(folder):
     """A sentence is followed by its own next one in one copy, by a random one in another."""
-    piece = TextPiece(0, TEXT)
+    piece = DocumentChunk(0, TEXT)
     for relation in ("next_sentence", "sentence_order"):
         how = Settings(
             Segments(format="sentence_pairs", max_length=32, relation=relation, duplicates=3),
@@ -86,7 +86,7 @@ def test_copies_of_a_stream_differ_in_order_cuts_and_second_segments(tmp_path):
             reuse_length=5, max_length=20, relation="next_sentence", rows=1, duplicates=copies
         )
         folder = streams.stream_folder(tmp_path / str(copies), made_of, documents, words, 1)
-        source = Source(folder, made_of)
+        source = ShardDataset(folder, made_of)
         made[copies] = [
             (tuple(batch["token_ids"][0].numpy()), int(batch["next_sentence_label"][0]))
             for batch in source.dataset(1)
@@ -128,7 +128,7 @@ def test_the_summary_says_how_many(tmp_path, folder):
 def test_copies_that_would_be_equal_are_refused(folder, format):
     options = {"format": format, "short_seq_prob": 0.0, "max_length": 32}
     one, two = (
-        rows(Settings(Segments(duplicates=n, **options), None, folder, 7), TextPiece(0, TEXT))
+        rows(Settings(Segments(duplicates=n, **options), None, folder, 7), DocumentChunk(0, TEXT))
         for n in (1, 2)
     )
     assert set(one) == set(two) and len(two) == 2 * len(one)

@@ -17,7 +17,7 @@ from official.shards import features, manifest
 from official.utils import seeding
 from tests import small
 from tfrecords_tools.pretraining import examples, full_sentences, pairs, segments
-from tfrecords_tools.pretraining.chunks import TextPiece
+from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.examples import Settings
 
 
@@ -35,7 +35,7 @@ def settings(folder, format="examples", split_sentences=False, **options):
 
 
 def text_piece(number=0, documents=30):
-    return TextPiece(number, small.documents(documents))
+    return DocumentChunk(number, small.documents(documents))
 
 
 def parsed(records, *names):
@@ -50,7 +50,9 @@ def rebuilt(piece, how, cutter=pairs.cut):
     """The examples of a piece in the order of `process_piece`, put together one by one."""
     tokenizer = tokenizers.load(how.tokenizer)
     ids, splits = tokenizer.encode_ragged([s for d in piece.documents for s in d])
-    tokens = segments.Piece.of(ids, splits, [len(d) for d in piece.documents])
+    tokens = segments.TokenizedDocuments.from_sentences(
+        ids, splits, [len(d) for d in piece.documents]
+    )
     made, labels, duplicates = [], [], []
     for i in range(how.segments.duplicates):
         cut = cutter(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
@@ -166,10 +168,10 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     rng = np.random.default_rng(1)
     long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
     others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
-    piece, how = TextPiece(4, [long], True, True, others), settings(folder)
+    piece, how = DocumentChunk(4, [long], True, True, others), settings(folder)
     made, alone = (
         examples.process_piece(piece, how),
-        examples.process_piece(TextPiece(4, [long]), how),
+        examples.process_piece(DocumentChunk(4, [long]), how),
     )
     tokens = tokenizers.load(folder)
     lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
@@ -188,7 +190,8 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     ordered = dataclasses.replace(how.segments, relation="sentence_order")
     ordered = dataclasses.replace(how, segments=ordered)
     with_others, without = (
-        examples.process_piece(TextPiece(4, [long], others=lend), ordered) for lend in (others, ())
+        examples.process_piece(DocumentChunk(4, [long], others=lend), ordered)
+        for lend in (others, ())
     )
     assert with_others.examples == without.examples
 
@@ -217,7 +220,7 @@ def test_static_masks_are_those_of_the_corruption(folder):
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
     got = parsed(made.examples, *names)
     expected, _, seeds = rebuilt(piece, how)
-    vocabulary = Vocabulary.of(tokenizers.load(folder))
+    vocabulary = Vocabulary.from_tokenizer(tokenizers.load(folder))
     some_hidden = 0
     for i, ((ids, lengths), (seed, duplicate, index)) in enumerate(
         zip(expected, seeds, strict=True)
@@ -270,17 +273,17 @@ def test_tf_models_features(folder):
 
 def test_paragraphs_are_split(folder):
     lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
-    made = examples.process_piece(TextPiece(0, lines), settings(folder, split_sentences=True))
+    made = examples.process_piece(DocumentChunk(0, lines), settings(folder, split_sentences=True))
     assert (made.documents, made.sentences, made.tokens) == (2, 6, 10 + 6)
-    made = examples.process_piece(TextPiece(0, lines), settings(folder))
+    made = examples.process_piece(DocumentChunk(0, lines), settings(folder))
     assert made.sentences == 3
 
 
 def test_documents_without_a_token(folder):
     lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
-    made = examples.process_piece(TextPiece(0, lines), settings(folder))
+    made = examples.process_piece(DocumentChunk(0, lines), settings(folder))
     assert (made.documents, made.sentences, len(made.examples)) == (1, 1, 1)
-    made = examples.process_piece(TextPiece(0, lines[:1]), settings(folder))
+    made = examples.process_piece(DocumentChunk(0, lines[:1]), settings(folder))
     assert made.examples == [] and made.documents == 0
 
 

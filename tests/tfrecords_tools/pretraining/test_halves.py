@@ -11,7 +11,7 @@ from official.config import Segments
 from tests import ROOT, small
 from tests.tfrecords_tools.pretraining.test_pairs import Scripted, make_piece, random_piece
 from tfrecords_tools.pretraining import halves, segments
-from tfrecords_tools.pretraining.segments import Piece
+from tfrecords_tools.pretraining.segments import TokenizedDocuments
 
 GOLDEN = np.load(ROOT / "tests" / "golden" / "sentence_lengths.npz")
 CLS, SEP = 2, 3
@@ -66,7 +66,7 @@ def cut(piece, how, rng, between=1):
     """First and second segments of the examples as lists of places, from the tokens themselves."""
     made = halves.cut(piece, how, rng, between)
     ids = np.arange(10, 10 + len(piece.ids), dtype=np.int32)
-    text = Piece(ids, piece.sentences, piece.documents)
+    text = TokenizedDocuments(ids, piece.sentences, piece.documents)
     values, splits, (lengths, parts) = segments.assemble(text, made, CLS, SEP, between)
     np.testing.assert_array_equal(np.diff(splits), made.lengths(between))
     found = []
@@ -189,7 +189,7 @@ def test_from_shards_to_batches(tmp_path):
         objectives=[{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
     )
     assert made_of.segments.relation == "none" and made_of.segments.label is None
-    source = data.Source(small.shard_folder(tmp_path / "shards", made_of), made_of)
+    source = data.ShardDataset(small.shard_folder(tmp_path / "shards", made_of), made_of)
     sep, cls = source.tokenizer.sep_id, source.tokenizer.cls_id
     singles = rows = 0
     for batch in source.dataset(8).as_numpy_iterator():

@@ -23,7 +23,7 @@ def find(tmp_path, tokenizer, lines, *sentences):
     (tmp_path / "lexicon").write_text("\n".join(lines))
     found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_ragged(sentences)
-    piece = segments.Piece.of(ids, splits, [len(sentences)])
+    piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(sentences)])
     inner, matches = found.find(piece)
     joined = ""
     for token, goes_on in zip(ids, inner, strict=True):
@@ -115,7 +115,7 @@ def test_a_line_matches_wherever_its_words_stand(tmp_path, kind, text, wanted):
     found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     lines = [line if not i else f"\n{line}" for i, line in enumerate(text.split("\n"))]
     ids, splits = tokenizer.encode_slices([lines])
-    piece = segments.Piece.of(ids, splits, [len(lines)])
+    piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(lines)])
     inner, matches = found.find(piece)
     assert matches.tolist() == [wanted]
     # What is joined are the tokens of the two words, and no other.
@@ -135,7 +135,7 @@ def test_letters_of_scripts_without_blanks_are_words(tmp_path, kind):
     found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_slices([["東京大学 कि", " क"]])
     spelled = [tokenizer.spellings[token] for token in ids]
-    inner, matches = found.find(segments.Piece.of(ids, splits, [2]))
+    inner, matches = found.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))
     alone = kind != "sentencepiece" or "京".encode() in spelled and "大".encode() in spelled
     assert matches.tolist() == [int(alone), 1]
 
@@ -145,14 +145,18 @@ def test_a_match_ends_where_a_token_does(tmp_path):
     (tmp_path / "lexicon").write_text("York.\n")
     found = lexicon.Lexicon(tmp_path / "lexicon", byte_bpe())
     ids, splits = byte_bpe().encode_slices([["York.", " (York.) York. York.é"]])
-    assert found.find(segments.Piece.of(ids, splits, [2]))[1].tolist() == [3]
+    assert found.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))[1].tolist() == [
+        3
+    ]
 
 
 def test_lent_documents_have_flags_and_no_matches(tmp_path):
     tokenizer = wordpiece()
     (tmp_path / "lexicon").write_text("New York\n")
     found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
-    piece = segments.Piece.of(*tokenizer.encode_slices([["New York"]]), [1])
+    piece = segments.TokenizedDocuments.from_sentences(
+        *tokenizer.encode_slices([["New York"]]), [1]
+    )
     inner, matches = found.find(piece.with_others(piece))
     assert inner.tolist() == [False, True] * 2 and matches.tolist() == [1]
 

@@ -7,7 +7,7 @@ import pytest
 
 from official.config import Segments
 from tfrecords_tools.pretraining import pairs
-from tfrecords_tools.pretraining.segments import Piece
+from tfrecords_tools.pretraining.segments import TokenizedDocuments
 
 
 class Scripted:
@@ -31,7 +31,7 @@ def make_piece(*documents):
     lengths = np.array(list(itertools.chain(*documents)), int)
     splits = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(100, 100 + splits[-1], dtype=np.int32)
-    return Piece.of(ids, splits, [len(document) for document in documents])
+    return TokenizedDocuments.from_sentences(ids, splits, [len(document) for document in documents])
 
 
 def random_piece(rng, documents=40, longest=30):

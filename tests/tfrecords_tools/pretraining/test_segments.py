@@ -14,7 +14,9 @@ def make_piece(*documents):
     lengths = np.array(list(itertools.chain(*documents)), int)
     splits = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(100, 100 + splits[-1], dtype=np.int32)
-    return segments.Piece.of(ids, splits, [len(document) for document in documents])
+    return segments.TokenizedDocuments.from_sentences(
+        ids, splits, [len(document) for document in documents]
+    )
 
 
 def make_examples(*examples):

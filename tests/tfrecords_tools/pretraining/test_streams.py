@@ -110,7 +110,7 @@ def test_an_end_of_document_stands_between_documents(tmp_path, reuse):
     end = FIRST + len(words)
     assert tokenizer.eod_id == end and tokenizer.pieces[end] == "<eod>"
     assert tokenizer.encode(["<eod>"])[0].tolist() != [end]  # text never gives it
-    assert end not in tokenizer.special_ids and Vocabulary.of(tokenizer).maskable[end]
+    assert end not in tokenizer.special_ids and Vocabulary.from_tokenizer(tokenizer).maskable[end]
     ends = 0
     for b in range(4):
         walk = Walk(LENGTHS, b >= 2, end)
@@ -302,7 +302,9 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
 
 def test_windows_of_contexts():
     plan = streams.Plan("", config(reuse_length=5, short_documents="drop").segments, 0, 3, 2, 1)
-    windows = streams.Windows.of(np.array([0, 20, 32, 45]), plan)  # 20, 12 and 13 tokens; 13 a row
+    windows = streams.Windows.from_documents(
+        np.array([0, 20, 32, 45]), plan
+    )  # 20, 12 and 13 tokens; 13 a row
     assert len(windows) == 3
     starts, goes_on = windows[np.arange(3)]
     assert starts.tolist() == [0, 5, 32] and goes_on.tolist() == [False, True, False]

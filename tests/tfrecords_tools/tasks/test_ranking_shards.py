@@ -177,7 +177,7 @@ def test_long_documents_are_cut_and_counted(tmp_path):
 
 def _source(folder, split, training=False, **recipe):
     made = config.Config("x", recipe=config.Recipe(steps=1, **recipe))
-    return data.Source(folder, made, split, training)
+    return data.ShardDataset(folder, made, split, training)
 
 
 def test_batches_have_an_axis_of_sequences(tmp_path):

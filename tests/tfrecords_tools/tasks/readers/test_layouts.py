@@ -168,7 +168,7 @@ def test_streams_are_the_text(tmp_path, folder, reuse):
     corpus_files = stream_corpus.Corpus(tmp_path / "stream")
     for piece in written(tmp_path / "a.jsonl", texts):
         corpus_files.add(examples.tokenize_piece(piece, how)[0])
-    plan, _ = corpus_files.arrange(streams.Plan.of(corpus_files.folder, how, tokenizer))
+    plan, _ = corpus_files.arrange(streams.Plan.from_settings(corpus_files.folder, how, tokenizer))
     records = [record for block in plan.blocks for record in streams.make(block, plan)]
     corpus_files.close()
     rows = features.parse(tf.constant(records), ["token_ids"])["token_ids"].to_list()

@@ -1,0 +1,157 @@
+"""What is counted while a shard folder is made, and what is reported of it."""
+
+import collections
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from official.shards import manifest
+from official.shards.features import LEXICONS
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining import examples, lexicon
+from tfrecords_tools.text import documents
+
+SECONDS_BETWEEN_REPORTS = 5
+_SHOWN = 3  # lines of a lexicon that never match
+
+
+class CorpusCounts:
+    """Counts documents, tokens and examples.
+
+    Attributes:
+      tally: of the text that was read.
+      totals: documents, sentences, tokens, examples and cut_tokens.
+      lengths: how many examples have each number of tokens.
+      tokens: how often each token stands in the text.
+      matches: for each lexicon, how often each of its lines matched.
+    """
+
+    def __init__(self, settings: examples.Settings, vocab_size: int):
+        self.tally = documents.Tally()
+        self.totals: collections.Counter[str] = collections.Counter()
+        self.lengths = np.zeros(settings.segments.places + 1, np.int64)
+        self.tokens = np.zeros(vocab_size, np.int64)
+        self._lexicons = settings.lexicons
+        self.matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in self._lexicons]
+
+    def add(self, records: examples.Records) -> None:
+        """Counts the examples of a piece of the text."""
+        self.lengths += records.lengths
+        self.tokens += records.token_counts
+        for total, found in zip(self.matches, records.matches, strict=True):
+            total += found
+        self.totals.update(
+            documents=records.documents,
+            sentences=records.sentences,
+            tokens=records.tokens,
+            examples=len(records.examples),
+            cut_tokens=records.cut,
+            **records.more,
+        )
+        self.tally.skipped.update(records.left_out)
+
+    def check(self, paths: Sequence[Path], num_shards: int) -> None:
+        """Refuses text of which there are too few examples.
+
+        Raises:
+          UserError: no examples, or fewer than shards.
+        """
+        if not self.totals["examples"]:
+            where = f"in the input ({', '.join(map(str, paths[:3]))})"
+            if alone := self.tally.skipped["documents of one sentence"]:
+                raise UserError(
+                    f"{alone} documents of one sentence and no others {where}: they have no order, "
+                    "which segments.relation: sentence_order asks for; give longer documents, a "
+                    "sentence a line (--split_sentences does it), or set "
+                    "segments.random_negatives: true"
+                )
+            raise UserError(f"no text {where}: no examples")
+        if self.totals["examples"] < num_shards:
+            raise UserError(
+                f"{self.totals['examples']} examples do not fill {num_shards} shards: name fewer "
+                "with --num_shards"
+            )
+        self.tally.skipped["empty documents"] += self.tally.documents - self.totals["documents"]
+
+    def as_totals(self) -> dict:
+        """Returns what the manifest says; of lexicons lines, lines never found, and matches."""
+        skipped = {reason: count for reason, count in self.tally.skipped.items() if count}
+        found = {
+            name: {"lines": len(n), "never_matched": int((n == 0).sum()), "matches": int(n.sum())}
+            for (name, _), n in zip(self._lexicons, self.matches, strict=True)
+        }
+        return {**self.totals, "skipped": skipped, **({"lexicons": found} if found else {})}
+
+    def never_matched(self) -> dict[str, list[str]]:
+        """Returns the lines of each lexicon that match nowhere."""
+        return {
+            name: [repr(line) for line, n in zip(lexicon.read(path), found, strict=True) if not n]
+            for (name, path), found in zip(self._lexicons, self.matches, strict=True)
+        }
+
+
+class Progress:
+    """Reports, now and then, how far and how fast the work goes."""
+
+    def __init__(self, counts: CorpusCounts, size: int, report: Callable[[str], None]):
+        self._counts, self._size, self._report = counts, size, report
+        self._started = self._reported = time.monotonic()
+
+    def __call__(self) -> None:
+        """Reports if the last report is long ago."""
+        now = time.monotonic()
+        if now - self._reported < SECONDS_BETWEEN_REPORTS:
+            return
+        self._reported = now
+        seconds, done = now - self._started, self._counts.tally.bytes_read
+        totals = self._counts.totals
+        left = round(seconds * (self._size - done) / max(done, 1))
+        self._report(
+            f"{totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
+            f"{totals['examples'] / seconds:,.0f} examples/s, "
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+        )
+
+
+def summary(
+    output: Path,
+    made: manifest.Manifest,
+    counts: CorpusCounts,
+    seconds: float,
+) -> str:
+    """Returns the lines that are reported at the end."""
+    tally, never = counts.tally, counts.never_matched()
+    totals = made.totals
+    size = sum(shard.bytes for shard in made.shards)
+    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals["skipped"].items())
+    lines = [
+        f"{output}: {totals['examples']:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
+        f"({totals['examples'] / seconds:,.0f} examples/s, "
+        f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
+        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
+        f"{totals['tokens']:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
+        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
+        f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
+        f"{totals['cut_tokens']:,} did not fit and were cut off",
+    ]
+    for name, found in totals.get("lexicons", {}).items():
+        lines.append(
+            f"  {LEXICONS[name]}: {found['matches']:,} matches of {found['lines']:,} lines; "
+            f"{found['never_matched']:,} lines never match"
+            + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
+        )
+    if tally.long:
+        lines.append(
+            f"  {tally.long:,} documents of over {documents.MAX_PART_CHARACTERS:,} characters were "
+            "read in parts (is there a blank line between documents?)"
+        )
+    return "\n".join(lines)
+
+
+def _copies(made: manifest.Manifest) -> str:
+    """How often each document is in the examples, where it is more than once."""
+    copies = made.config["segments"]["duplicates"]
+    return f", {copies} copies of each document" if copies > 1 else ""
