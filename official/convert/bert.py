@@ -153,9 +153,7 @@ def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
 
 SYSTEM = System(
     model_type="bert",
-    encoder=EncoderKeys(
-        title="a BERT",
-    ),
+    encoder=EncoderKeys(title="a BERT"),
     prefix="bert.",
     encoder_rows=encoder_rows("bert."),
     pooler="pooler.dense",

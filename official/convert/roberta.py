@@ -12,10 +12,7 @@ from official.convert.system import System
 
 SYSTEM = System(
     model_type="roberta",
-    encoder=EncoderKeys(
-        title="a RoBERTa",
-        padded_positions=True,
-    ),
+    encoder=EncoderKeys(title="a RoBERTa", padded_positions=True),
     prefix="roberta.",
     encoder_rows=encoder_rows("roberta."),
     pooler="pooler.dense",

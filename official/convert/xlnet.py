@@ -208,11 +208,7 @@ SYSTEM = System(
     encoder=EncoderKeys(
         title="an XLNet",
         encoder_type=TransformerXLConfig,
-        form={
-            "segment_types": 2,
-            "scale_embeddings": False,
-            "same_length": False,
-        },
+        form={"segment_types": 2, "scale_embeddings": False, "same_length": False},
         sizes={
             "vocab_size": "vocab_size",
             "hidden_size": "d_model",
