@@ -18,7 +18,7 @@ def write(model_dir: Path, folder: Path) -> None:
     variables = {path: np.asarray(value) for path, value in model.variables_by_path().items()}
     tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
     described = bert.SYSTEM.huggingface_config(config, heads)
-    keys = [*bert.SYSTEM.sizes.values(), "hidden_act"]
+    keys = [*bert.SYSTEM.encoder.sizes.values(), "hidden_act"]
     described = {key: described[key] for key in keys} | {"hidden_act": "gelu"}
     (folder / "bert_config.json").write_text(json.dumps(described, indent=2) + "\n")
     tokenizer.save(folder)

@@ -8,9 +8,11 @@ import re
 
 from official.config.encoders import TransformerConfig
 from official.convert import bert
-from official.convert.bert import embedding_rows, task_classes, task_rows
+from official.convert.bert import embedding_rows, masked_lm_rows, task_heads
+from official.convert.encoder_keys import FORM, SIZES, EncoderKeys
+from official.convert.heads import MaskedLM, SentenceOrder, table
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import FORM, SIZES, System
+from official.convert.system import System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
@@ -69,34 +71,35 @@ def _tf1_row(row: Row) -> Row:
 
 SYSTEM = System(
     model_type="albert",
-    title="an ALBERT",
+    encoder=EncoderKeys(
+        title="an ALBERT",
+        form={
+            name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")
+        },
+        sizes={
+            **SIZES,
+            "embedding_size": "embedding_size",
+            "layer_groups": "num_hidden_groups",
+            "inner_layers": "inner_group_num",
+        },
+        projected=True,
+    ),
     prefix="albert.",
     encoder_rows=_encoder_rows,
     pooler="pooler",
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "predictions.dense"),
-            *norm("masked_lm/norm", "predictions.LayerNorm"),
-            Row("masked_lm/output_bias", ("predictions.bias",)),
-        ],
-        "sentence_order": linear("sentence_order", "sop_classifier.classifier"),
-        **task_rows("classifier"),
-    },
+    heads=table(
+        MaskedLM(
+            masked_lm_rows("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+            "AlbertForMaskedLM",
+        ),
+        SentenceOrder(linear("sentence_order", "sop_classifier.classifier")),
+        *task_heads("Albert", "classifier"),
+    ),
     architectures={
         frozenset(): "AlbertModel",
-        frozenset({"masked_lm"}): "AlbertForMaskedLM",
         frozenset({"masked_lm", "sentence_order"}): "AlbertForPreTraining",
-        **task_classes("Albert"),
-    },
-    form={name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")},
-    sizes={
-        **SIZES,
-        "embedding_size": "embedding_size",
-        "layer_groups": "num_hidden_groups",
-        "inner_layers": "inner_group_num",
     },
     dropout="classifier_dropout_prob",
-    projected=True,
     aliases={
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",

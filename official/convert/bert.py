@@ -8,6 +8,17 @@ import dataclasses
 from collections.abc import Callable
 
 from official.config.encoders import TransformerConfig
+from official.convert.encoder_keys import EncoderKeys
+from official.convert.heads import (
+    Classification,
+    Head,
+    MaskedLM,
+    MultipleChoice,
+    NextSentence,
+    Regression,
+    SpanAnswer,
+    table,
+)
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
 
@@ -59,32 +70,51 @@ def encoder_rows(prefix: str) -> Callable[[TransformerConfig], list[Row]]:
     return rows
 
 
-def task_rows(
-    name: str, choice: str | None = None, span: str = "qa_outputs"
-) -> dict[str, list[Row]]:
-    """The rows of the heads of tasks.
+def masked_lm_rows(transform: str, norm_name: str, bias: str) -> list[Row]:
+    """The rows of a masked LM.
 
     Args:
-      name: of the last layer of classification and regression.
-      choice: the same of multiple choice; None = the same name.
-      span: of the layer that scores first and last tokens.
+      transform: the name of the hidden layer.
+      norm_name: the name of the norm after it.
+      bias: the name of the output bias.
     """
-    return {
-        "classification": linear("classification/output", name),
-        "regression": linear("regression/output", name),
-        "multiple_choice": linear("multiple_choice/output", choice or name),
-        "span_answer": linear("span_answer/output", span),
-    }
+    return [
+        *linear("masked_lm/transform", transform),
+        *norm("masked_lm/norm", norm_name),
+        Row("masked_lm/output_bias", (bias,)),
+    ]
 
 
-def task_classes(name: str, span: str = "QuestionAnswering") -> dict[frozenset[str], str]:
-    """The classes of transformers for these heads, whose names begin with `name`."""
-    return {
-        frozenset({"classification"}): f"{name}ForSequenceClassification",
-        frozenset({"regression"}): f"{name}ForSequenceClassification",
-        frozenset({"multiple_choice"}): f"{name}ForMultipleChoice",
-        frozenset({"span_answer"}): f"{name}For{span}",
-    }
+def task_heads(
+    model: str,
+    name: str,
+    *,
+    hidden: str | None = None,
+    activation: str | None = None,
+    choice: MultipleChoice | None = None,
+    span: str = "QuestionAnswering",
+) -> tuple[Head, ...]:
+    """The heads of tasks.
+
+    Args:
+      model: what the names of the classes of transformers begin with.
+      name: the last layer of classification, regression and multiple choice.
+      hidden: the layer before it that is our pooler; None = the pooler of the system.
+      activation: the activation of the pooler with these heads; None = that of the system.
+      choice: the head of multiple choice, where it has other names.
+      span: how the name of the class for span answers ends.
+    """
+    texts = f"{model}ForSequenceClassification"
+    pooler = {"pooler": hidden, "pooler_activation": activation}
+    return (
+        Classification(linear("classification/output", name), texts, **pooler),
+        Regression(linear("regression/output", name), texts, **pooler),
+        choice
+        or MultipleChoice(
+            linear("multiple_choice/output", name), f"{model}ForMultipleChoice", **pooler
+        ),
+        SpanAnswer(linear("span_answer/output", "qa_outputs"), f"{model}For{span}", **pooler),
+    )
 
 
 # Heads that the release keeps as two bare variables, `output_weights` and `output_bias`: those of
@@ -123,25 +153,27 @@ def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
 
 SYSTEM = System(
     model_type="bert",
-    title="a BERT",
+    encoder=EncoderKeys(title="a BERT"),
     prefix="bert.",
     encoder_rows=encoder_rows("bert."),
     pooler="pooler.dense",
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "cls.predictions.transform.dense"),
-            *norm("masked_lm/norm", "cls.predictions.transform.LayerNorm"),
-            Row("masked_lm/output_bias", ("cls.predictions.bias",)),
-        ],
-        "next_sentence": linear("next_sentence", "cls.seq_relationship"),
-        **task_rows("classifier"),
-    },
+    heads=table(
+        MaskedLM(
+            masked_lm_rows(
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.LayerNorm",
+                "cls.predictions.bias",
+            ),
+            "BertForMaskedLM",
+        ),
+        NextSentence(
+            linear("next_sentence", "cls.seq_relationship"), "BertForNextSentencePrediction"
+        ),
+        *task_heads("Bert", "classifier"),
+    ),
     architectures={
         frozenset(): "BertModel",
-        frozenset({"masked_lm"}): "BertForMaskedLM",
-        frozenset({"next_sentence"}): "BertForNextSentencePrediction",
         frozenset({"masked_lm", "next_sentence"}): "BertForPreTraining",
-        **task_classes("Bert"),
     },
     aliases={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",

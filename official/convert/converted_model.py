@@ -11,6 +11,7 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.convert import mapping
+from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import checkpoints, model_folder
 from official.tokenizers import wordpiece
@@ -88,13 +89,13 @@ def read(
 
 
 def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:
-    """The config of a converted model: with heads of pretraining come its system's settings."""
-    kinds = {objective.type for objective in objectives}
+    """Returns the config of a converted model; heads of pretraining come with settings."""
+    kinds = [kind_of(objective) for objective in objectives]
     raw: dict[str, Any] = {"name": name}
-    if kinds & {"masked_lm", "sentence_pair", "generator", "causal_lm"}:
+    if any(kind.segments for kind in kinds):
         length = min(system.max_length, encoder.max_positions)
         raw["segments"] = {**system.segments, "max_length": length}
-    if kinds & {"masked_lm", "generator"}:
+    if any(kind.corruption for kind in kinds):
         raw["corruption"] = {"type": "token_masks", **system.corruption}
     config = configs.from_dict(raw, name)
     return dataclasses.replace(config, encoder=encoder, objectives=tuple(objectives))

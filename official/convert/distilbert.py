@@ -5,9 +5,11 @@ of those that read the first position is our pooler, with a ReLU; otherwise ther
 """
 
 from official.config.encoders import TransformerConfig
-from official.convert.bert import task_classes, task_rows
+from official.convert.bert import masked_lm_rows, task_heads
+from official.convert.encoder_keys import FORM, EncoderKeys
+from official.convert.heads import MaskedLM, table
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import FORM, System
+from official.convert.system import System
 
 _EMBEDDINGS = {
     "token_embedding/table": "word_embeddings.weight",
@@ -40,37 +42,30 @@ def _encoder_rows(encoder: TransformerConfig) -> list[Row]:
 
 SYSTEM = System(
     model_type="distilbert",
-    title="a DistilBERT",
+    encoder=EncoderKeys(
+        title="a DistilBERT",
+        form={**FORM, "segment_types": 0},
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "dim",
+            "num_layers": "n_layers",
+            "num_heads": "n_heads",
+            "intermediate_size": "hidden_dim",
+            "max_positions": "max_position_embeddings",
+            "dropout": "dropout",
+            "attention_dropout": "attention_dropout",
+            "initializer_range": "initializer_range",
+        },
+        activation="activation",
+        only={"tie_word_embeddings": True, "tie_weights_": True},
+    ),
     prefix="distilbert.",
     encoder_rows=_encoder_rows,
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "vocab_transform"),
-            *norm("masked_lm/norm", "vocab_layer_norm"),
-            Row("masked_lm/output_bias", ("vocab_projector.bias",)),
-        ],
-        **task_rows("classifier"),
-    },
-    task_poolers=dict.fromkeys(
-        ("classification", "regression", "multiple_choice"), "pre_classifier"
+    heads=table(
+        MaskedLM(masked_lm_rows("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")),
+        *task_heads("DistilBert", "classifier", hidden="pre_classifier", activation="relu"),
     ),
-    pooler_activation=lambda head, config: "relu" if head else "tanh",
-    architectures=task_classes("DistilBert"),
-    form={**FORM, "segment_types": 0},
-    sizes={
-        "vocab_size": "vocab_size",
-        "hidden_size": "dim",
-        "num_layers": "n_layers",
-        "num_heads": "n_heads",
-        "intermediate_size": "hidden_dim",
-        "max_positions": "max_position_embeddings",
-        "dropout": "dropout",
-        "attention_dropout": "attention_dropout",
-        "initializer_range": "initializer_range",
-    },
-    activation="activation",
     dropout="seq_classif_dropout",
-    only={"tie_word_embeddings": True, "tie_weights_": True},
     aliases={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     buffers=("distilbert.embeddings.position_ids",),
     segments={"format": "full_sentences"},

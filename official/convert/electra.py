@@ -10,7 +10,7 @@ has both in one checkpoint, and no config file: its sizes are those of the tenso
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,10 @@ from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.objectives import GeneratorConfig, MaskedLMConfig
 from official.convert import bert, converted_model
-from official.convert.mapping import Row, linear, norm
-from official.convert.system import ACTIVATIONS, FORM, SIZES, System
+from official.convert.encoder_keys import ACTIVATIONS, FORM, SIZES, EncoderKeys
+from official.convert.heads import MaskedLM, MultipleChoice, ReplacedTokens, table
+from official.convert.mapping import Row, linear
+from official.convert.system import System
 from official.saving import model_folder
 from official.utils.errors import UserError
 
@@ -47,75 +49,79 @@ def _tf1_row(row: Row) -> Row:
     return bert.tf1_row(row, _tf1_name)
 
 
-def _pooler_activation(head: str, config: Mapping[str, Any]) -> str:
-    """That of the head's hidden layer; what config.json says of it is said of multiple choice.
+class _SummaryChoice(MultipleChoice):
+    """Multiple choice, which reads a pooled output or the first position itself."""
 
-    Raises:
-      ValueError: a summary that is none of one position.
-    """
-    if head != "multiple_choice":
-        return "gelu"
-    if config.get("summary_type", "first") != "first":
-        raise ValueError(f"summary_type: {config['summary_type']!r} is not supported, only 'first'")
-    projected, name = config.get("summary_use_proj", True), config.get("summary_activation", "gelu")
-    names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all} | {"tanh": "tanh"}
-    if name not in (names if projected else (None, "")):
-        raise ValueError(
-            f"summary_activation: {name!r} is not supported where summary_use_proj is {projected}"
-        )
-    return names[name] if projected else "gelu"
+    poolings = ("pooled", "first")
 
+    def activation(self, config: Mapping[str, Any]) -> str:
+        """See `TaskHead`."""
+        kind = config.get("summary_type", "first")
+        if kind != "first":
+            raise ValueError(f"summary_type: {kind!r} is not supported, only 'first'")
+        projected = config.get("summary_use_proj", True)
+        name = config.get("summary_activation", "gelu")
+        names = {theirs: ours for ours, all in ACTIVATIONS.items() for theirs in all}
+        names["tanh"] = "tanh"
+        if name not in (names if projected else (None, "")):
+            raise ValueError(
+                f"summary_activation: {name!r} is not supported where summary_use_proj is "
+                f"{projected}"
+            )
+        return names[name] if projected else "gelu"
 
-def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[str, Any]:
-    """How multiple choice reads the first position."""
-    for objective in objectives:
-        if objective.type == "multiple_choice":
-            pooled = objective.pooling == "pooled"
-            name = encoder.pooler_activation
-            name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
-            return {
-                "summary_type": "first",
-                "summary_use_proj": pooled,
-                "summary_activation": name if pooled else None,
-                "summary_last_dropout": objective.dropout,
-            }
-    return {}
+    def pooler_keys(self, objective: Any, encoder: TransformerConfig) -> dict[str, Any]:
+        """See `Head`."""
+        pooled = objective.pooling == "pooled"
+        name = encoder.pooler_activation
+        name = ACTIVATIONS[name][0] if name in ACTIVATIONS else name
+        return {
+            "summary_type": "first",
+            "summary_use_proj": pooled,
+            "summary_activation": name if pooled else None,
+            "summary_last_dropout": objective.dropout,
+        }
 
 
 SYSTEM = System(
     model_type="electra",
-    title="an ELECTRA",
+    encoder=EncoderKeys(
+        title="an ELECTRA",
+        form={name: only for name, only in FORM.items() if name != "embedding_size"},
+        sizes={**SIZES, "embedding_size": "embedding_size"},
+    ),
     prefix="electra.",
     encoder_rows=_encoder_rows,
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "generator_predictions.dense"),
-            *norm("masked_lm/norm", "generator_predictions.LayerNorm"),
-            Row("masked_lm/output_bias", ("generator_lm_head.bias",)),
-        ],
-        "replaced_tokens": [
-            *linear("replaced_tokens/transform", "discriminator_predictions.dense"),
-            *linear("replaced_tokens/output", "discriminator_predictions.dense_prediction"),
-        ],
-        **bert.task_rows("classifier.out_proj", choice="classifier"),
-    },
-    task_poolers={
-        "classification": "classifier.dense",
-        "regression": "classifier.dense",
-        "multiple_choice": "sequence_summary.summary",
-    },
-    pooler_activation=_pooler_activation,
-    architectures={
-        frozenset(): "ElectraModel",
-        frozenset({"masked_lm"}): "ElectraForMaskedLM",
-        frozenset({"replaced_tokens"}): "ElectraForPreTraining",
-        **bert.task_classes("Electra"),
-    },
-    more_keys=_more_keys,
-    unpooled_heads=frozenset({"multiple_choice"}),
-    form={name: only for name, only in FORM.items() if name != "embedding_size"},
-    sizes={**SIZES, "embedding_size": "embedding_size"},
-    gelu_heads=frozenset({"masked_lm"}),
+    heads=table(
+        MaskedLM(
+            bert.masked_lm_rows(
+                "generator_predictions.dense",
+                "generator_predictions.LayerNorm",
+                "generator_lm_head.bias",
+            ),
+            "ElectraForMaskedLM",
+            erf_gelu=True,
+        ),
+        ReplacedTokens(
+            [
+                *linear("replaced_tokens/transform", "discriminator_predictions.dense"),
+                *linear("replaced_tokens/output", "discriminator_predictions.dense_prediction"),
+            ],
+            "ElectraForPreTraining",
+        ),
+        *bert.task_heads(
+            "Electra",
+            "classifier.out_proj",
+            hidden="classifier.dense",
+            choice=_SummaryChoice(
+                linear("multiple_choice/output", "classifier"),
+                "ElectraForMultipleChoice",
+                pooler="sequence_summary.summary",
+            ),
+        ),
+    ),
+    architectures={frozenset(): "ElectraModel"},
+    pooler_activation="gelu",
     aliases={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
     buffers=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
     segments={"format": "halves"},
@@ -136,13 +142,13 @@ def release(names: Collection[str]) -> dict[str, System]:
         renamed = tuple(re.sub(pattern, "generator/", name) for name in row.names)
         return dataclasses.replace(row, names=renamed)
 
-    def table(head: str, tf1_row: Callable[[Row], Row]) -> System:
-        heads = {head: SYSTEM.head_rows[head]}
-        return dataclasses.replace(SYSTEM, head_rows=heads, tf1_row=tf1_row, release=True)
+    def system(head: str, tf1_row: Callable[[Row], Row]) -> System:
+        heads = table(SYSTEM.heads[head])
+        return dataclasses.replace(SYSTEM.of_release(), heads=heads, tf1_row=tf1_row)
 
-    tables = {"electra": table("replaced_tokens", _tf1_row)}
+    tables = {"electra": system("replaced_tokens", _tf1_row)}
     if any(name.startswith("generator/") for name in names):
-        tables["generator"] = table("masked_lm", in_generator)
+        tables["generator"] = system("masked_lm", in_generator)
     return tables
 
 
@@ -223,7 +229,10 @@ def join(
                 f"{objective.sharing} has {getattr(ours, field)}: convert the two one by one"
             )
     objectives = (objective, *main.config.objectives)
-    config = converted_model.config_of(main.config.name, encoder, objectives, SYSTEM)
+    # The generator's masked LM comes with the settings of pretraining.
+    config = dataclasses.replace(
+        small.config, name=main.config.name, encoder=encoder, objectives=objectives
+    )
     variables = {
         path: small.variables[path.removeprefix(f"{GENERATOR}/")]
         if path.startswith(f"{GENERATOR}/")
@@ -247,10 +256,10 @@ def split(
       config and variables: under an empty name those of the encoder with its heads, and under
       `generator` those of the generator, if there is one.
     """
-    objectives = {objective.type: objective for objective in config.objectives}
-    found = objectives.pop(GENERATOR, None)
+    found = next((o for o in config.objectives if o.type == GENERATOR), None)
+    objectives = tuple(o for o in config.objectives if o is not found)
     main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
-    networks = {"": (dataclasses.replace(config, objectives=tuple(objectives.values())), main)}
+    networks = {"": (dataclasses.replace(config, objectives=objectives), main)}
     if found is not None:
         encoder = found.network(config.encoder)
         small = dataclasses.replace(config, encoder=encoder, objectives=(MaskedLMConfig(),))

@@ -4,12 +4,14 @@ Its matrices stand as ours do, [in, out], and queries, keys and values side by s
 head is the token table and has no tensors of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from official.config.encoders import TransformerConfig
+from official.convert.encoder_keys import FORM, EncoderKeys
+from official.convert.heads import CausalLM, table
 from official.convert.mapping import Row, norm
-from official.convert.system import FORM, System
+from official.convert.system import System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",
@@ -46,8 +48,7 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": config.get("n_inner") or 4 * config["n_embd"]}
 
 
-def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[str, Any]:
-    del objectives
+def _more_keys(encoder: TransformerConfig) -> dict[str, Any]:
     inner = encoder.intermediate_size
     inner = None if inner == 4 * encoder.hidden_size else inner
     return {"n_inner": inner, "embd_pdrop": encoder.dropout}
@@ -55,42 +56,41 @@ def _more_keys(encoder: TransformerConfig, objectives: Sequence[Any]) -> dict[st
 
 SYSTEM = System(
     model_type="gpt2",
-    title="a GPT-2",
+    encoder=EncoderKeys(
+        title="a GPT-2",
+        form={
+            **FORM,
+            "norm": "pre",
+            "causal": True,
+            "pooled_position": "last",
+            "segment_types": 0,
+        },
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "n_embd",
+            "num_layers": "n_layer",
+            "num_heads": "n_head",
+            "max_positions": "n_positions",
+            "dropout": "resid_pdrop",
+            "attention_dropout": "attn_pdrop",
+            "initializer_range": "initializer_range",
+        },
+        more_fields=_more_fields,
+        more_keys=_more_keys,
+        activation="activation_function",
+        epsilon="layer_norm_epsilon",
+        only={
+            "scale_attn_weights": True,
+            "scale_attn_by_inverse_layer_idx": False,
+            "add_cross_attention": False,
+            "tie_word_embeddings": True,
+        },
+        also={},
+    ),
     prefix="transformer.",
     encoder_rows=_encoder_rows,
-    head_rows={"causal_lm": []},
-    architectures={
-        frozenset(): "GPT2Model",
-        frozenset({"causal_lm"}): "GPT2LMHeadModel",
-    },
-    form={
-        **FORM,
-        "norm": "pre",
-        "causal": True,
-        "pooled_position": "last",
-        "segment_types": 0,
-    },
-    sizes={
-        "vocab_size": "vocab_size",
-        "hidden_size": "n_embd",
-        "num_layers": "n_layer",
-        "num_heads": "n_head",
-        "max_positions": "n_positions",
-        "dropout": "resid_pdrop",
-        "attention_dropout": "attn_pdrop",
-        "initializer_range": "initializer_range",
-    },
-    more_fields=_more_fields,
-    more_keys=_more_keys,
-    activation="activation_function",
-    epsilon="layer_norm_epsilon",
-    only={
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-        "tie_word_embeddings": True,
-    },
-    also={},
+    heads=table(CausalLM(architecture="GPT2LMHeadModel")),
+    architectures={frozenset(): "GPT2Model"},
     bounds=True,
     aliases={"lm_head.weight": "transformer.wte.weight"},
     bare=("wte.", "wpe.", "h.", "ln_f."),

@@ -28,7 +28,8 @@ from official.convert import (
     transfo_xl,
     xlnet,
 )
-from official.convert.system import SPANS, System
+from official.convert.heads import CausalLM, name_of
+from official.convert.system import System
 from official.saving import model_folder
 from official.utils import atomic, files, json_files
 from official.utils.errors import UserError
@@ -87,16 +88,15 @@ def system_of(config: configs.Config) -> System:
         return albert.SYSTEM
     if encoder.position_offset:
         return roberta.SYSTEM
-    kinds = {objective.type for objective in config.objectives}
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
-    # BERT's pooler has tanh, and its multiple choice no other way.
-    other = encoder.pooler_activation != "tanh" or any(
-        objective.type == "multiple_choice" and objective.pooling == "first"
-        for objective in config.objectives
+    has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
+    only_electra = any(
+        electra.SYSTEM.has_room_for(o) and not bert.SYSTEM.has_room_for(o)
+        for o in config.objectives
     )
-    if projected or other or kinds & {"generator", "replaced_tokens"}:
-        return electra.SYSTEM
-    if not (kinds or encoder.pooler):
+    # BERT's pooler has tanh, and the bare encoder has one.
+    other_pooler = encoder.pooler_activation != "tanh" or not (config.objectives or encoder.pooler)
+    if projected or has_generator or only_electra or other_pooler:
         return electra.SYSTEM
     return bert.SYSTEM
 
@@ -136,13 +136,9 @@ def _files(
     tokenizer: tokenizers.Tokenizer,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What config.json says of a network, and its tensors."""
-    # An objective's name is the first part of its variables' paths.
-    heads = {path.split("/")[0] for path in variables} - {"encoder"}
-    # Those without variables only the config names, and the form of one of spans.
-    own = {objective.type for objective in config.objectives}
-    spans = {SPANS[o.form] for o in config.objectives if o.type == "span_answer"}
-    heads = heads - {"span_answer"} | spans
-    heads = sorted(heads | {h for h, rows in system.head_rows.items() if not rows and h in own})
+    names = {name_of(objective) for objective in config.objectives}
+    # A causal LM has no tensors: a system without that head is written as its encoder alone.
+    heads = sorted(name for name in names if name in system.heads or name != CausalLM.name)
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:
         described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}

@@ -4,32 +4,34 @@ The position table has as many rows more as the padding token's id and one, 2 in
 classification head's hidden layer is our pooler.
 """
 
-from official.convert.bert import encoder_rows, task_classes, task_rows
-from official.convert.mapping import Row, linear, norm
+from official.convert.bert import encoder_rows, masked_lm_rows, task_heads
+from official.convert.encoder_keys import EncoderKeys
+from official.convert.heads import MaskedLM, MultipleChoice, table
+from official.convert.mapping import linear
 from official.convert.system import System
 
 SYSTEM = System(
     model_type="roberta",
-    title="a RoBERTa",
+    encoder=EncoderKeys(title="a RoBERTa", padded_positions=True),
     prefix="roberta.",
     encoder_rows=encoder_rows("roberta."),
     pooler="pooler.dense",
-    task_poolers=dict.fromkeys(("classification", "regression"), "classifier.dense"),
-    head_rows={
-        "masked_lm": [
-            *linear("masked_lm/transform", "lm_head.dense"),
-            *norm("masked_lm/norm", "lm_head.layer_norm"),
-            Row("masked_lm/output_bias", ("lm_head.bias",)),
-        ],
-        **task_rows("classifier.out_proj", choice="classifier"),
-    },
-    architectures={
-        frozenset(): "RobertaModel",
-        frozenset({"masked_lm"}): "RobertaForMaskedLM",
-        **task_classes("Roberta"),
-    },
-    padded_positions=True,
-    gelu_heads=frozenset({"masked_lm"}),
+    heads=table(
+        MaskedLM(
+            masked_lm_rows("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+            "RobertaForMaskedLM",
+            erf_gelu=True,
+        ),
+        *task_heads(
+            "Roberta",
+            "classifier.out_proj",
+            hidden="classifier.dense",
+            choice=MultipleChoice(
+                linear("multiple_choice/output", "classifier"), "RobertaForMultipleChoice"
+            ),
+        ),
+    ),
+    architectures={frozenset(): "RobertaModel"},
     aliases={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",

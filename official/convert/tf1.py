@@ -62,7 +62,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """What config.json would say of the classes of a head: as many as it has outputs."""
-    _, bias = (system.tf1_row(row).names[0] for row in system.head_rows["classification"])
+    _, bias = (system.tf1_row(row).names[0] for row in system.heads["classification"].rows)
     if bias not in tensors:
         return {}
     return {"id2label": {str(i): f"LABEL_{i}" for i in range(len(tensors[bias]))}}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from official.config.encoders import TransformerXLConfig
+from official.convert.encoder_keys import EncoderKeys
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
 
@@ -97,34 +98,36 @@ class OneTable(Mapping[str, np.ndarray]):
 
 SYSTEM = System(
     model_type="transfo-xl",
-    title="a Transformer-XL",
+    encoder=EncoderKeys(
+        title="a Transformer-XL",
+        encoder_type=TransformerXLConfig,
+        form={
+            "segment_types": 0,
+            "attention": "uni",
+            "untie_biases": True,
+            "scale_embeddings": True,
+            "query_stream": False,
+        },
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "d_model",
+            "num_layers": "n_layer",
+            "num_heads": "n_head",
+            "head_size": "d_head",
+            "intermediate_size": "d_inner",
+            "dropout": "dropout",
+            "attention_dropout": "dropatt",
+            "memory_length": "mem_len",
+            "initializer_range": "init_std",
+        },
+        more_fields=more_fields,
+        activation=None,
+        epsilon="layer_norm_epsilon",
+        only={"attn_type": 0, "untie_r": True, "pre_lnorm": False},
+    ),
     prefix="transformer.",
     encoder_rows=encoder_rows,
-    head_rows={},
-    encoder_type=TransformerXLConfig,
-    form={
-        "segment_types": 0,
-        "attention": "uni",
-        "untie_biases": True,
-        "scale_embeddings": True,
-        "query_stream": False,
-    },
-    sizes={
-        "vocab_size": "vocab_size",
-        "hidden_size": "d_model",
-        "num_layers": "n_layer",
-        "num_heads": "n_head",
-        "head_size": "d_head",
-        "intermediate_size": "d_inner",
-        "dropout": "dropout",
-        "attention_dropout": "dropatt",
-        "memory_length": "mem_len",
-        "initializer_range": "init_std",
-    },
-    more_fields=more_fields,
-    activation=None,
-    epsilon="layer_norm_epsilon",
-    only={"attn_type": 0, "untie_r": True, "pre_lnorm": False},
+    heads={},
     bare=("word_emb.", "layers.", "pos_emb."),
     tensors=OneTable,
     buffers=("transformer.pos_emb.inv_freq",),

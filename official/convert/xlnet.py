@@ -13,19 +13,22 @@ of each layer in its files whatever the config says, and so has what is read fro
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from official.config.encoders import TransformerXLConfig
-from official.convert.bert import task_classes, task_rows
+from official.convert.bert import task_heads
+from official.convert.encoder_keys import EncoderKeys
+from official.convert.heads import ConditionalSpanAnswer, PermutationLM, table
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
 from official.utils.errors import UserError
 
 _QUERY_START = "transformer.mask_emb"
-_BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}
+# The biases of an attention layer, in the encoder and in files.
+BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}
 
 # The last layer of a task in the release.
 _HEAD = re.compile(r"^(model/(classification|regression)_[^/]+/logit|logits/dense)/")
@@ -65,7 +68,7 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
             Row(f"{ours}/attention/segment_embedding", (f"{attention}.seg_embed",)),
             *(
                 Row(f"{biases.format(i)}/{path}", (f"{attention}.{name}",))
-                for path, name in _BIASES.items()
+                for path, name in BIASES.items()
             ),
             *norm(f"{ours}/attention_norm", f"{attention}.layer_norm"),
             *linear(f"{ours}/feed_forward/inner", f"{theirs}.ff.layer_1"),
@@ -109,13 +112,12 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def more_keys(encoder: TransformerXLConfig, objectives: Sequence[Any]) -> dict[str, Any]:
+def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
     """The same the other way round: keys of config.json.
 
     Raises:
       UserError: heads have another size than XLNet's.
     """
-    del objectives
     size = encoder.hidden_size // encoder.num_heads
     if encoder.head_size not in (None, size):
         raise UserError(f"encoder.head_size: an XLNet has {size} here, not {encoder.head_size}")
@@ -163,7 +165,7 @@ class OneHead(Mapping[str, np.ndarray]):
         """What config.json would say: the class of the head of run_race.py."""
         if "logits/dense/kernel" not in self._tensors:
             return {}
-        return {"architectures": [SYSTEM.architectures[frozenset({"multiple_choice"})]]}
+        return {"architectures": [SYSTEM.heads["multiple_choice"].architecture]}
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads one tensor."""
@@ -203,58 +205,56 @@ def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 SYSTEM = System(
     model_type="xlnet",
-    title="an XLNet",
+    encoder=EncoderKeys(
+        title="an XLNet",
+        encoder_type=TransformerXLConfig,
+        form={"segment_types": 2, "scale_embeddings": False, "same_length": False},
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "d_model",
+            "num_layers": "n_layer",
+            "num_heads": "n_head",
+            "intermediate_size": "d_inner",
+            "dropout": "dropout",
+            "initializer_range": "initializer_range",
+        },
+        more_fields=more_fields,
+        more_keys=more_keys,
+        activation="ff_activation",
+        only={
+            "same_length": False,
+            "summary_use_proj": True,
+            "summary_activation": "tanh",
+            "tie_word_embeddings": True,
+        },
+        also={},
+    ),
     prefix="transformer.",
     encoder_rows=encoder_rows,
-    task_poolers=dict.fromkeys(
-        ("classification", "regression", "multiple_choice"), "sequence_summary.summary"
+    heads=table(
+        PermutationLM([Row("permutation_lm/output_bias", ("lm_loss.bias",))], "XLNetLMHeadModel"),
+        *task_heads(
+            "XLNet",
+            "logits_proj",
+            hidden="sequence_summary.summary",
+            span="QuestionAnsweringSimple",
+        ),
+        ConditionalSpanAnswer(
+            [
+                *linear("span_answer/start", "start_logits.dense"),
+                *linear("span_answer/end_hidden", "end_logits.dense_0"),
+                *norm("span_answer/end_norm", "end_logits.LayerNorm"),
+                *linear("span_answer/end", "end_logits.dense_1"),
+                *linear("span_answer/answerable_hidden", "answer_class.dense_0"),
+                # The last one has no bias.
+                *linear("span_answer/answerable", "answer_class.dense_1")[:1],
+            ],
+            "XLNetForQuestionAnswering",
+        ),
     ),
-    head_rows={
-        "permutation_lm": [Row("permutation_lm/output_bias", ("lm_loss.bias",))],
-        **task_rows("logits_proj"),
-        "conditional_span_answer": [
-            *linear("span_answer/start", "start_logits.dense"),
-            *linear("span_answer/end_hidden", "end_logits.dense_0"),
-            *norm("span_answer/end_norm", "end_logits.LayerNorm"),
-            *linear("span_answer/end", "end_logits.dense_1"),
-            *linear("span_answer/answerable_hidden", "answer_class.dense_0"),
-            # The last one has no bias.
-            *linear("span_answer/answerable", "answer_class.dense_1")[:1],
-        ],
-    },
-    architectures={
-        frozenset(): "XLNetModel",
-        frozenset({"permutation_lm"}): "XLNetLMHeadModel",
-        **task_classes("XLNet", span="QuestionAnsweringSimple"),
-        frozenset({"conditional_span_answer"}): "XLNetForQuestionAnswering",
-    },
-    encoder_type=TransformerXLConfig,
-    form={
-        "segment_types": 2,
-        "scale_embeddings": False,
-        "same_length": False,
-    },
-    sizes={
-        "vocab_size": "vocab_size",
-        "hidden_size": "d_model",
-        "num_layers": "n_layer",
-        "num_heads": "n_head",
-        "intermediate_size": "d_inner",
-        "dropout": "dropout",
-        "initializer_range": "initializer_range",
-    },
+    architectures={frozenset(): "XLNetModel"},
     present={"query_stream": _QUERY_START},
-    more_fields=more_fields,
-    more_keys=more_keys,
-    activation="ff_activation",
     dropout="summary_last_dropout",
-    only={
-        "same_length": False,
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
-        "tie_word_embeddings": True,
-    },
-    also={},
     aliases={"lm_loss.weight": "transformer.word_embedding.weight"},
     bare=("word_embedding.", "mask_emb", "layer."),
     vocabulary="spiece.model",

@@ -214,9 +214,7 @@ def test_a_discriminator_of_the_release_comes_in_alone(release):
     }
     save(release, {**tensors, "task/kernel": np.zeros(3, np.float32)}, "electra_tiny")
     converted = tf1.read(release)
-    assert [type(o).__module__.split(".")[-1] for o in converted.config.objectives] == [
-        "replaced_tokens"
-    ]
+    assert [objective.type for objective in converted.config.objectives] == ["replaced_tokens"]
     assert converted.leftover == ["task/kernel"]
 
 

@@ -142,10 +142,10 @@ def release(tmp_path, shared=False, **changes):
         scope = "model/transformer"
         inside = f"{scope}/layer_{layer[1]}" if layer else scope
         if path[1] == "biases":
-            stored[f"{scope}/{xlnet._BIASES[path[-1]]}"] = ours[row.path]
+            stored[f"{scope}/{xlnet.BIASES[path[-1]]}"] = ours[row.path]
             continue
-        if path[-1] in (*xlnet._BIASES, "segment_embedding"):
-            name = xlnet._BIASES.get(path[-1], "seg_embed")
+        if path[-1] in (*xlnet.BIASES, "segment_embedding"):
+            name = xlnet.BIASES.get(path[-1], "seg_embed")
             stored.setdefault(f"{scope}/{name}", [None] * 3)[int(layer[1])] = ours[row.path]
             continue
         kind = {"scale": "gamma", "offset": "beta"}.get(path[-1], path[-1])
@@ -363,7 +363,7 @@ def test_biases_that_layers_share_are_written_into_each(tmp_path):
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
     ours = shared.variables_by_path()
-    for path, name in xlnet._BIASES.items():
+    for path, name in xlnet.BIASES.items():
         for i in range(3):
             found = written[f"transformer.layer.{i}.rel_attn.{name}"]
             np.testing.assert_array_equal(found, ours[f"encoder/biases/{path}"].numpy())

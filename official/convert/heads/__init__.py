@@ -1,0 +1,79 @@
+"""Heads: how each is found in another tool's files, and how config.json describes it.
+
+A class is a kind of head: its name, its objective and the keys of config.json that it reads and
+writes. An instance is that head in the files of one system: its tensors and its class of
+transformers. `official.convert.system.System` has a table of them.
+"""
+
+from typing import Any
+
+from official.convert.heads.base import Head
+from official.convert.heads.pretraining import (
+    CausalLM,
+    MaskedLM,
+    NextSentence,
+    PermutationLM,
+    ReplacedTokens,
+    SentenceOrder,
+)
+from official.convert.heads.tasks import (
+    Classification,
+    ConditionalSpanAnswer,
+    MultipleChoice,
+    Regression,
+    SpanAnswer,
+    TaskHead,
+)
+
+__all__ = [
+    "KINDS",
+    "CausalLM",
+    "Classification",
+    "ConditionalSpanAnswer",
+    "Head",
+    "MaskedLM",
+    "MultipleChoice",
+    "NextSentence",
+    "PermutationLM",
+    "Regression",
+    "ReplacedTokens",
+    "SentenceOrder",
+    "SpanAnswer",
+    "TaskHead",
+    "kind_of",
+    "name_of",
+    "table",
+]
+
+# The kinds of heads by their names.
+KINDS: dict[str, type[Head]] = {
+    kind.name: kind
+    for kind in (
+        MaskedLM,
+        NextSentence,
+        SentenceOrder,
+        CausalLM,
+        PermutationLM,
+        ReplacedTokens,
+        Classification,
+        Regression,
+        MultipleChoice,
+        SpanAnswer,
+        ConditionalSpanAnswer,
+    )
+}
+
+
+def table(*heads: Head) -> dict[str, Head]:
+    """Returns the heads by their names."""
+    return {head.name: head for head in heads}
+
+
+def kind_of(objective: Any) -> type[Head]:
+    """Returns the kind of head of an objective; `Head` where no system has one."""
+    return next((kind for kind in KINDS.values() if kind.describes(objective)), Head)
+
+
+def name_of(objective: Any) -> str:
+    """Returns the name of the head of an objective: the task's, where there are several."""
+    return getattr(objective, "task", "") or kind_of(objective).name or objective.type

@@ -1,0 +1,189 @@
+"""Heads of tasks."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
+from official.convert.heads.base import Head
+from official.convert.mapping import Row, linear
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskHead(Head):
+    """A head of a task; a file has at most one.
+
+    The heads of several tasks have the same tensor names in many files. The class that config.json
+    names tells which of them it is; classes of other heads (one label for each token) have such
+    names as well.
+
+    Attributes:
+      pooler: the layer that is the encoder's pooler, where the head has a hidden layer of its own.
+      pooler_activation: the activation of the pooler with this head; None = that of the system.
+      pools: whether the head reads the pooled output.
+    """
+
+    pooler: str | None = None
+    pooler_activation: str | None = None
+
+    pools: ClassVar[bool] = True
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return has_tensors and (self._is_named(config) or not config.get("architectures"))
+
+    def pooler_rows(self, shared: list[Row]) -> list[Row]:
+        """Returns the rows of the pooler in a file with this head.
+
+        Args:
+          shared: the rows of the pooler that the system has with other heads.
+        """
+        if not self.pools:
+            return []
+        return linear("encoder/pooler", self.pooler) if self.pooler else shared
+
+    def activation(self, config: Mapping[str, Any]) -> str | None:
+        """Returns the pooler's activation with this head, or None where it is the system's.
+
+        Raises:
+          ValueError: `config`, the parsed config.json, has a value that the encoder cannot have.
+        """
+        del config
+        return self.pooler_activation
+
+
+class Classification(TaskHead):
+    """Classification of a text or a pair of texts; it has two labels or more."""
+
+    name = "classification"
+    objective_type = ClassificationConfig
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return _num_labels(config) != 1 and super().is_in(config, has_tensors)
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> ClassificationConfig:
+        """See `Head`."""
+        return ClassificationConfig(labels=_labels(config), dropout=dropout)
+
+    def keys(self, objective: ClassificationConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        labels = dict(enumerate(objective.labels))
+        return {
+            "id2label": {str(i): label for i, label in labels.items()},
+            "label2id": {label: i for i, label in labels.items()},
+            dropout_key: objective.dropout,
+            "problem_type": "single_label_classification",
+        }
+
+
+class Regression(TaskHead):
+    """Regression: in transformers, a classification with one label."""
+
+    name = "regression"
+    objective_type = RegressionConfig
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`."""
+        return _num_labels(config) == 1 and super().is_in(config, has_tensors)
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> RegressionConfig:
+        """See `Head`."""
+        return RegressionConfig(dropout=dropout)
+
+    def keys(self, objective: RegressionConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        return {
+            "id2label": {"0": "score"},
+            "label2id": {"score": 0},
+            dropout_key: objective.dropout,
+            "problem_type": "regression",
+        }
+
+
+class MultipleChoice(TaskHead):
+    """Multiple choice: one score for each choice."""
+
+    name = "multiple_choice"
+    objective_type = MultipleChoiceConfig
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`; without a class in config.json the head is taken for a classification."""
+        return has_tensors and self._is_named(config)
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> MultipleChoiceConfig:
+        """See `Head`."""
+        pooling = "pooled" if config.get("summary_use_proj", True) else "first"
+        dropout = config.get("summary_last_dropout", dropout)
+        return MultipleChoiceConfig(dropout=dropout, pooling=pooling)
+
+    def keys(self, objective: MultipleChoiceConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        return {dropout_key: objective.dropout}
+
+
+class SpanAnswer(TaskHead):
+    """Span answer: first and last token are scored independently."""
+
+    name = "span_answer"
+    objective_type = SpanAnswerConfig
+    settings: ClassVar = {"form": "independent"}
+    pools = False
+
+
+# Fields of the objective and their keys in config.json.
+_BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
+
+
+class ConditionalSpanAnswer(TaskHead):
+    """Span answer of XLNet: the last token is scored given the first one."""
+
+    name = "conditional_span_answer"
+    objective_type = SpanAnswerConfig
+    settings: ClassVar = {"form": "conditional"}
+    pools = False
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> SpanAnswerConfig:
+        """See `Head`."""
+        del dropout
+        beams = {ours: config[theirs] for ours, theirs in _BEAMS.items() if theirs in config}
+        return SpanAnswerConfig(**self.settings, **beams)
+
+    def keys(self, objective: SpanAnswerConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        del dropout_key
+        return {theirs: getattr(objective, ours) for ours, theirs in _BEAMS.items()}
+
+
+def _num_labels(config: Mapping[str, Any]) -> int:
+    # transformers leaves the default, two labels, out of the file.
+    return len(config.get("id2label") or "01")
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels of a classification in config.json.
+
+    Raises:
+      ValueError: it is of another kind, or the labels are not those of a classification.
+    """
+    problem = config.get("problem_type") or "single_label_classification"
+    if problem != "single_label_classification":
+        raise ValueError(
+            f"problem_type: {problem!r} with {_num_labels(config)} labels is not supported"
+        )
+    labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        labels = {int(key): str(label) for key, label in labels.items()}
+        labels = tuple(labels[i] for i in range(len(labels)))
+    except (ValueError, KeyError, AttributeError):
+        raise ValueError(
+            f"id2label: the label names must stand under 0, 1, 2, ...; found {config['id2label']!r}"
+        ) from None
+    if len(set(labels)) != len(labels):
+        raise ValueError(f"id2label: a label name is there twice: {', '.join(labels)}")
+    return labels
