@@ -1,4 +1,4 @@
-"""Shows what a model gets to see of a text, or what it looks at.
+"""Shows what a model gets to see of a text, what it looks at, or how its training went.
 
 The order in which permutation language modelling predicts a text, both streams' masks, the targets
 and what each is predicted from (Yang et al. 2019, figures 1 and 2):
@@ -14,11 +14,18 @@ The attention weights of a model, for each layer (from top to bottom) and head:
   python -m official.explain --what=attention --text='New York is a city' --model_dir=MODEL \
       --output=attention.png
 
+The curves of one or several training runs, from `metrics.jsonl` of their model folders: loss,
+learning rate, gradient norm and each metric of the evaluations, by step:
+
+  python -m official.explain --what=training --model_dir=RUN,RUN --output=curves.png
+
 Shapes: T tokens, N heads.
 """
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +36,8 @@ from official.utils import errors
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from official.modeling.model import Model
     from official.tokenizers import Tokenizer
 
@@ -38,10 +47,12 @@ _CHANGES = ("unit", "k", "num_predict", "max_span", "perm_size")
 
 def define_flags() -> None:
     """The flags of this command."""
-    flags.DEFINE_enum("what", "permutation", ["permutation", "attention"], "What to show.")
-    flags.DEFINE_string("text", None, "The text.")
+    flags.DEFINE_enum(
+        "what", "permutation", ["permutation", "attention", "training"], "What to show."
+    )
+    flags.DEFINE_string("text", None, "The text, for permutation and attention.")
     flags.DEFINE_integer("seed", 0, "Of the draws.", lower_bound=0)
-    flags.DEFINE_string("output", None, "PNG to write; attention needs it.")
+    flags.DEFINE_string("output", None, "PNG to write; attention and training need it.")
     flags.DEFINE_string("tokenizer", None, "Tokenizer folder. Default: words between spaces.")
     flags.DEFINE_string("config", None, "YAML file of a config with a permutation.")
     flags.DEFINE_string("unit", None, "token, token_span or word_span.")
@@ -49,7 +60,12 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_predict", None, "The most targets.")
     flags.DEFINE_integer("max_span", None, "The most tokens or words of a span.")
     flags.DEFINE_integer("perm_size", None, "Tokens of a block.")
-    flags.DEFINE_string("model_dir", None, "Model folder, for attention.")
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Model folder, for attention; model folders of training runs, separated by commas, for "
+        "training.",
+    )
     flags.DEFINE_string("checkpoint", "best", "Which checkpoint of it: best, last, a step, a path.")
 
 
@@ -164,6 +180,9 @@ def _grid(tokens: Sequence[str], mask: np.ndarray, rows: Sequence[int]) -> list[
 def main(argv: list[str]) -> None:
     """Shows what was asked for."""
     del argv
+    if FLAGS.what == "training":
+        _training()
+        return
     if not FLAGS.text:
         raise UserError("--text is missing: give the text to show")
     if FLAGS.what == "attention":
@@ -179,17 +198,25 @@ def _permutation() -> None:
     found = permute(FLAGS.text, _corruption(), FLAGS.seed, tokenizer)
     print(as_text(found))
     if FLAGS.output:
-        from official.utils import heatmaps
+        from official.plots import figures
 
-        rows = sorted(found.targets)
-        names = [f"{token} {i}" for i, token in enumerate(found.tokens)]
-        order = " > ".join(found.tokens[i] for i in found.order)  # (the font has no arrow)
-        panels = [
-            heatmaps.Panel(f"content stream; order {order}", found.content, names, names),
-            heatmaps.Panel("query stream", found.query[rows], [names[i] for i in rows], names),
-        ]
-        heatmaps.save(heatmaps.draw([panels]), FLAGS.output)
+        figures.save(masks(found), FLAGS.output)
         print(f"\n{FLAGS.output}: both masks")
+
+
+def masks(found: Permutation) -> "Figure":
+    """Draws both streams' masks; of the query stream the targets' rows alone."""
+    from official.plots import heat_maps
+
+    names = [f"{token} {i}" for i, token in enumerate(found.tokens)]
+    grid = [[heat_maps.HeatMap("content stream", found.content, names, names)]]
+    if rows := sorted(found.targets):
+        targets = [names[i] for i in rows]
+        grid.append([heat_maps.HeatMap("query stream", found.query[rows], targets, names)])
+    order = " → ".join(found.tokens[i] for i in found.order) or "(none)"
+    return heat_maps.draw(
+        grid, "1 = may attend to", textwrap.fill(f"order: {order}", max(30, 3 * len(names)))
+    )
 
 
 def _corruption() -> "PermutationConfig":
@@ -208,26 +235,35 @@ def _corruption() -> "PermutationConfig":
 
 
 def _attention() -> None:
+    from official.plots import figures
     from official.saving import model_folder
-    from official.utils import heatmaps
 
-    for name in ("model_dir", "output"):
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} is missing (--what=attention); see --help")
+    _require("model_dir", "output")
     config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
     longest = model_folder.max_length(FLAGS.model_dir, config)
     tokens, weights = attention(FLAGS.text, tokenizer, model, longest)
-    cell = max(2, min(16, 240 // len(tokens)))
-    named = tokens if cell >= 14 else ()
-    panels = [
+    figures.save(attention_weights(tokens, weights), FLAGS.output)
+    print(f"{FLAGS.output}: {len(weights)} layers × {len(weights[0])} heads, {len(tokens)} tokens")
+
+
+def _require(*names: str) -> None:
+    for name in names:
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is missing (--what={FLAGS.what}); see --help")
+
+
+def attention_weights(tokens: Sequence[str], weights: Sequence[np.ndarray]) -> "Figure":
+    """Draws the weights that `attention` returns: a row of heads for each layer."""
+    from official.plots import heat_maps
+
+    grid = [
         [
-            heatmaps.Panel(f"layer {i} head {j}", head, named if j == 0 else (), named, cell)
+            heat_maps.HeatMap(f"layer {i} head {j}", head, tokens, tokens)
             for j, head in enumerate(layer)
         ]
         for i, layer in enumerate(weights)
     ]
-    heatmaps.save(heatmaps.draw(panels), FLAGS.output)
-    print(f"{FLAGS.output}: {len(weights)} layers × {len(weights[0])} heads, {len(tokens)} tokens")
+    return heat_maps.draw(grid, "attention weight")
 
 
 def attention(
@@ -259,6 +295,38 @@ def attention(
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(weights[0], np.float32) for weights in encoded["attentions"]]
     return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers
+
+
+def _training() -> None:
+    from official.plots import curves, figures
+    from official.saving import metrics_log
+
+    _require("model_dir", "output")
+    runs = {folder: metrics_log.read(folder) for folder in folders(FLAGS.model_dir)}
+    figures.save(curves.draw(runs), FLAGS.output)
+    for folder, records in runs.items():
+        print(f"{folder}: {len(records)} records, to step {records[-1].step}")
+    print(f"{FLAGS.output}: the curves")
+
+
+def folders(names: str) -> list[str]:
+    """Parts the names of folders, which may hold commas: a sweep makes `seed=0,epochs=3`.
+
+    Raises:
+      UserError: a name is that of no folder, or stands there twice.
+    """
+    parts = names.split(",")
+    found = []
+    while parts:
+        candidates = (",".join(parts[:count]) for count in range(1, len(parts) + 1))
+        name = next((name for name in candidates if name and Path(name).is_dir()), None)
+        if name is None:
+            raise UserError(f"--model_dir: {parts[0]!r} is no folder")
+        if name in found:
+            raise UserError(f"--model_dir: {name!r} stands there twice")
+        found.append(name)
+        parts = parts[name.count(",") + 1 :]
+    return found
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from official.saving import metrics_log
 from official.utils import atomic
 
 # Marks a value as a scalar for TensorBoard; `tf.summary.scalar` would need that installed.
@@ -38,7 +39,7 @@ class Reporter:
     ):
         self.total_steps = total_steps
         self._silent = silent
-        self._path = Path(model_dir) / "metrics.jsonl"
+        self._path = Path(model_dir) / metrics_log.FILE
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._model_dir = Path(model_dir)
         self.started = False

@@ -1,0 +1,95 @@
+"""`metrics.jsonl` of a model folder: the figures of its training, a JSON object on each line."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from official.utils import files
+from official.utils.errors import UserError
+
+FILE = "metrics.jsonl"
+_MOST_BYTES = 1 << 30
+
+
+class Record(NamedTuple):
+    """What a run reported once.
+
+    Attributes:
+      step: updates made.
+      split: `train` or `validation`.
+      figures: by name.
+    """
+
+    step: int
+    split: str
+    figures: Mapping[str, float]
+
+
+def read(model_dir: str | os.PathLike) -> list[Record]:
+    """Reads the records of a run in the order of their steps.
+
+    Of two records of the same step and split the later one counts. A last line that a killed run
+    left half-written is no record.
+
+    Raises:
+      UserError: nothing was trained in the folder, or a line is damaged.
+    """
+    path = Path(model_dir) / FILE
+    if not Path(model_dir).is_dir():
+        raise UserError(f"{model_dir}: no such folder: give the model folder of a training run")
+    if not path.exists():
+        raise UserError(
+            f"{model_dir}: there is no {FILE} in it: give the model folder of a training run "
+            "(for a sweep, the folders of its runs)"
+        )
+    *lines, last = files.read_bytes(path, _MOST_BYTES).split(b"\n")
+    records = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            record = _record(line)
+        except ValueError as error:
+            raise UserError(
+                f"{path}, line {number}: {error}: the line is damaged; remove it"
+            ) from None
+        records[record.split, record.step] = record
+    if last:  # a whole line ends with a newline
+        try:
+            record = _record(last)
+            records[record.split, record.step] = record
+        except ValueError:
+            pass
+    if not records:
+        raise UserError(
+            f"{path} holds no figures yet: a run writes them after recipe.report_every steps"
+        )
+    return sorted(records.values(), key=lambda record: record.step)
+
+
+def _record(line: bytes) -> Record:
+    """Reads a line.
+
+    Raises:
+      ValueError: it is not what a run writes; the message says why.
+    """
+    try:
+        values = json.loads(line.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"a {type(values).__name__} where an object is wanted")
+    step, split = values.pop("step", None), values.pop("split", None)
+    if type(step) is not int or step < 0:
+        raise ValueError(f"step: {step!r} is not a whole number from 0 on")
+    if not isinstance(split, str):
+        raise ValueError(f"split: {split!r} is not a name")
+    figures = {}
+    for name, value in values.items():
+        # What is not finite is written as text: JSON has no such number.
+        if type(value) not in (int, float) and value not in ("nan", "inf", "-inf"):
+            raise ValueError(f"{name}: {value!r} is not a number")
+        figures[name] = float(value)
+    return Record(step, split, figures)
