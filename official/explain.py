@@ -198,9 +198,9 @@ def _permutation() -> None:
     found = permute(FLAGS.text, _corruption(), FLAGS.seed, tokenizer)
     print(as_text(found))
     if FLAGS.output:
-        from official.plots import metrics
+        from official.plots import figures
 
-        metrics.save(masks(found), FLAGS.output)
+        figures.save(masks(found), FLAGS.output)
         print(f"\n{FLAGS.output}: both masks")
 
 
@@ -235,14 +235,14 @@ def _corruption() -> "PermutationConfig":
 
 
 def _attention() -> None:
-    from official.plots import metrics
+    from official.plots import figures
     from official.saving import model_folder
 
     _require("model_dir", "output")
     config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
     longest = model_folder.max_length(FLAGS.model_dir, config)
     tokens, weights = attention(FLAGS.text, tokenizer, model, longest)
-    metrics.save(attention_weights(tokens, weights), FLAGS.output)
+    figures.save(attention_weights(tokens, weights), FLAGS.output)
     print(f"{FLAGS.output}: {len(weights)} layers × {len(weights[0])} heads, {len(tokens)} tokens")
 
 
@@ -298,12 +298,12 @@ def attention(
 
 
 def _training() -> None:
-    from official.plots import curves, metrics
+    from official.plots import curves, figures
     from official.saving import metrics_log
 
     _require("model_dir", "output")
     runs = {folder: metrics_log.read(folder) for folder in folders(FLAGS.model_dir)}
-    metrics.save(curves.draw(runs), FLAGS.output)
+    figures.save(curves.draw(runs), FLAGS.output)
     for folder, records in runs.items():
         print(f"{folder}: {len(records)} records, to step {records[-1].step}")
     print(f"{FLAGS.output}: the curves")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from official.plots import metrics
+from official.plots import figures
 from official.saving.metrics_log import Record
 
 _WIDTH, _HEIGHT = 5.0, 3.4  # inches of a panel
@@ -30,8 +30,8 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
     columns = min(len(names), _COLUMNS)
     rows = math.ceil(len(names) / columns)
     colours = _colours(len(runs))
-    with metrics.style():
-        figure = metrics.new(_WIDTH * columns, _HEIGHT * rows, layout="constrained")
+    with figures.style():
+        figure = figures.new(_WIDTH * columns, _HEIGHT * rows, layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).flatten()
         for axes, name in zip(panels, names, strict=False):
             axes.set_title(name.replace("_", " "))
@@ -47,7 +47,7 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
 
 
 def _panels(runs: Mapping[str, Sequence[Record]]) -> list[str]:
-    """The names of the metrics that have a panel, in its order."""
+    """The names of the figures that have a panel, in its order."""
     records = [record for each in runs.values() for record in each]
     known = {name for record in records for name in record.figures}
     names = [name for name in ("loss", "learning_rate", "gradient_norm") if name in known]

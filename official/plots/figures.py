@@ -1,4 +1,4 @@
-"""Makes and saves metrics; no display and no state of `pyplot` takes part."""
+"""Makes and saves figures; no display and no state of `pyplot` takes part."""
 
 import os
 import warnings

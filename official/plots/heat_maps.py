@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from official.plots import metrics
+from official.plots import figures
 
 _CELL = 0.22  # inches; smaller where there are many
 _LARGEST_PANEL, _LARGEST_GRID = 12.0, 60.0  # inches
@@ -62,10 +62,10 @@ def draw(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "") -> Figu
     height = cell * sum(heights) + _GAP * (len(heights) - 1)
     most = max(float(np.max(heat_map.values)) for row in grid for heat_map in row)
     colours = matplotlib.colors.Normalize(0, most or 1)
-    with metrics.style():
+    with figures.style():
         # Panels fill the figure. Names and the colour bar stand outside; `figures.save` adds their
         # room. (A layout engine measures each of a model's hundreds of panels several times.)
-        figure = metrics.new(width, height)
+        figure = figures.new(width, height)
         panels = figure.subplots(
             len(heights),
             len(widths),

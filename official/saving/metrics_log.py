@@ -1,4 +1,4 @@
-"""`metrics.jsonl` of a model folder: the metrics of its training, a JSON object on each line."""
+"""`metrics.jsonl` of a model folder: the figures of its training, a JSON object on each line."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from official.utils import files
 from official.utils.errors import UserError
 
 FILE = "metrics.jsonl"
-_MAX_BYTES = 1 << 30
+_MOST_BYTES = 1 << 30
 
 
 class Record(NamedTuple):
@@ -19,12 +19,12 @@ class Record(NamedTuple):
     Attributes:
       step: updates made.
       split: `train` or `validation`.
-      metrics: by name.
+      figures: by name.
     """
 
     step: int
     split: str
-    metrics: Mapping[str, float]
+    figures: Mapping[str, float]
 
 
 def read(model_dir: str | os.PathLike) -> list[Record]:
@@ -44,7 +44,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
             f"{model_dir}: there is no {FILE} in it: give the model folder of a training run "
             "(for a sweep, the folders of its runs)"
         )
-    *lines, last = files.read_bytes(path, _MAX_BYTES).split(b"\n")
+    *lines, last = files.read_bytes(path, _MOST_BYTES).split(b"\n")
     records = {}
     for number, line in enumerate(lines, 1):
         try:
@@ -62,7 +62,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
             pass
     if not records:
         raise UserError(
-            f"{path} holds no metrics yet: a run writes them after recipe.report_every steps"
+            f"{path} holds no figures yet: a run writes them after recipe.report_every steps"
         )
     return sorted(records.values(), key=lambda record: record.step)
 
@@ -86,10 +86,10 @@ def _record(line: bytes) -> Record:
         raise ValueError(f"step: {step!r} is not a whole number from 0 on")
     if not isinstance(split, str):
         raise ValueError(f"split: {split!r} is not a name")
-    metrics = {}
+    figures = {}
     for name, value in values.items():
         # What is not finite is written as text: JSON has no such number.
         if type(value) not in (int, float) and value not in ("nan", "inf", "-inf"):
             raise ValueError(f"{name}: {value!r} is not a number")
-        metrics[name] = float(value)
-    return Record(step, split, metrics)
+        figures[name] = float(value)
+    return Record(step, split, figures)
