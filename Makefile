@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint imports torture parity parity-environments bench docs clean
+.PHONY: help demo test test-all lint imports torture parity parity-environments bench docs clean
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -18,13 +18,14 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 help:
-	@echo "make demo    raw text to a SavedModel that answers, with a table at the end (minutes)"
-	@echo "make test    the tests"
-	@echo "make lint    ruff, and the import rules of pyproject.toml"
-	@echo "make torture kills, damages, full disks and hostile input, in a slice (some minutes)"
-	@echo "make parity  live comparison with the reference implementations (installs them)"
-	@echo "make bench   speed, side by side with the references (installs them)"
-	@echo "make docs    the pages of docs/ as a site, in site/ (installs mkdocs-material)"
+	@echo "make demo      raw text to a SavedModel that answers, with a table at the end (minutes)"
+	@echo "make test      the tests of a few seconds each (minutes)"
+	@echo "make test-all  all tests: whole runs, kills, several workers, benchmarks too"
+	@echo "make lint      ruff, and the import rules of pyproject.toml"
+	@echo "make torture   kills, damages, full disks and hostile input, in a slice (some minutes)"
+	@echo "make parity    live comparison with the reference implementations (installs them)"
+	@echo "make bench     speed, side by side with the references (installs them)"
+	@echo "make docs      the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
 .venv/.ready: requirements.txt requirements-dev.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
@@ -36,11 +37,16 @@ help:
 demo: .venv/.ready
 	$(PY) -m demo.run
 
-# In parts, for a process that tests keeps what TensorFlow prepared for each shape it met.
+PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1
+
 test: .venv/.ready
-	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests --ignore=tests/official --ignore=tests/parity
-	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/official/*/
-	$(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/official/test_*.py
+	$(PYTEST) -m "not slow" tests --ignore=tests/parity
+
+# In parts: a process keeps what TensorFlow prepared for each shape that it met.
+test-all: .venv/.ready
+	$(PYTEST) tests --ignore=tests/official --ignore=tests/parity
+	$(PYTEST) tests/official/*/
+	$(PYTEST) tests/official/test_*.py
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .
@@ -62,7 +68,7 @@ torture: .venv/.ready
 parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
 
 parity: .venv/.ready parity-environments
-	GARDEN_PARITY=required $(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1 tests/parity
+	GARDEN_PARITY=required $(PYTEST) tests/parity
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.preprocess

@@ -1,0 +1,16 @@
+"""Puts the published configs into the package; all other settings are in pyproject.toml.
+
+An installed `official` has the files of `configs/` as `official/configs/`, where
+`official.config.published` looks for a config that is not in the working directory.
+"""
+
+import setuptools
+
+setuptools.setup(
+    packages=[
+        *setuptools.find_packages(include=["official*", "tfrecords_tools*"]),
+        *(f"official.configs.{kind}" for kind in ("pretrain", "finetune", "smoke")),
+    ],
+    package_dir={"official.configs": "configs"},
+    package_data={"official.configs": ["*/*.yaml"], "": ["*.yaml"]},
+)

@@ -1,0 +1,35 @@
+"""Published configs are found from any working directory."""
+
+import pytest
+
+from official import config
+from official.config import published
+from official.utils.errors import UserError
+from tests import CONFIGS
+
+NAME = "configs/pretrain/bert_mini.yaml"
+
+
+def test_a_published_config_is_found_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert published.find(NAME) == CONFIGS / "pretrain/bert_mini.yaml"
+    assert config.load(NAME) == config.load(CONFIGS / "pretrain/bert_mini.yaml")
+
+
+def test_a_file_of_the_working_directory_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / NAME
+    own.parent.mkdir(parents=True)
+    own.write_text((CONFIGS / "pretrain/bert_mini.yaml").read_text().replace("bert_mini", "own"))
+    assert published.find(NAME).resolve() == own
+    assert config.load(NAME).name == "own"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["configs/pretrain/none.yaml", "pretrain/bert_mini.yaml", "/configs/pretrain/bert_mini.yaml"],
+)
+def test_other_names_are_paths(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"{name}: no such config file"):
+        config.load(name)
