@@ -7,13 +7,13 @@ CHECKOUT is a checkout of the version that writes the folders. Its command lines
 a445364, the last one of the first layout (one folder of modules).
 
 For BERT and XLNet:
-  NAME/shards            pretraining shards
-  NAME/model             a model folder that was stopped at step 4 of 8
-  NAME/expected.npz      the variables that the earlier version has at step 8, and its metrics
-For a task:
-  task/shards, task/model, task/expected.npz    as above, fine-tuned from bert/model
-  task/predictions.tsv    what --mode=predict writes with the weights of step 4
-  task/served.json         texts, and what these weights answer once exported
+  NAME/shards           pretraining shards
+  NAME/model            a model folder that was stopped at step 4 of 8
+  NAME/expected.npz     the variables that the earlier version has at step 8, and its metrics
+For a task, fine-tuned from bert/model:
+  task/shards, task/model, task/expected.npz
+  task/predictions.tsv  what --mode=predict writes with the weights of step 4
+  task/served.json      texts, and what these weights answer once exported
 """
 
 import argparse
