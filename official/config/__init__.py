@@ -1,14 +1,13 @@
 """Configs: strict YAML into frozen dataclasses, and the parts that YAML names."""
 
 from official.config.loader import (
-    corruption_of,
+    corruption_from_dict,
     differences,
     flatten,
     from_dict,
     load,
     save,
     to_dict,
-    typed,
 )
 from official.config.registry import module_of
 from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
@@ -19,7 +18,7 @@ __all__ = [
     "Recipe",
     "Schedule",
     "Segments",
-    "corruption_of",
+    "corruption_from_dict",
     "differences",
     "flatten",
     "from_dict",
@@ -27,5 +26,4 @@ __all__ = [
     "module_of",
     "save",
     "to_dict",
-    "typed",
 ]

@@ -22,7 +22,7 @@ def static_masks(
         )
     if not static:
         return False
-    theirs = found.config["corruption"]["max_predictions"]
+    theirs = found.corruption.max_predictions
     ours = getattr(corruption, "max_predictions", theirs)
     if ours != theirs:
         raise UserError(
@@ -59,7 +59,7 @@ def blocks(folder: str, found: manifest.Manifest, config: configs.Config) -> Non
 
     They differ in where separators stand, and a model that learned from the one writes otherwise.
     """
-    segments, theirs = config.segments, (found.config.get("segments") or {}).get("format")
+    segments, theirs = config.segments, found.segments.format if found.segments else None
     if segments is None or theirs == segments.format:
         return
     if "blocks" in (theirs, segments.format):

@@ -15,11 +15,9 @@ def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple
     return next(iter(labels.values()), ()) if len(labels) == 1 else ()
 
 
-def labels_of(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
-    """The class names of a manifest's tasks, by the name of each task."""
-    task = found.task or {}
-    tasks = task.get("tasks", {task.get("name", ""): task})
-    return {name: tuple(each.get("labels", ())) for name, each in tasks.items()}
+def task_labels(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
+    """Returns the class names of a manifest's tasks, by the name of each task."""
+    return {name: task.labels for name, task in found.task.by_name.items()} if found.task else {}
 
 
 def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) -> None:
@@ -34,7 +32,7 @@ def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) 
       folder: that the data is in.
     """
     for objective in config.objectives:
-        ours, labels = getattr(objective, "labels", ()), labels_for(objective, labels_of(found))
+        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(found))
         if not ours or not labels:
             continue
         if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):

@@ -12,18 +12,16 @@ each step).
 """
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.tasks import GENERIC
-from official.utils import seeding
+from official.tasks import GENERIC, Description, MixtureDescription
+from official.utils import checksums, seeding
 from official.utils.errors import UserError
 
 AVERAGE = "average"  # over the tasks, of the first metric of each: what picks the best checkpoint
@@ -80,18 +78,18 @@ class Mixture:
         """
         self.sources = list(sources)
         first = self.sources[0]
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, Description] = {}
         for source in self.sources:
             task = source.manifest.task
-            if task is not None and task["kind"] not in GENERIC:
+            if task is not None and task.kind not in GENERIC:
                 raise UserError(
-                    f"{source.folder}: a task of the kind {task['kind']} is learnt and scored by "
+                    f"{source.folder}: a task of the kind {task.kind} is learnt and scored by "
                     "itself: name its folder alone"
                 )
-            if task is None or task["name"] in tasks:
-                what = "no task" if task is None else f"the task {task['name']} again"
+            if task is None or task.name in tasks:
+                what = "no task" if task is None else f"the task {task.name} again"
                 raise UserError(f"{source.folder} is of {what}: name a folder for each task")
-            tasks[task["name"]] = task
+            tasks[task.name] = task
             for kind, ours, theirs in (
                 ("tokenizer", first.tokenizer.fingerprint[:16], source.tokenizer.fingerprint[:16]),
                 ("max_length", first.max_length, source.max_length),
@@ -103,12 +101,12 @@ class Mixture:
                     )
         self.folder = ", ".join(source.folder for source in self.sources)
         self.manifest = dataclasses.replace(
-            first.manifest, task={"metrics": [AVERAGE], "tasks": tasks}
+            first.manifest, task=MixtureDescription((AVERAGE,), tasks)
         )
         self.tokenizer = first.tokenizer
         self.num_examples = sum(source.num_examples for source in self.sources)
         prints = ",".join(source.fingerprint for source in self.sources)
-        self.fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+        self.fingerprint = checksums.hash_bytes(prints.encode())
         self._choices = choices(
             [source.num_examples for source in self.sources],
             config.recipe.total_steps(self.num_examples),
@@ -119,7 +117,7 @@ class Mixture:
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Refuses what the data cannot give, and tasks without a head or to train it on."""
         heads = {getattr(objective, "task", "") for objective in config.objectives}
-        tasks = set(self.manifest.task["tasks"])
+        tasks = set(self.manifest.task.tasks)
         if not tasks <= heads or (heads != tasks and self.sources[0].training):
             raise UserError(
                 f"{self.folder}: tasks {', '.join(sorted(tasks))}, and objectives for "

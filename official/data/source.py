@@ -19,7 +19,7 @@ from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_mask_token
 from official.data import checks, example_order, streams
 from official.data.batches import BatchBuilder
-from official.shards import features, folder, manifest
+from official.shards import features, folder, manifest, token_counts
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
@@ -83,13 +83,12 @@ class ShardDataset:
         checks.packing(self.folder, features, config)
         checks.blocks(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
-        made = [m.config.get("segments", {}) for m in manifests]
         self._longest = max(  # sequence; rows that sequences share may be longer
-            how.get("max_length", m.max_length) for how, m in zip(made, manifests, strict=True)
+            m.segments.max_length if m.segments else m.max_length for m in manifests
         )
-        counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
+        counts = [token_counts.read(*pair) for pair in zip(paths, manifests, strict=True)]
         self._build_batch = self._batch_builder(
-            parts=max(how.get("packing", 1) for how in made),
+            parts=max(m.segments.packing if m.segments else 1 for m in manifests),
             token_counts=None if any(c is None for c in counts) else sum(counts),
         )
 
@@ -99,8 +98,8 @@ class ShardDataset:
         """Refuses folders that do not fit one another."""
         for path, other in zip(paths[1:], manifests[1:], strict=True):
             folder.check_alike(paths[0], self.manifest, path, other)
-        kind = (self.manifest.task or {}).get("kind")
-        if len(paths) > 1 and not self.training and kind == "ranking":
+        task = self.manifest.task
+        if len(paths) > 1 and not self.training and task and task.kind == "ranking":
             raise UserError(
                 f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
                 "predict one ranking at a time"
@@ -109,8 +108,8 @@ class ShardDataset:
     def _features(self) -> frozenset[str]:
         """The features that the examples of the split have."""
         features = frozenset(self.manifest.features)
-        unlabelled = self.split in (self.manifest.task or {}).get("unlabelled", ())
-        return features - _TARGETS if unlabelled else features
+        task = self.manifest.task
+        return features - _TARGETS if task and self.split in task.unlabelled else features
 
     def _batch_builder(self, parts: int, token_counts: np.ndarray | None) -> BatchBuilder:
         """Makes what builds batches, and refuses a config that asks for other examples.
@@ -119,7 +118,7 @@ class ShardDataset:
           parts: the largest number of sequences that share a row.
           token_counts: how often each token stands in the corpus; None = unknown.
         """
-        config, task, features = self.config, self.manifest.task or {}, self._features()
+        config, task, features = self.config, self.manifest.task, self._features()
         static = checks.static_masks(self.folder, self.manifest, features, config)
         if not static:
             checks.units(self.folder, features, config)
@@ -138,7 +137,7 @@ class ShardDataset:
             max_length=self.max_length,
             layout=layout,
             parts=parts,
-            sequences=task.get("sequences", {}).get(self.split),
+            sequences=(task and task.sequences or {}).get(self.split),
             predictions=self._listed_predictions(static, parts),
             draws=any("row_seeds" in fields for fields in needs),
             heads={
@@ -196,7 +195,7 @@ class ShardDataset:
     @property
     def task_name(self) -> str | None:
         """Of the task that the examples are of; None in pretraining."""
-        return (self.manifest.task or {}).get("name")
+        return self.manifest.task.name if self.manifest.task else None
 
     def check_tokenizer(self, folder: str | os.PathLike) -> None:
         """Refuses data made with another tokenizer than the one in `folder` (of a model)."""
@@ -314,10 +313,9 @@ class ShardDataset:
         """Returns the most predictions of a row whose masks are listed; None if they are not."""
         corruption = self.config.corruption
         if static:
-            made_with = self.manifest.config["corruption"]
+            corruption = self.manifest.corruption
             if parts == 1:
-                return made_with["max_predictions"]
-            corruption = configs.corruption_of(made_with, self.folder)
+                return corruption.max_predictions
         if corruption is None or parts == 1:
             return None
         return corruption.row_predictions(self.max_length, parts)

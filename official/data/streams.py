@@ -22,21 +22,22 @@ def rows(folder: str, config: configs.Config, manifests: Sequence[Manifest]) -> 
     Raises:
       UserError: the shards are none of the config's `segments`, or streams of different rows.
     """
-    all_settings = [found.config.get("segments") or {} for found in manifests]
+    all_settings = [found.segments for found in manifests]
     theirs, ours = all_settings[0], config.segments
-    stream = theirs.get("format") == "stream"
+    stream = theirs is not None and theirs.format == "stream"
     if ours is not None and (stream or ours.format == "stream"):
         kind = "row-continuous" if stream else "shuffled, not row-continuous,"
         for name in ("format", "reuse_length", "backward"):
-            if getattr(ours, name) != theirs.get(name):
+            shards_say, config_says = getattr(theirs, name, None), getattr(ours, name)
+            if shards_say != config_says:
                 raise UserError(
-                    f"{folder} has {kind} shards of segments.{name}: {theirs.get(name)}, and the "
-                    f"config says {getattr(ours, name)}: change the config, or make the shards "
-                    "again with it"
+                    f"{folder} has {kind} shards of segments.{name}: {shards_say}, and the "
+                    f"config says {config_says}: change the config, or make the shards again "
+                    "with it"
                 )
     if not stream:
         return None
-    counts = sorted({settings["rows"] for settings in all_settings})
+    counts = sorted({settings.rows for settings in all_settings})
     if len(counts) > 1:
         raise UserError(
             f"{folder} are streams of {' and '.join(map(str, counts))} rows, which cannot be read "
@@ -74,7 +75,7 @@ def check_memory(folder: str, config: configs.Config, found: Manifest) -> None:
     memory = getattr(config.encoder, "memory_length", 0)
     if not memory or config.segments is None:
         return
-    longest = found.totals["longest_memory"]
+    longest = found.totals.longest_memory or 0
     if memory > longest:
         raise UserError(
             f"{folder}: encoder.memory_length: {memory}, and the longest text that a row goes on "

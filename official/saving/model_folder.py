@@ -10,7 +10,7 @@ from official.modeling import uninitialized
 from official.modeling.model import Model
 from official.saving import checkpoints
 from official.shards import manifest
-from official.utils import atomic, json_files
+from official.utils import atomic, json_files, strict
 from official.utils.errors import UserError
 
 
@@ -90,4 +90,4 @@ def save_task(found: manifest.Manifest, model_dir: Path) -> None:
     """Notes in the model folder what the serving export has to know of the training data."""
     if found.task is not None:
         with atomic.file(model_dir / "task.json") as stream:
-            json_files.dump({**found.task, "max_length": found.max_length}, stream)
+            json_files.dump({**strict.to_dict(found.task), "max_length": found.max_length}, stream)

@@ -7,13 +7,13 @@ and its manifest their checksums, under `candidates` of its config.
 """
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
 import numpy as np
 
-from official.shards.manifest import Manifest
+from official.shards.manifest import ADVICE, Manifest
 from official.tasks import trec
+from official.utils import checksums
 from official.utils.errors import UserError
 
 
@@ -54,7 +54,7 @@ def write(
         names.append(f"{split}.qrels")
         with open(folder / names[-1], "w", encoding="utf-8") as stream:
             trec.write_qrels(stream, judged)
-    return _pairs(folder / names[0]), {name: _digest(folder / name) for name in names}
+    return _pairs(folder / names[0]), {name: checksums.hash_file(folder / name) for name in names}
 
 
 def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
@@ -63,7 +63,7 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
     Raises:
       UserError: the split has none, or a file is not as it was written.
     """
-    digests = manifest.config.get("candidates", {})
+    digests = manifest.candidates
     if f"{split}.run" not in digests:
         others = sorted({name.partition(".")[0] for name in digests})
         raise UserError(
@@ -71,16 +71,8 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
             + (f": name --split={' or '.join(others)}" if others else "")
         )
     for name, expected in digests.items():
-        path = folder / name
-        if not name.startswith(f"{split}."):
-            continue
-        if not path.is_file():
-            raise UserError(f"{path} is missing: copy the folder again, or make the shards again")
-        if (found := _digest(path)) != expected:
-            raise UserError(
-                f"{path} has changed since it was written: expected SHA-256 {expected}, found "
-                f"{found}: copy the folder again, or make the shards again"
-            )
+        if name.startswith(f"{split}."):
+            checksums.check(folder / name, expected, ADVICE)
     known = f"{split}.qrels" in digests
     return Candidates(
         _pairs(folder / f"{split}.run"),
@@ -91,7 +83,3 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
 def _pairs(path: Path) -> tuple[tuple[str, str], ...]:
     with open(path, encoding="utf-8") as stream:
         return tuple((cells[0], cells[2]) for cells in map(str.split, stream))
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,18 +1,17 @@
 """A shard folder: read and verified, with its tokenizer, and compared with another."""
 
 import os
-import typing
 from pathlib import Path
 
-from official import config, tokenizers
-from official.shards import manifest
+from official import tokenizers
+from official.shards import integrity, manifest
+from official.utils import strict
 from official.utils.errors import UserError
 
 
 def read(folder: Path, split: str) -> manifest.Manifest:
     """Reads a manifest and verifies the shards of a split."""
     found = manifest.read(folder)
-    _check_segments(found, folder / manifest.FILE)
     if found.kind == "tf_models":
         raise UserError(
             f"{folder} was written with --format=tf_models, for other programs to read: make the "
@@ -23,7 +22,7 @@ def read(folder: Path, split: str) -> manifest.Manifest:
         raise UserError(
             f"{folder} has no examples of a {split} split; it has {', '.join(others) or 'none'}"
         )
-    problems = manifest.verify(folder, deep=True, split=split)
+    problems = integrity.verify(folder, deep=True, split=split)
     if problems:
         more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
         raise UserError(
@@ -33,16 +32,6 @@ def read(folder: Path, split: str) -> manifest.Manifest:
     return found
 
 
-def _check_segments(found: manifest.Manifest, path: Path) -> None:
-    """Refuses segments in a manifest that are not of the types that the program wrote."""
-    segments = found.config.get("segments") or {}
-    if not isinstance(segments, dict):
-        raise UserError(f"{path}: config.segments is no object: make the shards again")
-    hints = typing.get_type_hints(config.Segments)
-    for name in segments.keys() & hints.keys():
-        config.typed(hints[name], segments[name], f"config.segments.{name}", str(path))
-
-
 def check_alike(
     first: str | os.PathLike, a: manifest.Manifest, second: str | os.PathLike, b: manifest.Manifest
 ) -> None:
@@ -50,8 +39,8 @@ def check_alike(
     for what, ours, theirs in (
         ("tokenizer", a.tokenizer_fingerprint, b.tokenizer_fingerprint),
         ("features", sorted(a.features), sorted(b.features)),
-        ("static masks", a.config.get("corruption"), b.config.get("corruption")),
-        ("labels", (a.task or {}).get("labels"), (b.task or {}).get("labels")),
+        ("static masks", strict.to_dict(a.corruption), strict.to_dict(b.corruption)),
+        ("labels", *(list(m.task.labels) if m.task else None for m in (a, b))),
     ):
         if ours != theirs:
             raise UserError(

@@ -4,7 +4,6 @@ A folder of a span task has `questions-<split>.jsonl`, a paragraph a line, so th
 slices of the text that the user has, and are scored against the answers as they were written.
 """
 
-import hashlib
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from official.shards import manifest
+from official.utils import checksums
 from official.utils.errors import UserError
 
 
@@ -44,7 +44,6 @@ def write(folder: str | os.PathLike, split: str, questions: Iterable[Question]) 
       The file's SHA-256 by its name, for `files` of the manifest.
     """
     name = file_name(split)
-    digest = hashlib.sha256()
     with open(Path(folder) / name, "wb") as stream:
         for context, group in itertools.groupby(questions, key=lambda question: question.context):
             asked = [
@@ -56,10 +55,8 @@ def write(folder: str | os.PathLike, split: str, questions: Iterable[Question]) 
                 for q in group
             ]
             line = json.dumps({"context": context, "questions": asked}, ensure_ascii=False)
-            data = f"{line}\n".encode()
-            digest.update(data)
-            stream.write(data)
-    return {name: digest.hexdigest()}
+            stream.write(f"{line}\n".encode())
+    return {name: checksums.hash_file(Path(folder) / name)}
 
 
 def read(folder: str | os.PathLike, split: str, found: manifest.Manifest) -> list[Question]:
@@ -75,8 +72,7 @@ def read(folder: str | os.PathLike, split: str, found: manifest.Manifest) -> lis
             "make them with build_task_shards --task=squad1 or squad2"
         )
     path = Path(folder) / name
-    if problem := manifest.file_problem(path, found.files[name]):
-        raise UserError(f"{problem}: copy the folder again, or make the shards again")
+    checksums.check(path, found.files[name], manifest.ADVICE)
     questions = []
     for line in path.read_bytes().splitlines():
         paragraph = json.loads(line)

@@ -10,6 +10,7 @@ JSON Lines.
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, texts
+from official.tasks.description import Description, MixtureDescription
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     LETTERS,
@@ -30,7 +31,9 @@ __all__ = [
     "SPLITS",
     "TASKS",
     "Columns",
+    "Description",
     "Kind",
+    "MixtureDescription",
     "Submission",
     "Task",
     "choice",

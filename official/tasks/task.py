@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 
+from official.tasks.description import Description
 from official.tasks.kinds import METRICS
 from official.utils.errors import UserError
 
@@ -121,27 +122,28 @@ class Task:
         object.__setattr__(self, "values", self.values or self.labels)
         object.__setattr__(self, "metrics", self.metrics or METRICS[self.kind][:1])
 
-    def columns_of(self, split: str, format: str = "tsv") -> Columns:
+    def columns_for(self, split: str, format: str = "tsv") -> Columns:
         """The columns of the file of `split`, which is in the format given."""
         return self.split_columns.get(split, self.format_columns.get(format, self.columns))
 
-    def description(self) -> dict:
-        """What a manifest says of the task."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "pair": self.columns.text_pair is not None,
-            "labels": list(self.labels),
-            "values": list(self.values),
-            "metrics": list(self.metrics),
-            **({"no_answers": self.no_answers} if self.kind == "span" else {}),
-            **({"blank": self.blank} if self.kind == "choice" else {}),
-            "columns": {
-                key: value
-                for key, value in dataclasses.asdict(self.columns).items()
-                if key != "header" and value is not None
+    def description(self) -> Description:
+        """Returns what a manifest says of the task."""
+        columns = dataclasses.asdict(self.columns)
+        return Description(
+            name=self.name,
+            kind=self.kind,
+            pair=self.columns.text_pair is not None,
+            labels=self.labels,
+            values=self.values,
+            metrics=self.metrics,
+            no_answers=self.no_answers if self.kind == "span" else None,
+            blank=self.blank if self.kind == "choice" else None,
+            columns={
+                name: column
+                for name, column in columns.items()
+                if name != "header" and column is not None
             },
-        }
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

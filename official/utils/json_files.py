@@ -6,13 +6,12 @@ earlier versions have no such entry, and are taken as they are.
 """
 
 import difflib
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-from official.utils import files
+from official.utils import checksums, files
 from official.utils.errors import UserError
 
 KEY = "checksum"
@@ -74,4 +73,4 @@ def _digest(values: Mapping[str, Any]) -> str:
     # As it will be read again: tuples are lists, and keys are text.
     plain = json.loads(json.dumps(values))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return checksums.hash_bytes(text.encode())

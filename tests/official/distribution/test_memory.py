@@ -250,7 +250,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     folder = stream_folder(tmp_path / "shards", made_of, documents, words)
     source, strategy = ShardDataset(folder, made_of), tf.distribute.get_strategy()
     batches = list(source.dataset(2))
-    assert len(batches) == 11 and source.manifest.totals["longest_memory"] == 10 * LENGTH
+    assert len(batches) == 11 and source.manifest.totals.longest_memory == 10 * LENGTH
     model = strategies.build_model(made_of, strategy)
     found = Evaluator(made_of, model, strategy).run(source)
     whole = {
