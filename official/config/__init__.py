@@ -9,8 +9,10 @@ from official.config.loader import (
     save,
     to_dict,
 )
+from official.config.recipe import Optimizer, Recipe, Schedule
 from official.config.registry import module_of
-from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
+from official.config.sections import Config
+from official.config.segments import Segments
 
 __all__ = [
     "Config",

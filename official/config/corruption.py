@@ -8,7 +8,7 @@ from official.config.part import CorruptionConfig
 from official.utils.validators import at_least, fraction, one_of
 
 if TYPE_CHECKING:
-    from official.config.sections import Segments
+    from official.config.segments import Segments
 
 # The fields that `official.corruption.targets` and `spans` give.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
@@ -23,7 +23,7 @@ def _check_blocks(name: str, size: int, segments: "Segments") -> None:
     Args:
       name: of the setting, for messages.
       size: tokens of a block.
-      segments: `official.config.sections.Segments`.
+      segments: the segments of the config.
 
     Raises:
       ValueError: with the arithmetic.
@@ -153,7 +153,7 @@ class TokenMasksConfig(CorruptionConfig):
         """Refuses blocks that do not fill a row, and runs that a sequence has no room for.
 
         Args:
-          segments: `official.config.sections.Segments`.
+          segments: the segments of the config.
 
         Raises:
           ValueError: with the arithmetic.
@@ -259,7 +259,7 @@ class PermutationConfig(CorruptionConfig):
         """Refuses targets that a row has no room for, and blocks that do not fill it.
 
         Args:
-          segments: `official.config.sections.Segments`.
+          segments: the segments of the config.
 
         Raises:
           ValueError: with the arithmetic.

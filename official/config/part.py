@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from official.utils.strict import Tagged
 
 if TYPE_CHECKING:
-    from official.config.sections import Config, Segments
+    from official.config.sections import Config
+    from official.config.segments import Segments
 
 
 class Part(Tagged):

@@ -17,14 +17,13 @@ from official.config.heads import (
 from official.config.objectives import (
     AllTokensLMConfig,
     CausalLMConfig,
-    GeneratorConfig,
     MaskedLMConfig,
     PermutationLMConfig,
-    ReplacedTokensConfig,
     SentencePairConfig,
     SpanBoundaryConfig,
 )
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
+from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
 
 
 def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:

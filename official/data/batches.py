@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.sections import PART_FIELDS
+from official.config.segments import PART_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed

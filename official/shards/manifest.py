@@ -9,7 +9,7 @@ from typing import Any
 
 from official.config import corruption_from_dict
 from official.config.part import CorruptionConfig
-from official.config.sections import Segments
+from official.config.segments import Segments
 from official.shards.features import FEATURES
 from official.shards.provenance import (
     PretrainingSettings,

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from official.config.part import CorruptionConfig
-from official.config.sections import Segments
+from official.config.segments import Segments
 from official.utils.strict import omitted
 
 

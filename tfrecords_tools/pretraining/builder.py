@@ -97,7 +97,7 @@ def build(
             features=_features(settings),
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=settings.segments.places,
+            max_length=settings.segments.row_tokens,
             seed=settings.seed,
             shards=writer.finish(),
             config=recorded_settings(settings),

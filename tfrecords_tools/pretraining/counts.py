@@ -32,7 +32,7 @@ class CorpusCounts:
     def __init__(self, settings: examples.Settings, vocab_size: int):
         self.tally = documents.Tally()
         self.totals: collections.Counter[str] = collections.Counter()
-        self.lengths = np.zeros(settings.segments.places + 1, np.int64)
+        self.lengths = np.zeros(settings.segments.row_tokens + 1, np.int64)
         self.tokens = np.zeros(vocab_size, np.int64)
         self._lexicons = settings.lexicons
         self.matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in self._lexicons]

@@ -121,7 +121,9 @@ def process_piece(piece: DocumentChunk, settings: Settings) -> Records:
     examples = segments.concatenate(parts)
     duplicates = np.repeat(rounds, [len(part) for part in parts])
     lengths = examples.lengths(between)
-    members, row_splits = packing.pack(lengths, settings.segments.places, settings.segments.packing)
+    members, row_splits = packing.pack(
+        lengths, settings.segments.row_tokens, settings.segments.packing
+    )
     order = seeding.numpy_rng(*counters).permutation(len(row_splits) - 1)
     made: list[bytes] = []
     ends = np.cumsum(np.diff(row_splits)[order])  # examples up to each row
@@ -143,7 +145,7 @@ def process_piece(piece: DocumentChunk, settings: Settings) -> Records:
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     return Records(
         made,
-        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.places + 1),
+        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.row_tokens + 1),
         len(own.documents) - 1 - own.continues,
         len(own.sentences) - 1,
         len(own.ids),
