@@ -1,4 +1,4 @@
-"""Pretraining objectives in YAML: what each of them asks, and of which batches."""
+"""Configs of the pretraining objectives, but for those of `replaced_tokens`."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -13,29 +13,37 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """Masked LM: the original ids at the masked positions (BERT).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "masked_lm"
-    packs = True  # rows of several parts are as good as others
+    packs = True
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
 
 @dataclasses.dataclass(frozen=True)
 class AllTokensLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """All-tokens MLM: the original ids of all tokens (ELECTRA, section 3.5).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "all_tokens_lm"
-    packs = True  # asks of each token by itself
+    packs = True  # every token has a prediction of its own
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"padding_mask", "original_ids", "replaced"})
 
 
@@ -44,10 +52,15 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclasses.dataclass(frozen=True)
 class CausalLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss; direction, `forward` or `backward`."""
+    """Causal LM: the next token, or the one before.
+
+    Attributes:
+        weight: factor of this loss in the sum.
+        direction: `forward` (left to right) or `backward` (right to left).
+    """
 
     type = "causal_lm"
-    packs = True  # the last token of a part is not asked for the first one of the next
+    packs = True  # the last token of a part does not predict the first one of the next part
 
     weight: float = 1.0
     direction: str = "forward"
@@ -56,11 +69,11 @@ class CausalLMConfig(ObjectiveConfig):
         one_of("direction", self.direction, DIRECTIONS)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"token_ids", "padding_mask"})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the objective cannot be asked in the config `whole`."""
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         stream = whole.segments is not None and whole.segments.format == "stream"
         if stream and self.direction == "backward":
             raise ValueError(
@@ -78,7 +91,7 @@ class CausalLMConfig(ObjectiveConfig):
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError where an encoder of this form cannot be asked."""
+        """Raises ValueError if the objective does not suit the encoder."""
         relative = hasattr(encoder, "attention")
         if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
             wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
@@ -93,23 +106,27 @@ class CausalLMConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class PermutationLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """Permutation LM: the target tokens in a random order (XLNet).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "permutation_lm"
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`; the encoder reads some of them."""
+        """Returns the batch fields that the objective and its encoder read."""
         return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the objective cannot be asked in the config `whole`."""
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.encoder is not None:
             self.check_encoder(whole.encoder)
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError where an encoder of this form cannot be asked."""
+        """Raises ValueError if the objective does not suit the encoder."""
         if not getattr(encoder, "query_stream", False):
             raise ValueError(
                 "the encoder has no query stream, which a target is predicted from: take "
@@ -129,16 +146,16 @@ POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
 
 @dataclasses.dataclass(frozen=True)
 class SentencePairConfig(ObjectiveConfig):
-    """What is asked.
+    """The relation of two segments.
 
     Attributes:
-        relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
-            'sentence_order': are the segments in their order (0) or swapped (1)?
+        relation: 'next_sentence' = the second segment continues the first (0) or is random (1);
+            'sentence_order' = the segments are in order (0) or swapped (1).
         weight: factor of this loss in the sum.
     """
 
     type = "sentence_pair"
-    packs = True  # asks of each part of a row
+    packs = True  # every part of a row has a prediction of its own
 
     relation: str = "next_sentence"
     weight: float = 1.0
@@ -147,27 +164,27 @@ class SentencePairConfig(ObjectiveConfig):
         one_of("relation", self.relation, LABELS)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({LABELS[self.relation]})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the encoder of the config `whole` has no pooled output."""
+        """Raises ValueError if the encoder of the config `whole` has no pooled output."""
         if whole.encoder is not None and not whole.encoder.pooler:
             raise ValueError(POOLER_MISSING)
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanBoundaryConfig(ObjectiveConfig):
-    """What is predicted.
+    """Span boundary objective: the tokens of a span from the tokens beside it (SpanBERT).
 
     Attributes:
-        max_targets: tokens of a span that are predicted, counted from its beginning.
-        offset_size: O.
+        max_targets: the largest number of tokens that are predicted, from the start of the span.
+        offset_size: O, the size of the embedding of a position within the span.
         weight: factor of this loss in the sum.
     """
 
     type = "span_boundary"
-    packs = True  # what stands beside a span is of the span's own part
+    packs = True  # the tokens beside a span are in the same part
 
     max_targets: int = 15
     offset_size: int = 200
@@ -177,5 +194,5 @@ class SpanBoundaryConfig(ObjectiveConfig):
         at_least(self, 1, "max_targets", "offset_size")
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})

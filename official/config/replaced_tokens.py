@@ -1,7 +1,4 @@
-"""The objectives of replaced token detection in YAML: a generator, and what is asked of its draws.
-
-Clark et al., 2020 (ELECTRA).
-"""
+"""Configs of the objectives of replaced token detection (ELECTRA; Clark et al., 2020)."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -12,8 +9,8 @@ from official.utils.validators import above, at_least, one_of
 if TYPE_CHECKING:
     from official.config.sections import Config
 
-# The layers of the encoder's embeddings that are the generator's too. The norm goes with the
-# tables, as in the release. With 'all' the generator is the encoder itself.
+# The embedding layers that encoder and generator share. The norm goes with the tables, as in the
+# release. With 'all' the generator is the encoder itself.
 SHARED = {
     "none": (),
     "token": ("token",),
@@ -24,25 +21,26 @@ SHARED = {
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorConfig(ObjectiveConfig):
-    """The generator's form and its share in the loss.
+    """A generator: a small masked LM whose draws replace the masked tokens.
 
     Attributes:
-        size: its hidden size, feed-forward size and number of heads, as a share of the encoder's.
-        num_layers: its depth; None = the encoder's.
-        sharing: which variables are also the encoder's: 'none', 'token' (the token table),
+        size: the hidden size, feed-forward size and number of heads, as a share of the encoder's.
+        num_layers: the number of layers; None = as many as the encoder.
+        sharing: the variables that are shared with the encoder: 'none', 'token' (the token table),
             'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
-            encoder's embedding size; the generator's own ones are scaled like the rest of it.
-        temperature: divides the scores before a token is drawn.
-        baseline: whether it guesses how well its draws will fool the encoder, which
-            `replaced_tokens` needs to train it for that (`adversarial_weight`).
-        frozen: whether it stays as it is given with --init, and only the encoder learns: the
-            second stage of the paper's two-stage training (section 3.2). Both start from the same
-            model, whose encoder and masked LM `recipe.init_weights: generator` takes.
-        weight: factor of its masked-LM loss in the sum; a frozen one's is only reported.
+            encoder's embedding size; tables of its own are scaled by `size`.
+        temperature: divides the logits before a token is drawn.
+        baseline: whether the generator predicts how well its draws fool the encoder;
+            `replaced_tokens` with an `adversarial_weight` needs it.
+        frozen: whether the generator keeps the weights given with --init and only the encoder
+            learns: the second stage of two-stage training (section 3.2). Both start from one model,
+            whose encoder and masked LM `recipe.init_weights: generator` loads.
+        weight: factor of the masked-LM loss in the sum; the loss of a frozen generator is only
+            reported.
     """
 
     type = "generator"
-    packs = True  # asks of each token by itself
+    packs = True  # every token has a prediction of its own
 
     size: float = 0.25
     num_layers: int | None = None
@@ -71,16 +69,16 @@ class GeneratorConfig(ObjectiveConfig):
             raise ValueError("frozen: what does not learn needs no baseline")
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights", "row_seeds"})
 
     def gives(self) -> frozenset[str]:
-        """The batch fields that `prepare` adds."""
+        """Returns the batch fields that `prepare` adds."""
         fields = frozenset({"original_ids", "masked", "replaced"})
         return fields | {"sample_log_probs", "baseline_logits"} if self.baseline else fields
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the encoder of the config `whole` can have no such generator."""
+        """Raises ValueError if the generator does not suit the encoder of the config `whole`."""
         if whole.encoder is not None:
             self.network(whole.encoder)
 
@@ -88,10 +86,10 @@ class GeneratorConfig(ObjectiveConfig):
         """Returns the config of the generator's network.
 
         Args:
-            encoder: config of the encoder.
+            encoder: the config of the encoder.
 
         Raises:
-            ValueError: the sizes cannot be, or not with this sharing.
+            ValueError: the sizes are not valid, or do not allow this sharing.
         """
         if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
             raise ValueError(
@@ -130,18 +128,18 @@ class GeneratorConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokensConfig(ObjectiveConfig):
-    """What is asked.
+    """Replaced token detection: whether the generator replaced a token.
 
     Attributes:
-        tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
-            (the paper's ELECTRA 15%, section 3.5).
+        tokens: 'all' real tokens, or only the 'masked' ones, which the generator filled
+            (ELECTRA 15%, section 3.5).
         weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
-        adversarial_weight: above 0, the generator is trained to raise this loss, by policy
-            gradient (appendix F); it needs a generator with `baseline`.
+        adversarial_weight: if above 0, the generator is trained to raise this loss, by policy
+            gradient (appendix F). It needs a generator with `baseline`.
     """
 
     type = "replaced_tokens"
-    packs = True  # asks of each token by itself
+    packs = True  # every token has a prediction of its own
 
     tokens: str = "all"
     weight: float = 50.0
@@ -152,7 +150,7 @@ class ReplacedTokensConfig(ObjectiveConfig):
         one_of("tokens", self.tokens, ["all", "masked"])
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         fields = frozenset({"padding_mask", "replaced"})
         if self.tokens == "masked":
             fields |= {"masked", "masked_weights"}
