@@ -1,4 +1,4 @@
-"""The class names of a config's objectives and of the data's tasks."""
+"""Compares the labels of a config's objectives with those of the data's tasks."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from official.utils.errors import UserError
 
 
 def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
-    """The class names that an objective learns: of its task, or of the only one."""
+    """Returns the labels that an objective learns: those of its task, or of the only task."""
     labels = labels or {}
     if task := getattr(objective, "task", ""):
         return labels.get(task, ())
@@ -16,20 +16,23 @@ def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple
 
 
 def task_labels(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
-    """Returns the class names of a manifest's tasks, by the name of each task."""
+    """Returns the labels of each task of a manifest, by the name of the task."""
     return {name: task.labels for name, task in found.task.by_name.items()} if found.task else {}
 
 
 def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) -> None:
-    """Refuses data whose classes are not those of a trained model.
+    """Checks that the labels of the data are those of a trained model.
 
-    Names may differ, as those of a model from elsewhere do, but not how many there are, and the
-    same names must have the same numbers.
+    The names may differ, as they do for converted models. The number of labels must be the same,
+    and the same names must have the same ids.
 
     Args:
-      config: of the model.
-      found: the data's manifest.
-      folder: that the data is in.
+      config: the config of the model.
+      found: the manifest of the data.
+      folder: the folder of the data, for messages.
+
+    Raises:
+      UserError: the labels differ.
     """
     for objective in config.objectives:
         ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(found))
