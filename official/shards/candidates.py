@@ -1,9 +1,9 @@
-"""The candidates of a ranking's splits, and what is known of them, beside the shards.
+"""The candidates of a ranking and their grades, which are files beside the shards.
 
-A shard folder of a ranking has for each split but `train` the files
-  SPLIT.run    the candidates of each query; example `row` is line row + 1
-  SPLIT.qrels  the grades of the documents of these queries, where any are known
-and its manifest their checksums, under `candidates` of its config.
+The shard folder of a ranking has these files for each split but `train`:
+  SPLIT.run    the candidates of each query; the example with row r is on line r + 1
+  SPLIT.qrels  the grades of the documents of these queries, if any are known
+The manifest has their checksums under `candidates` of its config.
 """
 
 import dataclasses
@@ -19,23 +19,23 @@ from official.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """What a split ranks.
+    """The candidates of a split.
 
     Attributes:
-      pairs: (query, document) of each example, by its `row`.
-      qrels: grades of the documents of these queries; empty where none are known.
+      pairs: the (query, document) of each example, by its `row`.
+      qrels: the grades of the documents of these queries; empty if none are known.
     """
 
     pairs: tuple[tuple[str, str], ...]
     qrels: trec.Qrels
 
     def run(self, rows: np.ndarray, scores: np.ndarray) -> trec.Run:
-        """The scores [B] of some rows [B] as a run, its queries in the order of the candidates."""
-        found: dict[str, dict[str, float]] = {}
+        """Returns the scores [B] of some rows [B] as a run, with the queries in order."""
+        run: dict[str, dict[str, float]] = {}
         for row, score in sorted(zip(rows.tolist(), scores, strict=True), key=lambda pair: pair[0]):
             query, document = self.pairs[row]
-            found.setdefault(query, {})[document] = score
-        return found
+            run.setdefault(query, {})[document] = score
+        return run
 
 
 def write(
@@ -44,7 +44,7 @@ def write(
     """Writes the files of a split.
 
     Returns:
-      The pairs in the order that numbers them, and the SHA-256 of each file by name.
+      The pairs in the order of their rows, and the SHA-256 of each file by name.
     """
     with open(folder / f"{split}.run", "w", encoding="utf-8") as stream:
         trec.write_run(stream, run, "candidates")
@@ -61,7 +61,7 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
     """Reads the files of a split.
 
     Raises:
-      UserError: the split has none, or a file is not as it was written.
+      UserError: the split has no candidates, or a file is missing or has changed.
     """
     digests = manifest.candidates
     if f"{split}.run" not in digests:
