@@ -125,13 +125,13 @@ def _check_memory(config: Config, source: str) -> None:
     if segments.format != "stream":
         raise UserError(
             f"{source}: encoder.memory_length: {encoder.memory_length}, and rows of "
-            f"segments.format: {segments.format} do not go on from batch to batch: take the format "
-            "stream, or memory_length: 0"
+            f"segments.format: {segments.format} do not continue from batch to batch: take the "
+            "format stream, or memory_length: 0"
         )
     if encoder.reuse_length != segments.reuse_length:
         raise UserError(
             f"{source}: encoder.reuse_length: {encoder.reuse_length}, and segments.reuse_length: "
-            f"{segments.reuse_length}: the memory keeps what the next row goes on after, so make "
+            f"{segments.reuse_length}: the memory keeps what the next row continues from, so make "
             "them the same"
         )
     if segments.reuse_length and _hides(config) and encoder.attention == "bi":

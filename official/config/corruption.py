@@ -32,7 +32,7 @@ def _check_blocks(name: str, size: int, segments: "Segments") -> None:
     if reused := segments.reuse_length % size:
         # The memory of the next row would contain positions that attended to its targets.
         raise ValueError(
-            f"{name}: blocks of {size} do not end where the next row goes on, after "
+            f"{name}: blocks of {size} do not end where the next row continues, after "
             f"reuse_length {segments.reuse_length} = {segments.reuse_length // size} × {size} + "
             f"{reused}: take a divisor of both reuse_length and max_length {length}"
         )

@@ -77,7 +77,7 @@ class CausalLMConfig(ObjectiveConfig):
         stream = whole.segments is not None and whole.segments.format == "stream"
         if stream and self.direction == "backward":
             raise ValueError(
-                "direction: backward turns single rows round, and those of a stream go on: take "
+                "direction: backward reverses single rows, and the rows of a stream continue: take "
                 "forward, and segments.backward for rows over the text reversed"
             )
         if whole.encoder is not None:

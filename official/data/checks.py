@@ -29,7 +29,7 @@ def folders(
 
 
 def static_masks(
-    folder: str, found: manifest.Manifest, features: frozenset[str], config: configs.Config
+    folder: str, content: manifest.Manifest, features: frozenset[str], config: configs.Config
 ) -> bool:
     """Returns whether the masks are static; refuses them if the config expects otherwise."""
     static = STATIC_MASKS <= features
@@ -43,7 +43,7 @@ def static_masks(
         )
     if not static:
         return False
-    theirs = found.corruption.max_predictions
+    theirs = content.corruption.max_predictions
     ours = getattr(corruption, "max_predictions", theirs)
     if ours != theirs:
         raise UserError(
@@ -75,13 +75,13 @@ def packing(folder: str, features: frozenset[str], config: configs.Config) -> No
         )
 
 
-def blocks(folder: str, found: manifest.Manifest, config: configs.Config) -> None:
+def blocks(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
     """Checks that the rows are blocks if, and only if, the config says so.
 
     Blocks have separators at other positions than other rows, so a model of one format predicts
     poorly on the other.
     """
-    segments, theirs = config.segments, found.segments.format if found.segments else None
+    segments, theirs = config.segments, content.segments.format if content.segments else None
     if segments is None or theirs == segments.format:
         return
     if "blocks" in (theirs, segments.format):

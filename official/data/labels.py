@@ -15,12 +15,13 @@ def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple
     return next(iter(labels.values()), ()) if len(labels) == 1 else ()
 
 
-def task_labels(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
+def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
     """Returns the labels of each task of a manifest, by the name of the task."""
-    return {name: task.labels for name, task in found.task.by_name.items()} if found.task else {}
+    tasks = content.task.by_name if content.task else {}
+    return {name: task.labels for name, task in tasks.items()}
 
 
-def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) -> None:
+def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
     """Checks that the labels of the data are those of a trained model.
 
     The names may differ, as they do for converted models. The number of labels must be the same,
@@ -28,14 +29,14 @@ def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) 
 
     Args:
       config: the config of the model.
-      found: the manifest of the data.
+      content: the manifest of the data.
       folder: the folder of the data, for messages.
 
     Raises:
       UserError: the labels differ.
     """
     for objective in config.objectives:
-        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(found))
+        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(content))
         if not ours or not labels:
             continue
         if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):

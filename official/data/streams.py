@@ -21,7 +21,7 @@ def rows(folder: str, config: configs.Config, manifests: Sequence[Manifest]) -> 
     Raises:
       UserError: the shards do not match the config's `segments`, or have different numbers of rows.
     """
-    all_settings = [found.segments for found in manifests]
+    all_settings = [each.segments for each in manifests]
     theirs, ours = all_settings[0], config.segments
     stream = theirs is not None and theirs.format == "stream"
     if ours is not None and (stream or ours.format == "stream"):
@@ -59,13 +59,13 @@ def check_batch(folder: str, rows: int, batch_size: int, training: bool) -> None
     if batch_size != rows:
         key = "recipe.batch_size" if training else "recipe.eval_batch_size"
         raise UserError(
-            f"{folder} is a stream of {rows} rows, and the batch has {batch_size}: its rows go on "
-            f"from batch to batch, so set {key}: {rows}, or make the shards again with "
+            f"{folder} is a stream of {rows} rows, and the batch has {batch_size}: its rows "
+            f"continue from batch to batch, so set {key}: {rows}, or make the shards again with "
             f"segments.rows: {batch_size}"
         )
 
 
-def check_memory(folder: str, config: configs.Config, found: Manifest) -> None:
+def check_memory(folder: str, config: configs.Config, content: Manifest) -> None:
     """Checks that the shards can fill the encoder's memory.
 
     Raises:
@@ -74,10 +74,10 @@ def check_memory(folder: str, config: configs.Config, found: Manifest) -> None:
     memory = getattr(config.encoder, "memory_length", 0)
     if not memory or config.segments is None:
         return
-    longest = found.totals.longest_memory or 0
+    longest = content.totals.longest_memory or 0
     if memory > longest:
         raise UserError(
-            f"{folder}: encoder.memory_length: {memory}, and the longest text that a row goes on "
-            f"after has {longest} tokens: lower it to {longest}, or make shards of fewer rows or "
+            f"{folder}: encoder.memory_length: {memory}, and the longest text that a row continues "
+            f"has {longest} tokens: lower it to {longest}, or make shards of fewer rows or "
             "of more text"
         )

@@ -10,6 +10,7 @@ from official.modeling import uninitialized
 from official.modeling.model import Model
 from official.saving import checkpoints
 from official.shards import manifest
+from official.tasks import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, json_files, strict
 from official.utils.errors import UserError
 
@@ -69,6 +70,13 @@ def task(model_dir: str | os.PathLike) -> dict[str, Any]:
     """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
     path = Path(model_dir) / "task.json"
     return json_files.checked(json_files.read(path), path) if path.exists() else {}
+
+
+def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescription | None:
+    """Returns the task that a model was trained on; None in pretraining."""
+    values = task(model_dir)
+    values.pop("max_length", None)
+    return description_from_dict(values, str(Path(model_dir) / "task.json")) if values else None
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:

@@ -18,7 +18,7 @@ from official.shards.provenance import (
     TaskTotals,
 )
 from official.tasks import SPLITS
-from official.tasks.description import Description, MixtureDescription
+from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, checksums, json_files, strict
 from official.utils.errors import UserError
 from official.utils.validators import one_of
@@ -197,7 +197,7 @@ def _from_dict(values: Mapping[str, Any], source: str) -> Manifest:
         totals = PretrainingTotals if pretraining else TaskTotals
         ready["totals"] = strict.build(totals, values["totals"], source, "totals")
     if values.get("task") is not None:
-        ready["task"] = strict.build(Description, values["task"], source, "task")
+        ready["task"] = description_from_dict(values["task"], source, "task")
     return strict.build(Manifest, values, source, ready=ready)
 
 

@@ -9,7 +9,7 @@ of SQuAD's format. A task of the kind "choice" has questions with several choice
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, texts
-from official.tasks.description import Description, MixtureDescription
+from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     LETTERS,
@@ -36,6 +36,7 @@ __all__ = [
     "Submission",
     "Task",
     "choice",
+    "description_from_dict",
     "find",
     "generic",
     "nearest",

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from official.tasks.kinds import KINDS
+from official.utils import strict
 from official.utils.strict import omitted
 from official.utils.validators import one_of
 
@@ -67,3 +69,20 @@ class MixtureDescription:
     def by_name(self) -> Mapping[str, Description]:
         """Returns the tasks by name."""
         return self.tasks
+
+
+def description_from_dict(
+    values: Any, source: str, place: str = ""
+) -> Description | MixtureDescription:
+    """Builds a description from plain values.
+
+    Args:
+      values: the result of `official.utils.strict.to_dict`.
+      source: the file, for messages.
+      place: the dotted key of the values within the file.
+
+    Raises:
+      UserError: an entry is unknown, missing or of the wrong type.
+    """
+    mixture = isinstance(values, Mapping) and "tasks" in values
+    return strict.build(MixtureDescription if mixture else Description, values, source, place)

@@ -166,7 +166,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     longest = source.manifest.totals.longest_memory
     assert longest == (source.num_examples // 4 - 1) * REUSE
     source.check(dataclasses.replace(same, encoder=remembers(longest)))
-    message = f"_length: {longest + 1}, and the longest text that a row goes on after has {longest}"
+    message = f"_length: {longest + 1}, and the longest text that a row continues has {longest}"
     with pytest.raises(UserError, match=message):
         source.check(dataclasses.replace(same, encoder=remembers(longest + 1)))
     two = made(tmp_path / "two", backward=True, rows=2)

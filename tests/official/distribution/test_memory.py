@@ -316,9 +316,7 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     assert float(printed["causal_lm"]) == pytest.approx(found[40], abs=1e-6)
     done = evaluated(161)
     assert done.returncode
-    assert (
-        "memory_length: 161, and the longest text that a row goes on after has 160" in done.stderr
-    )
+    assert "memory_length: 161, and the longest text that a row continues has 160" in done.stderr
 
 
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
