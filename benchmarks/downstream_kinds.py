@@ -214,7 +214,7 @@ def held_out_text(run: Run, learn: bool) -> list[dict]:
             run.command("official.main", "--mode=eval", f"--data={shards}", f"--model_dir={model}")
         )
         entropy = {"masked_lm": figures["target_entropy"]}
-        examples = manifest.read(shards).totals["examples"]
+        examples = manifest.read(shards).totals.examples
         plain = {"entropy of the words": entropy}
         made.append(_row(split, 0, examples, ours=figures, majority={}, plain=plain))
     return made

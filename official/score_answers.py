@@ -56,9 +56,9 @@ def score(
     asked = questions.read(data, split, found)
     if any(question.answers is None for question in asked):
         raise UserError(f"{data}: the {split} split has no answers to compare with")
-    no_answers = bool(found.task.get("no_answers"))
+    no_answers = bool(found.task.no_answers)
     if null_odds is not None and not no_answers:
-        raise UserError(f"--null_odds={null_odds}: every question of {found.task['name']} has one")
+        raise UserError(f"--null_odds={null_odds}: every question of {found.task.name} has one")
     metrics = squad_metrics.evaluate(
         _read(answers, str, "a text"),
         {question.id: question.answers for question in asked},

@@ -7,9 +7,9 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
-from official.shards import manifest
+from official.shards import manifest, token_counts
 from tfrecords_tools.pretraining import examples
-from tfrecords_tools.pretraining.builder import _features, _plain, settings_of
+from tfrecords_tools.pretraining.builder import _features, recorded_settings, settings_of
 from tfrecords_tools.pretraining.chunks import DocumentChunk
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -81,7 +81,7 @@ def shard_folder(folder: Path, made_of: configs.Config, count: int = 60, seed: i
     return folder
 
 
-def write_manifest(folder, made_of, settings, writer, token_counts, totals=None):
+def write_manifest(folder, made_of, settings, writer, counts, totals=None):
     """Finishes a folder of shards that were made of `settings`, as `pretraining_shards.build`."""
     tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
@@ -92,12 +92,12 @@ def write_manifest(folder, made_of, settings, writer, token_counts, totals=None)
             features=_features(settings),
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=made_of.segments.places,
+            max_length=made_of.segments.row_tokens,
             seed=settings.seed,
-            config=_plain(settings),
+            config=recorded_settings(settings),
             shards=writer.finish(),
-            totals=totals or {},
-            token_counts=manifest.write_token_counts(folder, token_counts),
+            totals=totals,
+            token_counts=token_counts.write(folder, counts),
         ),
     )
 

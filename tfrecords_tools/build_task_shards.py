@@ -216,8 +216,8 @@ def main(argv: list[str]) -> None:
         lambda line: print(line, flush=True),
     )
     print(
-        f"{options.output}: {task.name}, {made.totals['examples']:,} examples, "
-        f"{made.totals['tokens']:,} tokens, {time.monotonic() - started:.1f} s"
+        f"{options.output}: {task.name}, {made.totals.examples:,} examples, "
+        f"{made.totals.tokens:,} tokens, {time.monotonic() - started:.1f} s"
     )
 
 

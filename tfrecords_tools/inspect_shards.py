@@ -8,16 +8,18 @@ a model that knows how often each token occurs, and nothing of its context. With
 checksum and record is checked; the status is 1 if anything is wrong.
 """
 
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
-from official.utils import errors
+from official.utils import checksums, errors, strict
 from official.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from official.tasks import Description
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
@@ -46,7 +48,7 @@ def summary(folder: Path) -> Iterator[str]:
     from official.shards import manifest
 
     made = manifest.read(folder)
-    totals = dict(made.totals)
+    totals = strict.to_dict(made.totals)
     size = sum(shard.bytes for shard in made.shards)
     yield (
         f"{folder}: {made.kind}, {sum(shard.records for shard in made.shards):,} examples in "
@@ -59,9 +61,9 @@ def summary(folder: Path) -> Iterator[str]:
     if made.length_histogram:
         yield f"  lengths: {', '.join(_lengths(made.length_histogram))}"
     if made.task:
-        labels = made.task.get("labels") or ()
-        yield f"  task: {made.task.get('name')} ({made.task.get('kind')}) {', '.join(labels)}"
-    yield f"  settings: seed={made.seed}{''.join(f' {k}={v}' for k, v in _flat(made.config))}"
+        yield f"  task: {made.task.name} ({made.task.kind}) {', '.join(made.task.labels)}"
+    settings = _flat(strict.to_dict(made.config))
+    yield f"  settings: seed={made.seed}{''.join(f' {k}={v}' for k, v in settings)}"
     yield f"  tokenizer: {', '.join(made.tokenizer)}; fingerprint {made.tokenizer_fingerprint}"
     for shard in made.shards[:_SHARDS_SHOWN]:
         yield f"  {shard.name}: {shard.records:,} records, {shard.bytes:,} bytes"
@@ -102,15 +104,12 @@ def verify(folder: Path) -> list[str]:
     Raises:
       UserError: it has no manifest that can be read.
     """
-    from official.shards import manifest
+    from official.shards import integrity, manifest
 
-    problems = manifest.verify(folder, deep=True)
+    problems = integrity.verify(folder, deep=True)
     for name, digest in manifest.read(folder).tokenizer.items():
-        path = folder / manifest.TOKENIZER_FOLDER / name
-        if not path.is_file():
-            problems.append(f"{path} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            problems.append(f"{path} has changed since it was written")
+        if problem := checksums.problem(folder / manifest.TOKENIZER_FOLDER / name, digest):
+            problems.append(problem)
     return problems
 
 
@@ -144,7 +143,7 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
 
 
 def _example(
-    values: Mapping[str, list], tokenizer: Any, task: Mapping[str, Any] | None
+    values: Mapping[str, list], tokenizer: Any, task: "Description | None"
 ) -> Iterator[str]:
     """Yields an example's facts, then the text of each segment."""
     facts = []
@@ -156,7 +155,7 @@ def _example(
         facts.append(f"{len(parts)} parts")
     for name, answers in _ANSWERS.items():
         facts += [answers[value] for value in values.get(name, ())]
-    labels = (task or {}).get("labels") or ()
+    labels = task.labels if task else ()
     for name in ("label", "answer"):
         if name in values:
             label = values[name][0]

@@ -6,7 +6,7 @@ import finetune_work as work
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.labels import labels_of
+from official.data.labels import task_labels
 from official.distribution import numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
@@ -25,7 +25,7 @@ def main() -> None:
     strategy = strategies.create("one_device", "", 0)
     shards = str(folder / "shards")
     source = ShardDataset(shards, config, "train", training=True)
-    config = resolve.resolve(config, source.tokenizer.vocab_size, labels_of(source.manifest))
+    config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
     validation = ShardDataset(shards, config, "validation")
     model = strategies.build_model(config, strategy)
     checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")

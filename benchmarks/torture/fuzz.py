@@ -169,15 +169,15 @@ class Part(parts.Part):
                 report=lambda line: None,
             )
             totals = made.totals
-            if (found := totals["skipped"].get("lines not UTF-8", 0)) != counts["broken"]:
+            if (found := totals.skipped.get("lines not UTF-8", 0)) != counts["broken"]:
                 problems.append(f"{counts['broken']} broken lines, {found} counted ({name})")
-            kept = totals["documents"] + totals["skipped"].get("empty documents", 0)
+            kept = totals.documents + totals.skipped.get("empty documents", 0)
             if kept != counts["documents"]:
                 problems.append(f"{counts['documents']} documents, {kept} counted ({name})")
             if kind != "byte_bpe":
                 tokens = self._tokens(kind, counts["texts"])
-                if tokens != totals["tokens"]:
-                    problems.append(f"{tokens} tokens in the text, {totals['tokens']} counted")
+                if tokens != totals.tokens:
+                    problems.append(f"{tokens} tokens in the text, {totals.tokens} counted")
             problems += _examples(ShardDataset(folder / "shards", config, "train"), config, totals)
         _report([f"{where}: {problem}" for problem in problems], outcome)
 
@@ -265,7 +265,7 @@ def _examples(source: ShardDataset, config: configs.Config, totals: Any) -> list
         if "masked_positions" in batch:
             sure = inside & (ids != source.tokenizer.unk_id)
             problems += _predictions(batch, ids, inside, sure, weights)
-    wanted = totals["tokens"] - totals["cut_tokens"]
+    wanted = totals.tokens - totals.cut_tokens
     one_segment = ("full_sentences", "doc_sentences")
     if config.segments.format in one_segment and text != wanted:
         problems.append(f"{wanted} tokens to read, {text} in the examples")

@@ -1,17 +1,18 @@
 """Configs: strict YAML into frozen dataclasses, and the parts that YAML names."""
 
 from official.config.loader import (
-    corruption_of,
+    corruption_from_dict,
     differences,
     flatten,
     from_dict,
     load,
     save,
     to_dict,
-    typed,
 )
+from official.config.recipe import Optimizer, Recipe, Schedule
 from official.config.registry import module_of
-from official.config.sections import Config, Optimizer, Recipe, Schedule, Segments
+from official.config.sections import Config
+from official.config.segments import Segments
 
 __all__ = [
     "Config",
@@ -19,7 +20,7 @@ __all__ = [
     "Recipe",
     "Schedule",
     "Segments",
-    "corruption_of",
+    "corruption_from_dict",
     "differences",
     "flatten",
     "from_dict",
@@ -27,5 +28,4 @@ __all__ = [
     "module_of",
     "save",
     "to_dict",
-    "typed",
 ]

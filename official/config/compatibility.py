@@ -1,4 +1,4 @@
-"""Which parts of a config go together: what cannot work is refused before anything runs."""
+"""Checks that the parts of a config fit together, before anything runs."""
 
 import math
 
@@ -8,20 +8,24 @@ from official.config.sections import Config
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
-# What a shard folder of a fine-tuning task puts into a batch.
+# The batch fields of the shards of a fine-tuning task.
 TASK_FIELDS = frozenset(
     "token_ids segment_ids padding_mask text_mask row context_start context_length window_start "
     "own_start own_end".split()
 ).union(*(kind.targets for kind in KINDS.values()))
-# What the reader puts into every batch, or into those of objectives that need it.
+# The batch fields that the reader adds to every batch, or if an objective reads them.
 READER_FIELDS = frozenset({"example_weights", "row_seeds"})
 
 
 def check(config: Config, source: str) -> None:
-    """Refuses parts that do not fit together.
+    """Checks that the parts of a config fit together.
+
+    Args:
+      config: the config.
+      source: the file, for messages.
 
     Raises:
-      UserError: with the place and the reason.
+      UserError: they do not; the message has the dotted key and the reason.
     """
     given = frozenset(config.segments.fields if config.segments else TASK_FIELDS)
     given |= _check_corruption(config, source)
@@ -29,9 +33,8 @@ def check(config: Config, source: str) -> None:
         if task := getattr(objective, "task", ""):
             given |= {f"{task}/{name}" for name in ("label", "score", "example_weights")}
     given |= READER_FIELDS | objective_fields(config.objectives)
-    # An encoder without segments is that of weights from elsewhere, which may be there to be used
-    # and not to be trained on (a discriminator without its generator); or it is to learn a task,
-    # and `official.data` asks the shards.
+    # A config with an encoder and no segments is of a converted model, which may not be trainable
+    # (a discriminator without its generator), or of a task, which `official.data` checks.
     if config.encoder is None or config.segments is not None:
         for i, objective in enumerate(config.objectives):
             _check_needs(objective, given, config, source, f"objectives.{i}")
@@ -48,16 +51,16 @@ def check(config: Config, source: str) -> None:
             "`frozen: true` belong together"
         )
     _check_memory(config, source)
-    longest = getattr(config.encoder, "max_positions", None)
-    if longest and config.segments and config.segments.max_length > longest:
+    positions = getattr(config.encoder, "max_positions", None)
+    if positions and config.segments and config.segments.max_length > positions:
         raise UserError(
             f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
-            f"encoder.max_positions: {longest}"
+            f"encoder.max_positions: {positions}"
         )
 
 
 def _check_corruption(config: Config, source: str) -> frozenset[str]:
-    """Checks the corruption against the segments; returns the fields that it gives."""
+    """Checks the corruption against the segments; returns the batch fields that it adds."""
     segments, corruption = config.segments, config.corruption
     if corruption is None:
         if segments and segments.static_masks:
@@ -85,7 +88,7 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
 def _check_needs(
     objective: ObjectiveConfig, given: frozenset[str], config: Config, source: str, place: str
 ) -> None:
-    """Refuses an objective whose fields nothing gives, or that cannot have packed rows."""
+    """Checks that an objective has the batch fields that it reads, and allows packed rows."""
     if config.segments is not None and config.segments.packing > 1 and not objective.packs:
         raise UserError(
             f"{source}: segments.packing: {place}: {objective.type} cannot be packed: it does not "
@@ -107,7 +110,7 @@ def _check_needs(
 
 
 def _giver(fields: set[str]) -> str:
-    """Says which objective would give fields that are lacking, if one does."""
+    """Returns the end of a message with the objective that adds the missing fields, or ""."""
     for name, objective in OBJECTIVES.items():
         if fields & objective().gives():
             return f"; the objective {name} gives {', '.join(sorted(fields))}"
@@ -115,20 +118,20 @@ def _giver(fields: set[str]) -> str:
 
 
 def _check_memory(config: Config, source: str) -> None:
-    """Refuses an encoder with memory where rows do not go on, and one that keeps other tokens."""
+    """Checks that an encoder with memory has rows that continue, and keeps the right tokens."""
     segments, encoder = config.segments, config.encoder
     if segments is None or not getattr(encoder, "memory_length", 0):
         return
     if segments.format != "stream":
         raise UserError(
             f"{source}: encoder.memory_length: {encoder.memory_length}, and rows of "
-            f"segments.format: {segments.format} do not go on from batch to batch: take the format "
-            "stream, or memory_length: 0"
+            f"segments.format: {segments.format} do not continue from batch to batch: take the "
+            "format stream, or memory_length: 0"
         )
     if encoder.reuse_length != segments.reuse_length:
         raise UserError(
             f"{source}: encoder.reuse_length: {encoder.reuse_length}, and segments.reuse_length: "
-            f"{segments.reuse_length}: the memory keeps what the next row goes on after, so make "
+            f"{segments.reuse_length}: the memory keeps what the next row continues from, so make "
             "them the same"
         )
     if segments.reuse_length and _hides(config) and encoder.attention == "bi":
@@ -143,7 +146,7 @@ def _check_memory(config: Config, source: str) -> None:
 
 
 def _hides(config: Config) -> bool:
-    """Whether tokens are hidden that every position of the row would help to find."""
+    """Returns whether hidden tokens are predicted from all positions of the row."""
     corruption = config.corruption
     if corruption is None or "permutation_mask" in corruption.gives():
         return False

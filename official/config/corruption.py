@@ -1,38 +1,38 @@
-"""Corruptions in YAML: what the model gets to see of a sequence."""
+"""Configs of the corruptions, which hide tokens from the model."""
 
 import dataclasses
 import math
 from typing import TYPE_CHECKING
 
 from official.config.part import CorruptionConfig
-from official.utils.validators import at_least, fraction, one_of
+from official.utils.validators import at_least, fraction, one_of, positive_fraction
 
 if TYPE_CHECKING:
-    from official.config.sections import Segments
+    from official.config.segments import Segments
 
-# The fields that `official.corruption.targets` and `spans` give.
+# The batch fields that `official.corruption.targets` and `spans` add.
 TARGET_FIELDS = frozenset({"masked_positions", "masked_ids", "masked_weights"})
 SPAN_FIELDS = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
-# Which pieces of a SentencePiece vocabulary begin a word: see `official.tokenizers.word_starts`.
+# Rules for the SentencePiece pieces that begin a word; see `official.tokenizers.word_starts`.
 WORD_START_RULES = ("xlnet", "albert", "blank")
 
 
 def _check_blocks(name: str, size: int, segments: "Segments") -> None:
-    """Refuses blocks that do not fill a row, or that do not end where the next row goes on.
+    """Checks that blocks fill a row, and end where the next row continues.
 
     Args:
-      name: of the setting, for messages.
+      name: the name of the setting, for messages.
       size: tokens of a block.
-      segments: `official.config.sections.Segments`.
+      segments: the segments of the config.
 
     Raises:
-      ValueError: with the arithmetic.
+      ValueError: they do not; the message has the arithmetic.
     """
     length = segments.max_length
     if reused := segments.reuse_length % size:
-        # The next row's targets would be seen by what it remembers of this one.
+        # The memory of the next row would contain positions that attended to its targets.
         raise ValueError(
-            f"{name}: blocks of {size} do not end where the next row goes on, after "
+            f"{name}: blocks of {size} do not end where the next row continues, after "
             f"reuse_length {segments.reuse_length} = {segments.reuse_length // size} × {size} + "
             f"{reused}: take a divisor of both reuse_length and max_length {length}"
         )
@@ -43,11 +43,10 @@ def _check_blocks(name: str, size: int, segments: "Segments") -> None:
         )
 
 
-# Fields beyond the tokens that a unit is known by.
+# The features that mark the units.
 _NEEDS = {"phrase": {"phrase_inner"}, "entity": {"entity_inner"}}
-# Units that are runs of words, with a length of their own.
-RUNS = ("ngram", "span")
-WHOLE = ("token", "word", "phrase", "entity")  # units that are taken whole
+RUNS = ("ngram", "span")  # units that are runs of words, of a random length
+WHOLE = ("token", "word", "phrase", "entity")  # units that the text determines
 UNITS = (*WHOLE, *RUNS)
 COUNTS = ("nearest", "up", "random", "each")
 ACTIONS = ("token", "unit")
@@ -56,39 +55,40 @@ RANDOM_TOKENS = ("uniform", "non_special", "unigram")
 
 @dataclasses.dataclass(frozen=True)
 class TokenMasksConfig(CorruptionConfig):
-    """How much is hidden, and how.
+    """Masked tokens: how many tokens are selected, and how they are hidden.
 
     Attributes:
-      unit: what is hidden as a whole: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
-        the shards were made with; words where there is none), 'ngram' (of words) or 'span' (of
-        words, of which the last may be cut to meet the number).
-      mask_rate: share p of a sequence's n tokens that is to be predicted.
-      max_predictions: P, the most tokens predicted in a sequence; where sequences share a row, in
-        each of them.
-      count: how p·n becomes a number, which is at least 1: 'nearest' = the nearest whole number,
-        halves to the even one (BERT); 'up' = the next whole number, n without specials (SpanBERT);
-        'random' = int(p·n + u), u uniform in [0, 1) (RoBERTa). Specials count for n in the first
-        and the last. Or 'each' = there is no number: each unit is hidden with probability p by
-        itself (ERNIE); what exceeds P is left out, units at random.
-      replacement: whether tokens are drawn with replacement (ELECTRA): the number is that of the
-        draws, and a token that was drawn twice is one prediction of weight 2. Of the unit 'token'.
-      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet' = those with the
-        blank mark, signs, and pieces of scripts without blanks; 'albert' = also all others that are
-        not of ASCII letters alone; 'blank' = those with the mark only. See
+      unit: what is selected as a whole: 'token', 'word', 'phrase' or 'entity' (of the lexicon that
+        the shards were made with; words elsewhere), 'ngram' (of words) or 'span' (of words; the
+        last word may be cut to meet the number of tokens).
+      mask_rate: p, the share of a sequence's n tokens that are predicted.
+      max_predictions: P, the largest number of predicted tokens in a sequence; if sequences share a
+        row, in each of them.
+      count: how p·n is rounded to a number, which is at least 1: 'nearest' = to the nearest whole
+        number, halves to the even one (BERT); 'up' = to the next whole number, where n does not
+        count special tokens (SpanBERT); 'random' = int(p·n + u), u uniform in [0, 1) (RoBERTa). Or
+        'each' = each unit is selected independently with probability p (ERNIE); if more than P
+        tokens are selected, random units are dropped.
+      replacement: whether tokens are drawn with replacement (ELECTRA). The number is then the
+        number of draws, and a token that is drawn twice has weight 2. For the unit 'token' only.
+      word_starts: the SentencePiece pieces that begin a word: 'xlnet' = those with the blank mark,
+        punctuation, and pieces of scripts without blanks; 'albert' = also all others that are not
+        ASCII letters alone; 'blank' = those with the mark only. See
         `official.tokenizers.word_starts`.
-      mask_prob: share of the predicted tokens that become [MASK].
-      random_prob: share of them that become a random token; the rest stay.
-      random_tokens: 'uniform' = any piece of the vocabulary, specials included (BERT);
-        'non_special' = any piece that is no special token (RoBERTa); 'unigram' = as often as it
-        stands in the corpus (SpanBERT).
-      action: whether these are drawn for each 'token', or once for each 'unit'; spans that touch
-        are one.
-      max_ngram: the most words of an n-gram; n has the probability p(n) ~ 1/n.
-      max_span: the most words of a span; its length is geometric, cut off there and renormalised.
-      span_prob: of the geometric distribution: the share of spans of one word, were none too long.
-      block_size: tokens of a block; a position attends to its own block and to those before it.
-        Divides the length, and that of the part of a stream's row that is reused. None = every
-        position sees the whole row.
+      mask_prob: the share of the predicted tokens that become [MASK].
+      random_prob: the share of the predicted tokens that become a random token; the rest stay.
+      random_tokens: the distribution of random tokens: 'uniform' = the whole vocabulary, with
+        special tokens (BERT); 'non_special' = without them (RoBERTa); 'unigram' = the frequencies
+        in the corpus (SpanBERT).
+      action: whether the replacement is drawn for each 'token', or once for each 'unit'; adjacent
+        spans are one unit.
+      max_ngram: the largest number of words of an n-gram; n has the probability p(n) ~ 1/n.
+      max_span: the largest number of words of a span. The length is geometric, cut there and
+        renormalised.
+      span_prob: the parameter of the geometric distribution.
+      block_size: tokens of a block. A position attends to its own block and to those before it. It
+        divides the length of a row and, in a stream, the reused part. None = every position attends
+        to the whole row.
     """
 
     type = "token_masks"
@@ -129,9 +129,7 @@ class TokenMasksConfig(CorruptionConfig):
                 f"replacement: a number of tokens is drawn, and unit is {self.unit} and count is "
                 f"{self.count}: take the unit token and the count nearest, or replacement: false"
             )
-        for name in ("mask_rate", "span_prob"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not above 0 and at most 1")
+        positive_fraction(self, "mask_rate", "span_prob")
         at_least(self, 1, "max_predictions", "max_ngram", "max_span")
         at_least(self, 1, "block_size")
         fraction(self, "mask_prob", "random_prob")
@@ -141,22 +139,22 @@ class TokenMasksConfig(CorruptionConfig):
             )
 
     def needs(self) -> frozenset[str]:
-        """The fields of a batch that `corrupt` reads, beyond token_ids and padding_mask."""
+        """Returns the batch fields that `corrupt` reads, beside token_ids and padding_mask."""
         return frozenset(_NEEDS.get(self.unit, ()))
 
     def gives(self) -> frozenset[str]:
-        """The fields that `corrupt` adds to a batch."""
+        """Returns the batch fields that `corrupt` adds."""
         given = TARGET_FIELDS | (SPAN_FIELDS if self.unit == "span" else frozenset())
         return given if self.block_size is None else given | {"block_ids"}
 
     def check(self, segments: "Segments") -> None:
-        """Refuses blocks that do not fill a row, and runs that a sequence has no room for.
+        """Checks that blocks fill a row, and that the longest run fits into a sequence.
 
         Args:
-          segments: `official.config.sections.Segments`.
+          segments: the segments of the config.
 
         Raises:
-          ValueError: with the arithmetic.
+          ValueError: they do not; the message has the arithmetic.
         """
         if self.block_size is not None:
             _check_blocks("block_size", self.block_size, segments)
@@ -171,7 +169,7 @@ class TokenMasksConfig(CorruptionConfig):
         specials = 2 if self.count == "up" else 0  # [CLS] and [SEP] are left out
         tokens = segments.max_length - specials
         exact = self.mask_rate * tokens
-        # (Python alone: a config is read before TensorFlow's devices are set up.)
+        # No TensorFlow here: a config is read before its devices are set up.
         number = {"nearest": round, "up": math.ceil, "random": int}[self.count](exact)
         number = max(1, number)
         bound = f"{self.mask_rate:g} × {tokens} tokens = {exact:g}"
@@ -187,16 +185,16 @@ class TokenMasksConfig(CorruptionConfig):
             )
 
     def row_predictions(self, length: int, parts: int) -> int:
-        """P of a row that several sequences share, each with a number of its own.
+        """Returns P of a row that several sequences share.
 
-        A sequence has at least three tokens and, by `count`, at most so much more than `mask_rate`
-        times its tokens: half a token where it is rounded (but 1 is the least), less than one where
-        it is the next whole number of what specials leave, or drawn. Where each unit is drawn, any
-        number.
+        Each sequence has its own number of predictions, at least 1 and, depending on `count`, a
+        little more than `mask_rate` times its tokens: up to half a token more for 'nearest', up to
+        one more for 'up' and 'random', and any number for 'each'. A sequence has at least three
+        tokens.
 
         Args:
           length: tokens of a row.
-          parts: the most sequences that share it.
+          parts: the largest number of sequences that share the row.
         """
         if self.count == "each":
             return min(parts * self.max_predictions, length)
@@ -207,7 +205,7 @@ class TokenMasksConfig(CorruptionConfig):
 
     @property
     def longest_run(self) -> int:
-        """The most words of a run of them."""
+        """The largest number of words of a run."""
         return self.max_ngram if self.unit == "ngram" else self.max_span
 
 
@@ -216,19 +214,20 @@ TARGET_UNITS = ("token", "token_span", "word_span")
 
 @dataclasses.dataclass(frozen=True)
 class PermutationConfig(CorruptionConfig):
-    """What is predicted, and in blocks of which size.
+    """Permutation: targets that are predicted in a random order (XLNet).
 
     Attributes:
-      unit: 'token' = each target by itself; 'token_span' = spans of 1, 2, ... tokens that begin
-        with a word (XLNet's release); 'word_span' = spans of as many words (as it was meant). The
-        last span may be cut to meet the number. See `official.corruption.partial_prediction`.
-      k: K, one token in so many is predicted: a row of n tokens has n // k targets, at least one.
-      num_predict: P, the targets of a row of full length, and the most of any.
-      max_span: the most tokens or words of a span; n has the probability p(n) ~ 1/n.
-      word_starts: which pieces of a SentencePiece vocabulary begin a word: 'xlnet', 'albert' or
-        'blank'. See `official.tokenizers.word_starts`.
-      perm_size: tokens of a block; divides the length, and that of the part of a stream's row that
-        is reused: no block may see what the next row goes on with. None = the row is one block.
+      unit: 'token' = single targets; 'token_span' = spans of 1, 2, ... tokens that begin with a
+        word (XLNet's release); 'word_span' = spans of 1, 2, ... words (the paper). The last span
+        may be cut to meet the number. See `official.corruption.partial_prediction`.
+      k: K: a row of n tokens has n // k targets, at least one.
+      num_predict: P, the number of targets of a full row, which is the largest number.
+      max_span: the largest number of tokens or words of a span; n has the probability p(n) ~ 1/n.
+      word_starts: the SentencePiece pieces that begin a word: 'xlnet', 'albert' or 'blank'. See
+        `official.tokenizers.word_starts`.
+      perm_size: tokens of a block. It divides the length of a row and, in a stream, the reused
+        part, because no block may attend to what the next row predicts. None = the row is one
+        block.
     """
 
     type = "permutation"
@@ -248,21 +247,21 @@ class PermutationConfig(CorruptionConfig):
         at_least(self, 1, "perm_size")
 
     def needs(self) -> frozenset[str]:
-        """The fields of a batch that `corrupt` reads, beyond token_ids and padding_mask."""
+        """Returns the batch fields that `corrupt` reads, beside token_ids and padding_mask."""
         return frozenset()
 
     def gives(self) -> frozenset[str]:
-        """The fields that `corrupt` adds to a batch."""
+        """Returns the batch fields that `corrupt` adds."""
         return TARGET_FIELDS | {"permutation_mask"}
 
     def check(self, segments: "Segments") -> None:
-        """Refuses targets that a row has no room for, and blocks that do not fill it.
+        """Checks that the targets fit into a row, and that blocks fill it.
 
         Args:
-          segments: `official.config.sections.Segments`.
+          segments: the segments of the config.
 
         Raises:
-          ValueError: with the arithmetic.
+          ValueError: they do not; the message has the arithmetic.
         """
         length = segments.max_length
         size = self.perm_size or length

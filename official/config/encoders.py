@@ -1,11 +1,11 @@
-"""Encoders in YAML: sizes and form."""
+"""Configs of the encoders: sizes and structure."""
 
 import dataclasses
 
 from official.config.part import EncoderConfig
 from official.utils.validators import at_least, at_most, dropout_rate, one_of
 
-# What `official.modeling.layers` has under these names.
+# Names in `official.modeling.layers`.
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
@@ -13,39 +13,40 @@ INITIALIZERS = ("normal", "truncated_normal")
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(EncoderConfig):
-    """Sizes and form of a transformer encoder.
+    """A transformer encoder.
 
     Attributes:
-        vocab_size: rows of the token table; None = as many as the tokenizer has.
+        vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
         hidden_size: D.
-        num_layers: depth.
+        num_layers: the number of layers.
         num_heads: N; divides the hidden size.
-        intermediate_size: width between the two maps of the feed-forward network.
-        embedding_size: E; None = the hidden size. Other sizes are followed by a projection.
-        max_positions: the longest sequence.
-        segment_types: rows of the segment table; 0 = no such table, 1 = every token has this row.
+        intermediate_size: the inner size of the feed-forward network.
+        embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
+        max_positions: the largest number of tokens in a sequence.
+        segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
         activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
-        dropout: on embeddings and on what each sublayer adds.
-        attention_dropout: on attention weights.
+        dropout: the dropout rate of the embeddings and of the output of each sublayer.
+        attention_dropout: the dropout rate of the attention weights.
         norm_epsilon: added to the variance.
-        norm: 'post' (after the residual sum) or 'pre' (before the sublayer; then there is no norm
-            on the embeddings, and one after the last layer).
-        causal: whether a position sees only itself and what stands before it.
-        position_offset: row of the position table that the first token takes.
-        layer_groups: None = no layer shares parameters; otherwise the number of groups that do.
-        inner_layers: blocks in a group.
-        pooler: whether there is a pooled output: an affine map of one position and an activation.
-        pooler_activation: which: 'tanh', or another one as in `activation`.
-        pooled_position: of which position: 'first', or 'last' = the last real one. None = 'first',
-            or 'last' where causal is true, for the first one sees no other there.
-        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
-            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
-            same.
-        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
-            of it with `truncated_normal`, which has nothing beyond two deviations.
-        position_initializer_range: the same of the position table; None = `initializer_range`.
-        scale_residual_init: whether it is 1 / sqrt(2 L) of that for the last map of each sublayer,
-            of which 2 L add up (GPT-2, section 2.3).
+        norm: 'post' (after the residual sum) or 'pre' (before the sublayer; the embeddings then
+            have no norm, and the last layer is followed by one).
+        causal: whether a position attends only to itself and the positions before it.
+        position_offset: the row of the position table for the first token.
+        layer_groups: the number of groups of layers that share parameters; None = no layers share
+            parameters.
+        inner_layers: the number of layers in a group.
+        pooler: whether there is a pooled output, a dense layer on one position.
+        pooler_activation: the activation of the pooler: 'tanh', or a name as in `activation`.
+        pooled_position: the position that is pooled: 'first', or 'last' = the last real one. None =
+            'first', or 'last' if causal is true, where the first position attends to no other.
+        initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
+            (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
+            Transformer-XL).
+        initializer_range: the standard deviation of the distribution. With `truncated_normal`,
+            which is cut at two standard deviations, that of the weights is 0.88 of it.
+        position_initializer_range: the same for the position table; None = `initializer_range`.
+        scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
+            because the residual sum has 2 L terms (GPT-2, section 2.3).
     """
 
     type = "transformer"
@@ -75,8 +76,8 @@ class TransformerConfig(EncoderConfig):
     position_initializer_range: float | None = None
     scale_residual_init: bool = False
 
-    # How the texts of a task are laid out: see `official.tokenizers.packing`. Positions are counted
-    # from the first token, so that padding is on the right.
+    # The layout of a task's texts; see `official.tokenizers.packing`. Positions start at the first
+    # token, so padding is on the right.
     layout = "cls_first"
 
     def __post_init__(self):
@@ -112,41 +113,42 @@ class TransformerConfig(EncoderConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(EncoderConfig):
-    """Sizes and form of a Transformer-XL; the defaults are those of XLNet.
+    """A Transformer-XL encoder; the defaults are those of XLNet.
 
     Attributes:
-        vocab_size: rows of the token table; None = as many as the tokenizer has.
+        vocab_size: rows of the token table; None = the size of the tokenizer's vocabulary.
         hidden_size: D, even.
-        num_layers: depth.
+        num_layers: the number of layers.
         num_heads: N.
-        head_size: None = the hidden size over the heads, which then divide it.
-        intermediate_size: width between the two maps of the feed-forward network.
-        segment_types: 2 = scores tell the same segment from another, whatever their numbers; 0 =
-            they know nothing of segments.
+        head_size: H; None = the hidden size divided by the number of heads.
+        intermediate_size: the inner size of the feed-forward network.
+        segment_types: 2 = attention scores depend on whether two positions are in the same segment;
+            0 = they do not.
         activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
-        dropout: on embeddings, on the vectors of distances, on what each sublayer adds and on
-            the output.
-        attention_dropout: on attention weights.
-        inner_dropout: on the activations within the feed-forward network.
+        dropout: the dropout rate of the embeddings, of the relative position encodings, of the
+            output of each sublayer and of the output.
+        attention_dropout: the dropout rate of the attention weights.
+        inner_dropout: the dropout rate of the activations within the feed-forward network.
         norm_epsilon: added to the variance.
-        untie_biases: whether each layer has biases of its own in place of the query.
-        attention: 'bi' = both ways, or 'uni' = a position sees itself, what stands before it and
-            the memory.
-        same_length: where attention is 'uni', whether every position sees as many, itself and the
-            `memory_length` - 1 before it (Transformer-XL's release, in evaluation); otherwise it
-            sees the whole memory, and all of the row before it.
-        memory_length: M, positions of earlier rows that are kept for the next; 0 = none.
-        reuse_length: how many of a row's positions, the first ones, may become memory; 0 = all.
-        clamp_length: distances beyond it are taken as it; 0 = they are not.
+        untie_biases: whether each layer has its own content and position biases.
+        attention: 'bi' = a position attends in both directions; 'uni' = it attends to itself, the
+            positions before it and the memory.
+        same_length: if attention is 'uni', whether every position attends to the same number of
+            positions, itself and the `memory_length` - 1 before it (Transformer-XL's release, in
+            evaluation). Otherwise it attends to the whole memory and all positions before it.
+        memory_length: M, the number of positions of earlier rows that are kept; 0 = none.
+        reuse_length: the number of positions at the start of a row that may become memory; 0 = all.
+        clamp_length: the largest relative distance; larger ones are clamped to it. 0 = no limit.
         scale_embeddings: whether embeddings are multiplied by sqrt(D) (Transformer-XL).
-        query_stream: whether there is a vector that query rows start from (XLNet).
-        pooler: whether there is a pooled output: tanh of an affine map of one position.
-        pooled_position: which: 'last' = the last real one (XLNet), or 'first'.
-        initializer: the law of the initial weights: `truncated_normal` (BERT, ALBERT, ELECTRA,
-            ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet, Transformer-XL). Heads have the
-            same.
-        initializer_range: the standard deviation that is given to it. That of the weights is 0.88
-            of it with `truncated_normal`, which has nothing beyond two deviations.
+        query_stream: whether there is an initial vector for the query stream (XLNet).
+        pooler: whether there is a pooled output, tanh of a dense layer on one position.
+        pooled_position: the position that is pooled: 'last' = the last real one (XLNet), or
+            'first'.
+        initializer: the distribution of the initial weights, of heads as well: `truncated_normal`
+            (BERT, ALBERT, ELECTRA, ERNIE) or `normal` (RoBERTa, SpanBERT, GPT-2, XLNet,
+            Transformer-XL).
+        initializer_range: the standard deviation of the distribution. With `truncated_normal`,
+            which is cut at two standard deviations, that of the weights is 0.88 of it.
     """
 
     type = "transformer_xl"
@@ -176,8 +178,8 @@ class TransformerXLConfig(EncoderConfig):
     initializer: str = "normal"
     initializer_range: float = 0.02
 
-    # What heads and tools ask of every encoder: the table is as wide as the states, and distances
-    # have no end, so that only time and room bound a sequence.
+    # Heads and tools read these of every encoder. The embeddings have the hidden size. Relative
+    # distances have no limit, so only time and memory limit the length of a sequence.
     embedding_size = None
     max_positions = 2**16
 
@@ -215,10 +217,10 @@ class TransformerXLConfig(EncoderConfig):
 
     @property
     def layout(self):
-        """How the texts of a task are laid out: see `official.tokenizers.packing`."""
+        """The layout of a task's texts; see `official.tokenizers.packing`."""
         return f"cls_{self.pooled_position}"
 
     @property
     def attention_window(self):
-        """How many positions one sees at most where attention is 'uni'; 0 = all before it."""
+        """The number of positions that each one attends to if attention is 'uni'; 0 = no limit."""
         return self.memory_length if self.same_length else 0

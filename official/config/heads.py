@@ -1,4 +1,4 @@
-"""Objectives of labelled tasks in YAML: each has a head."""
+"""Configs of the objectives of labelled tasks, each with a head of its own."""
 
 import dataclasses
 
@@ -9,29 +9,29 @@ POOLINGS = ("pooled", "first", "mean")
 
 
 def _check_pooling(config):
-    """Raises ValueError where a head's `pooling` or `dropout` cannot be."""
+    """Raises ValueError if the `pooling` or `dropout` of a head is not valid."""
     one_of("pooling", config.pooling, POOLINGS)
     dropout_rate(config, "dropout")
 
 
 def _fields(config, target):
-    """The batch fields that the head of a task reads: the target, and whose examples these are."""
+    """Returns the batch fields that a head reads: the target, and the weights of its task."""
     names = (target, "example_weights") if config.task else (target,)
     return frozenset(config.field(name) for name in names)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationConfig(ObjectiveConfig):
-    """What is asked.
+    """The class of a text.
 
     Attributes:
-        labels: the labels' names in the order of their numbers; filled in from the data.
-        num_labels: how many there are; None = as many as `labels`.
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
+        labels: the names of the labels, in the order of their ids; filled in from the data.
+        num_labels: the number of labels; None = as many as `labels`.
+        dropout: the dropout rate of the pooled output.
+        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+            position, 'mean' = the mean over positions; see `base.Objective.pool`.
         weight: factor of this loss in the sum.
-        task: which task the head is for, where a model has several; see `official.data.mixture`.
+        task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
     type = "classification"
@@ -52,20 +52,20 @@ class ClassificationConfig(ObjectiveConfig):
             )
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return _fields(self, "label")
 
 
 @dataclasses.dataclass(frozen=True)
 class RegressionConfig(ObjectiveConfig):
-    """What is asked.
+    """A score of a text.
 
     Attributes:
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
+        dropout: the dropout rate of the pooled output.
+        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+            position, 'mean' = the mean over positions; see `base.Objective.pool`.
         weight: factor of this loss in the sum.
-        task: which task the head is for, where a model has several; see `official.data.mixture`.
+        task: the task of the head, if a model has several; see `official.data.mixture`.
     """
 
     type = "regression"
@@ -79,18 +79,18 @@ class RegressionConfig(ObjectiveConfig):
         _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return _fields(self, "score")
 
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceConfig(ObjectiveConfig):
-    """What is asked.
+    """The right one of several choices.
 
     Attributes:
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
+        dropout: the dropout rate of the pooled output.
+        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+            position, 'mean' = the mean over positions; see `base.Objective.pool`.
         weight: factor of this loss in the sum.
     """
 
@@ -104,7 +104,7 @@ class MultipleChoiceConfig(ObjectiveConfig):
         _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"answer"})
 
 
@@ -112,22 +112,22 @@ LOSSES = ("pairwise", "pointwise")
 
 
 def _check_loss(config):
-    """Raises ValueError where a ranker's `loss` or `margin` cannot be."""
+    """Raises ValueError if the `loss` or `margin` of a ranking is not valid."""
     one_of("loss", config.loss, LOSSES)
     above(config, 0, "margin")
 
 
 @dataclasses.dataclass(frozen=True)
 class RankingConfig(ObjectiveConfig):
-    """What is asked.
+    """The relevance of a document to a query.
 
     Attributes:
-        loss: 'pairwise' = the hinge max(0, margin - relevant + other) of the two scores;
-            'pointwise' = binary cross-entropy of each, the mean of both.
-        margin: of the pairwise loss.
-        dropout: on the pooled output.
-        pooling: what that is: 'pooled', 'first' or 'mean', the latter two without a pooler; see
-            `base.Objective.pool`.
+        loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
+            'pointwise' = the mean of the binary cross-entropies of both.
+        margin: the margin of the pairwise loss.
+        dropout: the dropout rate of the pooled output.
+        pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
+            position, 'mean' = the mean over positions; see `base.Objective.pool`.
         weight: factor of this loss in the sum.
     """
 
@@ -144,22 +144,22 @@ class RankingConfig(ObjectiveConfig):
         _check_pooling(self)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"text_mask"})
 
 
-EXACT = (1.0, 1e-3)  # mean and width of the kernel of tokens that are the same
+EXACT = (1.0, 1e-3)  # mean and width of the kernel of equal tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelRankingConfig(ObjectiveConfig):
-    """What is asked.
+    """The relevance of a document to a query, by kernel pooling (Xiong et al., 2017).
 
     Attributes:
-        kernels: K, one for equal tokens and the others with means at even steps over (-1, 1).
-        sigma: width of these others.
+        kernels: K: one kernel for equal tokens, and the others with evenly spaced means in (-1, 1).
+        sigma: the width of the other kernels.
         loss: 'pairwise' or 'pointwise', as in `official.modeling.objectives.ranking`.
-        margin: of the pairwise loss.
+        margin: the margin of the pairwise loss.
         weight: factor of this loss in the sum.
     """
 
@@ -178,31 +178,33 @@ class KernelRankingConfig(ObjectiveConfig):
 
     @property
     def means_and_widths(self):
-        """(mean, width) of each kernel; with 11 of them 1, 0.9, 0.7, ... -0.9."""
+        """The (mean, width) of each kernel; the means of 11 kernels are 1, 0.9, 0.7, ... -0.9."""
         others = self.kernels - 1
         return [EXACT, *((1 - (2 * k + 1) / others, self.sigma) for k in range(others))]
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"text_mask"})
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanAnswerConfig(ObjectiveConfig):
-    """What is asked, and what counts as an answer.
+    """The start and the end of the answer in a context.
 
     Attributes:
-        form: 'independent' (BERT) or 'conditional' (XLNet); see above.
-        candidates: where an answer may be: 'context' = its tokens and [CLS]; 'row' = all real
-            tokens, of the question too, as in BERT's release (predictions are of the context only).
-        max_answer_length: tokens of the longest answer that is predicted.
-        n_best: how many answers are kept of a window, and of a question.
-        start_beam: of `conditional`, how many starts are gone on with.
-        end_beam: of `conditional`, how many ends each of them has.
-        null_threshold: a question has no answer where the null score exceeds that of the best
+        form: 'independent' = start and end are predicted separately (BERT); 'conditional' = the end
+            depends on the start, and a regression says whether there is an answer (XLNet).
+        candidates: the positions of possible answers: 'context' = the context and [CLS]; 'row' =
+            all real tokens, with the question, as in BERT's release (predictions are from the
+            context only).
+        max_answer_length: the largest number of tokens of a predicted answer.
+        n_best: the number of answers that are kept for a window, and for a question.
+        start_beam: of `conditional`, the number of starts in the beam.
+        end_beam: of `conditional`, the number of ends for each start.
+        null_threshold: a question has no answer if the null score exceeds the score of the best
             answer (`independent`), or 0 (`conditional`), by more than this.
-        answerable_weight: of `conditional`, factor of the regression's loss.
-        dropout: of `conditional`, before the last map of the regression.
+        answerable_weight: of `conditional`, factor of the loss of the regression.
+        dropout: of `conditional`, the dropout rate before the last layer of the regression.
         weight: factor of this loss in the sum.
     """
 
@@ -226,6 +228,6 @@ class SpanAnswerConfig(ObjectiveConfig):
         dropout_rate(self, "dropout")
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         window = "context_start context_length window_start own_start own_end"
         return frozenset({*window.split(), "answer_start", "answer_end"})

@@ -1,10 +1,11 @@
-"""Pretraining objectives in YAML: what each of them asks, and of which batches."""
+"""Configs of the pretraining objectives, but for those of `replaced_tokens`."""
 
 import dataclasses
 from typing import TYPE_CHECKING
 
 from official.config.part import EncoderConfig, ObjectiveConfig
-from official.utils.validators import above, at_least, one_of
+from official.config.segments import RELATIONS
+from official.utils.validators import at_least, one_of
 
 if TYPE_CHECKING:
     from official.config.sections import Config
@@ -12,29 +13,37 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """Masked LM: the original ids at the masked positions (BERT).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "masked_lm"
-    packs = True  # rows of several parts are as good as others
+    packs = True
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
 
 @dataclasses.dataclass(frozen=True)
 class AllTokensLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """All-tokens MLM: the original ids of all tokens (ELECTRA, section 3.5).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "all_tokens_lm"
-    packs = True  # asks of each token by itself
+    packs = True  # every token has a prediction of its own
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"padding_mask", "original_ids", "replaced"})
 
 
@@ -43,10 +52,15 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclasses.dataclass(frozen=True)
 class CausalLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss; direction, `forward` or `backward`."""
+    """Causal LM: the next token, or the one before.
+
+    Attributes:
+        weight: factor of this loss in the sum.
+        direction: `forward` (left to right) or `backward` (right to left).
+    """
 
     type = "causal_lm"
-    packs = True  # the last token of a part is not asked for the first one of the next
+    packs = True  # the last token of a part does not predict the first one of the next part
 
     weight: float = 1.0
     direction: str = "forward"
@@ -55,15 +69,15 @@ class CausalLMConfig(ObjectiveConfig):
         one_of("direction", self.direction, DIRECTIONS)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"token_ids", "padding_mask"})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the objective cannot be asked in the config `whole`."""
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         stream = whole.segments is not None and whole.segments.format == "stream"
         if stream and self.direction == "backward":
             raise ValueError(
-                "direction: backward turns single rows round, and those of a stream go on: take "
+                "direction: backward reverses single rows, and the rows of a stream continue: take "
                 "forward, and segments.backward for rows over the text reversed"
             )
         if whole.encoder is not None:
@@ -77,7 +91,7 @@ class CausalLMConfig(ObjectiveConfig):
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError where an encoder of this form cannot be asked."""
+        """Raises ValueError if the objective does not suit the encoder."""
         relative = hasattr(encoder, "attention")
         if not (encoder.attention == "uni" if relative else getattr(encoder, "causal", False)):
             wanted = "encoder.attention: uni" if relative else "encoder.causal: true"
@@ -92,23 +106,27 @@ class CausalLMConfig(ObjectiveConfig):
 
 @dataclasses.dataclass(frozen=True)
 class PermutationLMConfig(ObjectiveConfig):
-    """Attributes: weight, the factor of this loss in the sum."""
+    """Permutation LM: the target tokens in a random order (XLNet).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+    """
 
     type = "permutation_lm"
 
     weight: float = 1.0
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`; the encoder reads some of them."""
+        """Returns the batch fields that the objective and its encoder read."""
         return frozenset({"permutation_mask", "masked_positions", "masked_ids", "masked_weights"})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the objective cannot be asked in the config `whole`."""
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
         if whole.encoder is not None:
             self.check_encoder(whole.encoder)
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
-        """Raises ValueError where an encoder of this form cannot be asked."""
+        """Raises ValueError if the objective does not suit the encoder."""
         if not getattr(encoder, "query_stream", False):
             raise ValueError(
                 "the encoder has no query stream, which a target is predicted from: take "
@@ -121,173 +139,23 @@ class PermutationLMConfig(ObjectiveConfig):
             )
 
 
-# The layers of the encoder's embeddings that are the generator's too. The norm goes with the
-# tables, as in the release. With 'all' the generator is the encoder itself.
-SHARED = {
-    "none": (),
-    "token": ("token",),
-    "embeddings": ("token", "position", "segment", "norm"),
-    "all": None,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class GeneratorConfig(ObjectiveConfig):
-    """The generator's form and its share in the loss.
-
-    Attributes:
-        size: its hidden size, feed-forward size and number of heads, as a share of the encoder's.
-        num_layers: its depth; None = the encoder's.
-        sharing: which variables are also the encoder's: 'none', 'token' (the token table),
-            'embeddings' (all embeddings up to the projection) or 'all'. Shared tables have the
-            encoder's embedding size; the generator's own ones are scaled like the rest of it.
-        temperature: divides the scores before a token is drawn.
-        baseline: whether it guesses how well its draws will fool the encoder, which
-            `replaced_tokens` needs to train it for that (`adversarial_weight`).
-        frozen: whether it stays as it is given with --init, and only the encoder learns: the
-            second stage of the paper's two-stage training (section 3.2). Both start from the same
-            model, whose encoder and masked LM `recipe.init_weights: generator` takes.
-        weight: factor of its masked-LM loss in the sum; a frozen one's is only reported.
-    """
-
-    type = "generator"
-    packs = True  # asks of each token by itself
-
-    size: float = 0.25
-    num_layers: int | None = None
-    sharing: str = "embeddings"
-    temperature: float = 1.0
-    baseline: bool = False
-    frozen: bool = False
-    weight: float = 1.0
-
-    def __post_init__(self):
-        one_of("sharing", self.sharing, SHARED)
-        above(self, 0, "size")
-        above(self, 0, "temperature")
-        at_least(self, 1, "num_layers")
-        if self.frozen and self.sharing != "none":
-            raise ValueError(
-                f"frozen: with sharing: {self.sharing} the encoder would train what they share: "
-                "set sharing to none"
-            )
-        if self.frozen and (self.size != 1.0 or self.num_layers is not None):
-            raise ValueError(
-                "frozen: generator and encoder start from the same model, so set size to 1.0 and "
-                "leave num_layers out"
-            )
-        if self.frozen and self.baseline:
-            raise ValueError("frozen: what does not learn needs no baseline")
-
-    def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
-        return frozenset({"masked_positions", "masked_ids", "masked_weights", "row_seeds"})
-
-    def gives(self) -> frozenset[str]:
-        """The batch fields that `prepare` adds."""
-        fields = frozenset({"original_ids", "masked", "replaced"})
-        return fields | {"sample_log_probs", "baseline_logits"} if self.baseline else fields
-
-    def check(self, whole: "Config") -> None:
-        """Raises ValueError where the encoder of the config `whole` can have no such generator."""
-        if whole.encoder is not None:
-            self.network(whole.encoder)
-
-    def network(self, encoder):
-        """Returns the config of the generator's network.
-
-        Args:
-            encoder: config of the encoder.
-
-        Raises:
-            ValueError: the sizes cannot be, or not with this sharing.
-        """
-        if "embedding_size" not in {field.name for field in dataclasses.fields(encoder)}:
-            raise ValueError(
-                "encoder.type: this one has embeddings as wide as its states, which a smaller "
-                "network cannot share: take transformer"
-            )
-        scaled = lambda n: max(1, round(n * self.size))  # noqa: E731
-        embedding_size = encoder.embedding_size or encoder.hidden_size
-        sizes = {
-            "hidden_size": scaled(encoder.hidden_size),
-            "intermediate_size": scaled(encoder.intermediate_size),
-            "num_heads": scaled(encoder.num_heads),
-            "num_layers": self.num_layers or encoder.num_layers,
-            "embedding_size": scaled(embedding_size) if self.sharing == "none" else embedding_size,
-        }
-        if self.sharing == "all":
-            for key, name in (("size", "hidden_size"), ("num_layers", "num_layers")):
-                if sizes[name] != getattr(encoder, name):
-                    raise ValueError(
-                        f"{key}: {getattr(self, key)} makes its {name} {sizes[name]}, and "
-                        "with sharing: all it is the encoder itself, whose "
-                        f"{name} is {getattr(encoder, name)}: set size to 1.0 and leave num_layers "
-                        "out, or share less"
-                    )
-        elif self.sharing != "none" and sizes["hidden_size"] > encoder.hidden_size:
-            raise ValueError(
-                f"size: {self.size} makes it {sizes['hidden_size']} wide, wider than the "
-                f"encoder, {encoder.hidden_size}, whose tables it has with sharing: "
-                f"{self.sharing}: set size to at most 1.0, or sharing to none"
-            )
-        try:
-            return dataclasses.replace(encoder, **sizes, pooler=False)
-        except ValueError as error:
-            raise ValueError(f"size: {self.size} of the encoder: {error}") from None
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplacedTokensConfig(ObjectiveConfig):
-    """What is asked.
-
-    Attributes:
-        tokens: 'all' real tokens, or only the 'masked' ones, of which the generator filled each
-            (the paper's ELECTRA 15%, section 3.5).
-        weight: factor of this loss in the sum; 50 in the paper's joint loss (appendix A).
-        adversarial_weight: above 0, the generator is trained to raise this loss, by policy
-            gradient (appendix F); it needs a generator with `baseline`.
-    """
-
-    type = "replaced_tokens"
-    packs = True  # asks of each token by itself
-
-    tokens: str = "all"
-    weight: float = 50.0
-    adversarial_weight: float = 0.0
-
-    def __post_init__(self):
-        at_least(self, 0, "adversarial_weight")
-        one_of("tokens", self.tokens, ["all", "masked"])
-
-    def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
-        fields = frozenset({"padding_mask", "replaced"})
-        if self.tokens == "masked":
-            fields |= {"masked", "masked_weights"}
-        if self.adversarial_weight:
-            fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
-        return fields
-
-
-LABELS = {"next_sentence": "next_sentence_label", "sentence_order": "sentence_order_label"}
-
-
+# The relations of two segments with a label, and its feature.
+LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
 POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
 
 
 @dataclasses.dataclass(frozen=True)
 class SentencePairConfig(ObjectiveConfig):
-    """What is asked.
+    """The relation of two segments.
 
     Attributes:
-        relation: 'next_sentence': is the second segment the continuation (0) or random (1)?
-            'sentence_order': are the segments in their order (0) or swapped (1)?
+        relation: 'next_sentence' = the second segment continues the first (0) or is random (1);
+            'sentence_order' = the segments are in order (0) or swapped (1).
         weight: factor of this loss in the sum.
     """
 
     type = "sentence_pair"
-    packs = True  # asks of each part of a row
+    packs = True  # every part of a row has a prediction of its own
 
     relation: str = "next_sentence"
     weight: float = 1.0
@@ -296,27 +164,27 @@ class SentencePairConfig(ObjectiveConfig):
         one_of("relation", self.relation, LABELS)
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({LABELS[self.relation]})
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where the encoder of the config `whole` has no pooled output."""
+        """Raises ValueError if the encoder of the config `whole` has no pooled output."""
         if whole.encoder is not None and not whole.encoder.pooler:
             raise ValueError(POOLER_MISSING)
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanBoundaryConfig(ObjectiveConfig):
-    """What is predicted.
+    """Span boundary objective: the tokens of a span from the tokens beside it (SpanBERT).
 
     Attributes:
-        max_targets: tokens of a span that are predicted, counted from its beginning.
-        offset_size: O.
+        max_targets: the largest number of tokens that are predicted, from the start of the span.
+        offset_size: O, the size of the embedding of a position within the span.
         weight: factor of this loss in the sum.
     """
 
     type = "span_boundary"
-    packs = True  # what stands beside a span is of the span's own part
+    packs = True  # the tokens beside a span are in the same part
 
     max_targets: int = 15
     offset_size: int = 200
@@ -326,5 +194,5 @@ class SpanBoundaryConfig(ObjectiveConfig):
         at_least(self, 1, "max_targets", "offset_size")
 
     def needs(self) -> frozenset[str]:
-        """See `ObjectiveConfig`."""
+        """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})

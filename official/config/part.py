@@ -1,42 +1,39 @@
-"""The parts of a config that YAML names by `type`, and what each of them says about itself.
+"""Base classes of the parts of a config that YAML names by `type`.
 
-A part is a frozen dataclass with its settings. It needs no Keras: the layer or the function that
-runs it stands in the module that `official.config.registry` names.
+A part is a frozen dataclass of settings and imports no Keras. The layer or function that runs it is
+in the module that `official.config.registry.module_of` imports.
 """
 
 from typing import TYPE_CHECKING, ClassVar
 
+from official.utils.strict import Tagged
+
 if TYPE_CHECKING:
-    from official.config.sections import Config, Segments
+    from official.config.sections import Config
+    from official.config.segments import Segments
 
 
-class Part:
-    """A part of a config.
-
-    Attributes:
-      type: its name in YAML.
-    """
-
-    type: ClassVar[str]
+class Part(Tagged):
+    """A part of a config; `type` is its name in YAML."""
 
     def needs(self) -> frozenset[str]:
-        """Returns the names of the fields of a batch that it reads."""
+        """Returns the batch fields that the part reads."""
         return frozenset()
 
     def gives(self) -> frozenset[str]:
-        """Returns the names of the fields that it adds to a batch."""
+        """Returns the batch fields that the part adds."""
         return frozenset()
 
 
 class EncoderConfig(Part):
-    """An encoder: sizes and form."""
+    """Sizes and settings of an encoder."""
 
 
 class CorruptionConfig(Part):
-    """A corruption: what the model gets to see.
+    """Settings of a corruption, which hides tokens from the model.
 
     Attributes:
-      static: whether it can be drawn once, when shards are made.
+      static: whether masks can be drawn once, when shards are made.
       packs: whether several sequences may share a row.
     """
 
@@ -44,23 +41,23 @@ class CorruptionConfig(Part):
     packs: ClassVar[bool] = False
 
     def check(self, segments: "Segments") -> None:
-        """Raises ValueError where the sequences of `segments` have no room for it."""
+        """Raises ValueError if the sequences of `segments` are too short for the corruption."""
 
 
 class ObjectiveConfig(Part):
-    """An objective: what the encoder is asked.
+    """Settings of an objective, a loss that the encoder learns from.
 
     Attributes:
       packs: whether several sequences may share a row.
-      weight: factor of its loss in the sum.
+      weight: factor of the loss in the sum of all losses.
     """
 
     packs: ClassVar[bool] = False
 
     def check(self, whole: "Config") -> None:
-        """Raises ValueError where it cannot be asked in the config `whole`."""
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
 
     def field(self, name: str) -> str:
-        """Returns the name of a field of the batch, with the task where there are several."""
+        """Returns the name of a batch field, with the task's name in front if there is one."""
         task = getattr(self, "task", "")
         return f"{task}/{name}" if task else name

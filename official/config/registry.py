@@ -1,4 +1,4 @@
-"""The parts that YAML names: their configs, and the modules that run them."""
+"""Tables of the parts that YAML names by `type`, and the modules that implement them."""
 
 import importlib
 import types
@@ -17,14 +17,13 @@ from official.config.heads import (
 from official.config.objectives import (
     AllTokensLMConfig,
     CausalLMConfig,
-    GeneratorConfig,
     MaskedLMConfig,
     PermutationLMConfig,
-    ReplacedTokensConfig,
     SentencePairConfig,
     SpanBoundaryConfig,
 )
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
+from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
 
 
 def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
@@ -49,7 +48,7 @@ OBJECTIVES = _by_type(
     SpanAnswerConfig,
     MultipleChoiceConfig,
 )
-# Where the layers and functions are: each in a module that is named as the type.
+# The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",
     EncoderConfig: "official.modeling.encoders",
@@ -58,11 +57,11 @@ _PACKAGES = {
 
 
 def module_of(part: Part) -> types.ModuleType:
-    """Imports the module that runs a part: it has `corrupt`, `Encoder` or `Objective`."""
+    """Imports the module of a part, which has `corrupt`, `Encoder` or `Objective`."""
     package = next(path for base, path in _PACKAGES.items() if isinstance(part, base))
     return importlib.import_module(f"{package}.{part.type}")
 
 
 def objective_fields(objectives: Iterable[ObjectiveConfig]) -> frozenset[str]:
-    """Returns the batch fields that objectives make for one another before the encoder runs."""
+    """Returns the batch fields that objectives add for each other before the encoder runs."""
     return frozenset().union(*(objective.gives() for objective in objectives))

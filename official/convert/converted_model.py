@@ -15,7 +15,7 @@ from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import checkpoints, model_folder
 from official.tokenizers import wordpiece
-from official.utils import atomic, files
+from official.utils import atomic, files, strict
 from official.utils.errors import UserError
 
 # Some models have a table with rows to spare, rounded up to a multiple of at most this.
@@ -67,9 +67,8 @@ def read(
     Raises:
       UserError: something is missing, or the parts do not fit together.
     """
-    for key, kind in {"architectures": list, "id2label": dict}.items():
-        if not isinstance(described.get(key), kind | None):
-            raise UserError(f"{source}: {key}: a {kind.__name__} is wanted")
+    for key, hint in {"architectures": tuple[Any, ...], "id2label": Mapping[Any, Any]}.items():
+        strict.typed(hint | None, described.get(key), key, str(source))
     names = set(tensors)
     heads = system.heads_of(names, described)
     config = config_of(

@@ -7,8 +7,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from official import config as configs
 from official.config.encoders import TransformerConfig
+from official.utils import strict
 from official.utils.errors import UserError
 
 # `gelu` is the erf form; the first name of each is the one that is written.
@@ -119,7 +119,7 @@ class EncoderKeys:
         hints = typing.get_type_hints(self.encoder_type)
         fields = dict(self.form)
         for ours, theirs in self.sizes.items():
-            fields[ours] = configs.typed(hints[ours], config[theirs], theirs, source)
+            fields[ours] = strict.typed(hints[ours], config[theirs], theirs, source)
         if self.activation:
             fields["activation"] = self._activation(config, source)
         with naming(source):
@@ -156,8 +156,8 @@ class EncoderKeys:
         """
         hints = typing.get_type_hints(self.encoder_type)
         with naming(source):
-            epsilon = configs.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
-            fields = {k: configs.typed(hints[k], value, k, source) for k, value in fields.items()}
+            epsilon = strict.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
+            fields = {k: strict.typed(hints[k], value, k, source) for k, value in fields.items()}
             return self.encoder_type(**fields, norm_epsilon=epsilon)
 
     def keys(self, encoder: Any) -> dict[str, Any]:

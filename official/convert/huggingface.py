@@ -233,7 +233,7 @@ def _pieces(index: Path) -> list[Path]:
 
 
 def _open(path: Path) -> Any:
-    files.check(path, most=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
+    files.check(path, max_bytes=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
     try:
         return safetensors.safe_open(path, framework="np").__enter__()
     except (OSError, MemoryError, safetensors.SafetensorError) as error:

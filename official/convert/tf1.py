@@ -103,7 +103,7 @@ class Checkpoint(Mapping[str, np.ndarray]):
             raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
         self.source = Path(found[0])
         for path in folder.glob(f"{glob.escape(self.source.name)}.*"):
-            files.check(path, most=None)
+            files.check(path, max_bytes=None)
         try:
             self._reader = tf.train.load_checkpoint(found[0])
         except _READ_ERRORS as error:

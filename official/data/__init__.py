@@ -1,4 +1,4 @@
-"""From shards to batches: `ShardDataset`."""
+"""Reads shards as batches: `ShardDataset`."""
 
 from official.data.source import ShardDataset
 

@@ -1,4 +1,4 @@
-"""From the records of a batch to its tensors: parse, pad, lay out, corrupt.
+"""Turns the records of a batch into its tensors: parses, pads, lays out and corrupts them.
 
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding,
 S segments, P predictions.
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.sections import PART_FIELDS
+from official.config.segments import PART_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
@@ -21,8 +21,8 @@ from official.shards import features
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
-# Features that become other fields of a batch; all the others are fields as they are. The lexicons'
-# list positions, and become a flag for each token where the corruption needs it.
+# Features that become other batch fields; all others are batch fields as they are. The features of
+# lexicons list positions, and become a flag for each token if the corruption reads them.
 LISTS = frozenset(features.LEXICONS) | {
     "token_ids",
     "segment_lengths",
@@ -36,22 +36,22 @@ STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
 @dataclasses.dataclass(frozen=True)
 class BatchBuilder:
-    """What a batch is made with; called with records, it makes one.
+    """A function from the records of a batch to its tensors.
 
     Attributes:
-      tokenizer: that the examples were made with.
-      vocabulary: what the corruption draws from.
-      corruption: as configured; None = there is none.
-      seed: of the run.
-      features: what an example has.
-      max_length: T where the records do not say another.
-      layout: how the encoder wants the texts of a task; see `official.tokenizers.packing`.
-      parts: the most parts of a row; 1 = rows are not shared.
+      tokenizer: the tokenizer that the examples were made with.
+      vocabulary: the tokens that the corruption draws from.
+      corruption: the corruption of the config; None = none.
+      seed: the seed of the run.
+      features: the features of an example.
+      max_length: T, unless the records have a length of their own.
+      layout: the layout of a task's texts; see `official.tokenizers.packing`.
+      parts: the largest number of parts of a row; 1 = rows are not shared.
       sequences: C; None = an example is one sequence.
-      predictions: P where masks are listed for rows, as in shards: static ones, and those of parts.
+      predictions: P if the masks of a row are listed: static masks, and masks of parts.
       draws: whether an objective draws at random, from `row_seeds`.
-      heads: of a model of several tasks, the fields that the head of each reads.
-      task: which task the examples are of.
+      heads: of a model of several tasks, the batch fields that each task's head reads.
+      task: the task of the examples.
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -70,12 +70,12 @@ class BatchBuilder:
 
     @property
     def static_masks(self) -> bool:
-        """Whether the examples have their masks already."""
+        """Whether the examples have static masks."""
         return STATIC_MASKS <= self.features
 
     @property
     def fields(self) -> frozenset[str]:
-        """The names of a batch's fields."""
+        """The names of the fields of a batch."""
         fields = {"token_ids", "segment_ids", "padding_mask", "example_weights"}
         fields |= self.features - LISTS
         if "part_lengths" in self.features:
@@ -94,17 +94,17 @@ class BatchBuilder:
         return frozenset(fields)
 
     def __call__(self, rows: Mapping[str, tf.Tensor], size: int) -> dict[str, tf.Tensor]:
-        """Builds the batch of one replica: parses its records, pads them, and corrupts.
+        """Builds the batch of one replica: parses its records, pads and corrupts them.
 
         Args:
-          rows: `record`, `index` and `epoch` [B], and `places` where rows have a length of their
-            own; see `official.data.example_order`.
+          rows: `record`, `index` and `epoch` [B], and `length` if rows have a length of their own;
+            see `official.data.example_order`.
           size: B.
         """
         index = tf.ensure_shape(rows["index"], [size])
         weights = tf.cast(index >= 0, tf.float32)  # [B]
         seeds = seeding.row_seeds(self.seed, rows["epoch"], rows["index"])
-        length = rows["places"][0] if "places" in rows else self.max_length  # T
+        length = rows["length"][0] if "length" in rows else self.max_length  # T
         parsed = self._parsed(rows["record"], size, seeds)
         batch, segment_ids = self._padded(parsed, size, length)
         batch["example_weights"] = weights
@@ -113,7 +113,7 @@ class BatchBuilder:
             batch["backward"] = batch["backward"] > 0
         if "part_lengths" in parsed:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
-        batch |= self._asked(batch)
+        batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
         batch = self._corrupted(batch, parsed, seeds)
@@ -122,7 +122,7 @@ class BatchBuilder:
         return batch
 
     def _parsed(self, records: tf.Tensor, size: int, seeds: tf.Tensor) -> dict[str, Any]:
-        """Parses records; corrupts the parts of rows that several sequences share."""
+        """Parses records, and corrupts the parts of rows that several sequences share."""
         parsed = features.parse(tf.ensure_shape(records, [size]), sorted(self.features))
         if self.corruption is not None and self.parts > 1 and not self.static_masks:
             flags = {
@@ -132,21 +132,22 @@ class BatchBuilder:
                 self.corruption, self.vocabulary, parsed, flags, seeds, self.parts
             )
         if self.sequences:
-            parsed |= sequences.apart(parsed, size * self.sequences)
+            parsed |= sequences.split_sequences(parsed, size * self.sequences)
         return parsed
 
     def _padded(
         self, parsed: dict[str, Any], size: int, length: int | tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Pads rows to a length, and lays them out as the encoder wants them.
+        """Pads rows to a length, and applies the encoder's layout.
 
         Args:
-          parsed: from `_parsed`; where a window begins in its context is brought up to date.
-          size: B of the batch; the shapes below say B for its rows of tokens.
+          parsed: the result of `_parsed`. The layout may move the context of a window; its
+            `context_start` is updated.
+          size: B of the batch; in the shapes below B is the number of its rows of tokens.
           length: T.
 
         Returns:
-          The fields of the tokens, and how many segments have ended before each place [B, T].
+          The fields of the tokens, and the number of segments that end before each position [B, T].
         """
         count = size * (self.sequences or 1)
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [B]
@@ -172,13 +173,13 @@ class BatchBuilder:
             batch["text_mask"] = sequences.text_mask(
                 batch["token_ids"], batch["padding_mask"], self.tokenizer.special_ids
             )
-            batch = sequences.stacked(batch, size, self.sequences)
+            batch = sequences.add_sequence_axis(batch, size, self.sequences)
         return batch, segment_ids
 
     def _corrupted(
         self, batch: dict[str, tf.Tensor], parsed: Mapping[str, Any], seeds: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Adds the masks that records list, or draws what the corruption gives."""
+        """Adds the masks that the records list, or draws masks."""
         corruption = self.corruption
         if self.predictions:
             batch |= _listed_masks(parsed, batch["token_ids"], self.predictions)
@@ -196,32 +197,32 @@ class BatchBuilder:
             batch = {name: value for name, value in batch.items() if name not in needed}
         return batch
 
-    def _asked(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """What the heads of several tasks read: the examples are of one task, zeros for others."""
-        asked = {}
+    def _fields_of_heads(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the fields that the heads of several tasks read, zeros for other tasks."""
+        fields = {}
         for task, names in self.heads.items():
             for name in names:
                 field = name.removeprefix(f"{task}/")
                 if task != self.task:
                     kind = tf.int32 if field == "label" else tf.float32
-                    asked[name] = tf.zeros_like(batch["example_weights"], kind)
+                    fields[name] = tf.zeros_like(batch["example_weights"], kind)
                 elif field in batch:
-                    asked[name] = batch[field]
-        return asked
+                    fields[name] = batch[field]
+        return fields
 
 
 def _flags(positions: tf.RaggedTensor, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Flags for each token, bool [B, None], that are true at the positions listed for its row."""
+    """Returns a flag for each token, bool [B, None]: True at the positions of its row."""
     starts = tf.gather(token_ids.row_starts(), positions.value_rowids())
-    places = tf.cast(starts, tf.int32) + positions.flat_values
-    flags = tf.scatter_nd(places[:, None], tf.ones_like(places), tf.shape(token_ids.flat_values))
+    indices = tf.cast(starts, tf.int32) + positions.flat_values
+    flags = tf.scatter_nd(indices[:, None], tf.ones_like(indices), tf.shape(token_ids.flat_values))
     return token_ids.with_flat_values(flags > 0)
 
 
 def _listed_masks(
     parsed: Mapping[str, tf.RaggedTensor], token_ids: tf.Tensor, max_predictions: int
 ) -> dict[str, tf.Tensor]:
-    """Pads the masks listed for each row of [B, T]; a position may be listed several times."""
+    """Pads the masks of each row of [B, T]; a position may be listed several times."""
     positions = parsed["masked_positions"]
     rows = tf.cast(positions.value_rowids(), tf.int32)
     cells = tf.stack([rows, positions.flat_values], axis=1)

@@ -1,16 +1,37 @@
-"""What a config asks of shards, and they lack."""
+"""Checks that shard folders have what a config expects of them.
+
+Every function raises UserError with the folder, what it has, and what the config expects.
+"""
+
+import os
+from collections.abc import Sequence
 
 from official import config as configs
 from official.data.batches import STATIC_MASKS
 from official.shards import features as feature_names
+from official.shards import folder as shard_folder
 from official.shards import manifest
 from official.utils.errors import UserError
 
 
+def folders(
+    paths: Sequence[str | os.PathLike], manifests: Sequence[manifest.Manifest], training: bool
+) -> None:
+    """Checks that several folders can be read together."""
+    for path, other in zip(paths[1:], manifests[1:], strict=True):
+        shard_folder.check_alike(paths[0], manifests[0], path, other)
+    task = manifests[0].task
+    if len(paths) > 1 and not training and task and task.kind == "ranking":
+        raise UserError(
+            f"{', '.join(map(str, paths))}: each folder lists candidates of its own: evaluate and "
+            "predict one ranking at a time"
+        )
+
+
 def static_masks(
-    folder: str, found: manifest.Manifest, features: frozenset[str], config: configs.Config
+    folder: str, content: manifest.Manifest, features: frozenset[str], config: configs.Config
 ) -> bool:
-    """Returns whether masks are static; refuses those that the config has otherwise."""
+    """Returns whether the masks are static; refuses them if the config expects otherwise."""
     static = STATIC_MASKS <= features
     segments, corruption = config.segments, config.corruption
     if segments is not None and segments.static_masks != static:
@@ -22,7 +43,7 @@ def static_masks(
         )
     if not static:
         return False
-    theirs = found.config["corruption"]["max_predictions"]
+    theirs = content.corruption.max_predictions
     ours = getattr(corruption, "max_predictions", theirs)
     if ours != theirs:
         raise UserError(
@@ -33,7 +54,7 @@ def static_masks(
 
 
 def units(folder: str, features: frozenset[str], config: configs.Config) -> None:
-    """Refuses a corruption that needs features which the shards lack; masks are not static."""
+    """Checks that the shards have the features that the corruption reads."""
     if (corruption := config.corruption) is None:
         return
     for name in sorted(corruption.needs() - features):
@@ -44,7 +65,7 @@ def units(folder: str, features: frozenset[str], config: configs.Config) -> None
 
 
 def packing(folder: str, features: frozenset[str], config: configs.Config) -> None:
-    """Refuses rows of several examples where the config wants rows of one, and the opposite."""
+    """Checks whether rows hold one example or several."""
     segments, parts = config.segments, "part_lengths" in features
     if segments is not None and (segments.packing > 1) != parts:
         kind = "several examples in a row" if parts else "one example in a row"
@@ -54,16 +75,39 @@ def packing(folder: str, features: frozenset[str], config: configs.Config) -> No
         )
 
 
-def blocks(folder: str, found: manifest.Manifest, config: configs.Config) -> None:
-    """Refuses blocks where the config wants other rows, and the opposite.
+def blocks(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
+    """Checks that the rows are blocks if, and only if, the config says so.
 
-    They differ in where separators stand, and a model that learned from the one writes otherwise.
+    Blocks have separators at other positions than other rows, so a model of one format predicts
+    poorly on the other.
     """
-    segments, theirs = config.segments, (found.config.get("segments") or {}).get("format")
+    segments, theirs = config.segments, content.segments.format if content.segments else None
     if segments is None or theirs == segments.format:
         return
     if "blocks" in (theirs, segments.format):
         raise UserError(
             f"{folder} has shards of segments.format: {theirs}, and the config says "
             f"{segments.format}: change the config, or make the shards again with it"
+        )
+
+
+def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:
+    """Checks that the batches have the fields that the objectives read."""
+    for objective in config.objectives:
+        if lacking := sorted(objective.needs() - fields):
+            raise UserError(
+                f"{folder}: the {split} split does not give {', '.join(lacking)}, which "
+                f"{objective.type} needs; it gives {', '.join(sorted(fields))}: name other "
+                "shards, or other objectives"
+            )
+
+
+def positions(folder: str, longest: int, config: configs.Config) -> None:
+    """Checks that the encoder has positions for the longest sequence, in tokens."""
+    limit = getattr(config.encoder, "max_positions", None)
+    if limit and longest > limit:
+        raise UserError(
+            f"{folder}: examples have up to {longest} tokens, and the encoder has positions for "
+            f"{limit} (encoder.max_positions): make the shards again with max_length {limit} or "
+            "less, or take an encoder with more positions"
         )

@@ -1,4 +1,4 @@
-"""The class names of a config's objectives and of the data's tasks."""
+"""Compares the labels of a config's objectives with those of the data's tasks."""
 
 from collections.abc import Mapping
 
@@ -8,33 +8,35 @@ from official.utils.errors import UserError
 
 
 def labels_for(objective, labels: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
-    """The class names that an objective learns: of its task, or of the only one."""
+    """Returns the labels that an objective learns: those of its task, or of the only task."""
     labels = labels or {}
     if task := getattr(objective, "task", ""):
         return labels.get(task, ())
     return next(iter(labels.values()), ()) if len(labels) == 1 else ()
 
 
-def labels_of(found: manifest.Manifest) -> dict[str, tuple[str, ...]]:
-    """The class names of a manifest's tasks, by the name of each task."""
-    task = found.task or {}
-    tasks = task.get("tasks", {task.get("name", ""): task})
-    return {name: tuple(each.get("labels", ())) for name, each in tasks.items()}
+def task_labels(content: manifest.Manifest) -> dict[str, tuple[str, ...]]:
+    """Returns the labels of each task of a manifest, by the name of the task."""
+    tasks = content.task.by_name if content.task else {}
+    return {name: task.labels for name, task in tasks.items()}
 
 
-def check_labels(config: configs.Config, found: manifest.Manifest, folder: str) -> None:
-    """Refuses data whose classes are not those of a trained model.
+def check_labels(config: configs.Config, content: manifest.Manifest, folder: str) -> None:
+    """Checks that the labels of the data are those of a trained model.
 
-    Names may differ, as those of a model from elsewhere do, but not how many there are, and the
-    same names must have the same numbers.
+    The names may differ, as they do for converted models. The number of labels must be the same,
+    and the same names must have the same ids.
 
     Args:
-      config: of the model.
-      found: the data's manifest.
-      folder: that the data is in.
+      config: the config of the model.
+      content: the manifest of the data.
+      folder: the folder of the data, for messages.
+
+    Raises:
+      UserError: the labels differ.
     """
     for objective in config.objectives:
-        ours, labels = getattr(objective, "labels", ()), labels_for(objective, labels_of(found))
+        ours, labels = getattr(objective, "labels", ()), labels_for(objective, task_labels(content))
         if not ours or not labels:
             continue
         if len(ours) != len(labels) or (ours != labels and set(ours) == set(labels)):

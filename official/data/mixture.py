@@ -1,33 +1,31 @@
-"""Several tasks at once: each batch is of one of them, drawn, and asked of that task's head.
+"""Reads several tasks as one data set: the task of each batch is drawn at random.
 
-Every head names its task (`objectives: [{type: classification, task: rte}, ...]`), and reads the
-fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks; see
-`official.data.ShardDataset`. Such a batch leaves the head and its moments as they are. The task of
-a step is a function of (seed, step), so a run that is killed goes on with the same batches.
+Every head names its task (`objectives: [{type: classification, task: rte}, ...]`) and reads the
+batch fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks.
+These batches do not change the head or its moments. The task of a step is a function of (seed,
+step), so a run that resumes reads the same batches.
 
-A task of N examples is drawn in proportion to N^alpha: with alpha = 1 by its size, and with
-`recipe.task_sampling: annealed` with alpha falling from 1 to 0.2, so that at the end all tasks come
-nearly alike often (Stickland and Murray, 2019; their release lowers alpha once an epoch, this with
-each step).
+A task of N examples is drawn in proportion to N^alpha. alpha is 1, or with
+`recipe.task_sampling: annealed` falls from 1 to 0.2, so that the tasks are drawn almost equally
+often at the end (Stickland and Murray, 2019; their release lowers alpha once per epoch, this
+program at each step).
 """
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.tasks import GENERIC
-from official.utils import seeding
+from official.tasks import GENERIC, Description, MixtureDescription
+from official.utils import checksums, seeding
 from official.utils.errors import UserError
 
-AVERAGE = "average"  # over the tasks, of the first metric of each: what picks the best checkpoint
-_LOWEST = 0.2  # where annealing ends
+AVERAGE = "average"  # of the first metric of each task; it picks the best checkpoint
+_LOWEST = 0.2  # the last alpha of annealing
 
 
 def open_data(
@@ -40,12 +38,12 @@ def open_data(
 
     Args:
       data: a folder of shards, or several of different tasks, which become a mixture.
-      config: of the run.
-      split: such as `train`.
+      config: the config of the run.
+      split: the name of the split.
       training: whether the examples are shuffled and repeated.
 
     Raises:
-      UserError: the folders do not hold what the config asks for.
+      UserError: the folders do not match the config.
     """
     folders = [data] if isinstance(data, str | os.PathLike) else data
     sources = [ShardDataset(folder, config, split, training) for folder in folders]
@@ -53,45 +51,45 @@ def open_data(
 
 
 class Mixture:
-    """The sources of several tasks, with what a `ShardDataset` has.
+    """The data sets of several tasks, with the interface of a `ShardDataset`.
 
     Attributes:
-      sources: one of each task.
-      folder: all the folders, as messages name them.
-      manifest: of the first, with `tasks` by name in the place of its task.
-      tokenizer: of all of them.
-      num_examples: of all of them.
-      fingerprint: of all of them, in their order.
-      rows: None: examples have nothing to do with one another.
+      sources: the data set of each task.
+      folder: all folders, for messages.
+      manifest: the manifest of the first source, with a `MixtureDescription` as its task.
+      tokenizer: the tokenizer of all sources.
+      num_examples: the number of examples of all sources.
+      fingerprint: a checksum of the examples of all sources and their order.
+      rows: None, because the examples are independent.
     """
 
     rows = None
 
     def __init__(self, sources: Sequence[ShardDataset], config: configs.Config):
-        """Checks that the sources fit one another.
+        """Checks that the sources can be mixed.
 
         Args:
-          sources: of the same split.
-          config: of which seed and recipe are used.
+          sources: data sets of the same split.
+          config: the config, whose seed and recipe are used.
 
         Raises:
-          UserError: two have the same task, or another tokenizer or length; one has a task that
-            is no classification or regression.
+          UserError: two sources have the same task, or different tokenizers or lengths, or one has
+            a task that is not a classification or regression.
         """
         self.sources = list(sources)
         first = self.sources[0]
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, Description] = {}
         for source in self.sources:
             task = source.manifest.task
-            if task is not None and task["kind"] not in GENERIC:
+            if task is not None and task.kind not in GENERIC:
                 raise UserError(
-                    f"{source.folder}: a task of the kind {task['kind']} is learnt and scored by "
+                    f"{source.folder}: a task of the kind {task.kind} is learnt and scored by "
                     "itself: name its folder alone"
                 )
-            if task is None or task["name"] in tasks:
-                what = "no task" if task is None else f"the task {task['name']} again"
+            if task is None or task.name in tasks:
+                what = "no task" if task is None else f"the task {task.name} again"
                 raise UserError(f"{source.folder} is of {what}: name a folder for each task")
-            tasks[task["name"]] = task
+            tasks[task.name] = task
             for kind, ours, theirs in (
                 ("tokenizer", first.tokenizer.fingerprint[:16], source.tokenizer.fingerprint[:16]),
                 ("max_length", first.max_length, source.max_length),
@@ -103,12 +101,12 @@ class Mixture:
                     )
         self.folder = ", ".join(source.folder for source in self.sources)
         self.manifest = dataclasses.replace(
-            first.manifest, task={"metrics": [AVERAGE], "tasks": tasks}
+            first.manifest, task=MixtureDescription((AVERAGE,), tasks)
         )
         self.tokenizer = first.tokenizer
         self.num_examples = sum(source.num_examples for source in self.sources)
         prints = ",".join(source.fingerprint for source in self.sources)
-        self.fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+        self.fingerprint = checksums.hash_bytes(prints.encode())
         self._choices = choices(
             [source.num_examples for source in self.sources],
             config.recipe.total_steps(self.num_examples),
@@ -117,9 +115,9 @@ class Mixture:
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
-        """Refuses what the data cannot give, and tasks without a head or to train it on."""
+        """Checks that every task has a head and every head a task, and each source; see there."""
         heads = {getattr(objective, "task", "") for objective in config.objectives}
-        tasks = set(self.manifest.task["tasks"])
+        tasks = set(self.manifest.task.tasks)
         if not tasks <= heads or (heads != tasks and self.sources[0].training):
             raise UserError(
                 f"{self.folder}: tasks {', '.join(sorted(tasks))}, and objectives for "
@@ -159,12 +157,12 @@ class Mixture:
 
 
 def choices(sizes: Sequence[int], steps: int, seed: int, annealed: bool) -> np.ndarray:
-    """Draws the number of the task of each step: int64 [steps].
+    """Draws the index of the task of each step: int64 [steps].
 
     Args:
-      sizes: examples of each task.
-      steps: of the training.
-      seed: of the draws.
+      sizes: the number of examples of each task.
+      steps: the number of training steps.
+      seed: the seed of the draws.
       annealed: whether the exponent of the sizes falls.
     """
     progress = np.arange(steps) / max(1, steps - 1)  # [steps]

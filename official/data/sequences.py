@@ -1,7 +1,8 @@
 """Examples of several sequences: a query with documents, a text with choices.
 
-On disk such an example is one list of tokens, and `sequence_lengths` says where each sequence ends;
-in a batch the sequences have an axis of their own. Each has the same number of segments.
+On disk such an example is one list of tokens, with the length of each sequence in
+`sequence_lengths`. In a batch the sequences have an axis of their own. All sequences have the same
+number of segments.
 
 Shapes: B examples, C sequences of each, N = B * C, T tokens with padding.
 """
@@ -10,12 +11,12 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-# Fields of a batch that have the axis of sequences.
+# Batch fields with the axis of sequences.
 FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
 
 
-def apart(parsed: Mapping[str, tf.RaggedTensor], rows: int) -> dict[str, tf.RaggedTensor]:
-    """Gives every sequence a row.
+def split_sequences(parsed: Mapping[str, tf.RaggedTensor], rows: int) -> dict[str, tf.RaggedTensor]:
+    """Splits examples into rows of one sequence each.
 
     Args:
       parsed: token_ids, segment_lengths and sequence_lengths [B, None], from `features.parse`.
@@ -35,15 +36,17 @@ def apart(parsed: Mapping[str, tf.RaggedTensor], rows: int) -> dict[str, tf.Ragg
 def text_mask(
     token_ids: tf.Tensor, padding_mask: tf.Tensor, special_ids: tuple[int, ...]
 ) -> tf.Tensor:
-    """Tells text from special tokens and padding: bool, the shape of `token_ids`."""
+    """Returns bool of the shape of `token_ids`, False at special tokens and padding."""
     special = tf.reduce_any(token_ids[..., None] == tf.constant(special_ids, tf.int32), axis=-1)
     return tf.cast(padding_mask, tf.bool) & ~special
 
 
-def stacked(batch: Mapping[str, tf.Tensor], rows: int, count: int) -> dict[str, tf.Tensor]:
-    """Brings fields [N, T] to [B, C, T], where B is `rows` and C is `count`."""
-    made = {}
+def add_sequence_axis(
+    batch: Mapping[str, tf.Tensor], rows: int, count: int
+) -> dict[str, tf.Tensor]:
+    """Reshapes fields [N, T] to [B, C, T], where B is `rows` and C is `count`."""
+    reshaped = {}
     for name, value in batch.items():
         shape = tf.stack([rows, count, tf.shape(value)[1]])
-        made[name] = tf.ensure_shape(tf.reshape(value, shape), [rows, count, value.shape[1]])
-    return made
+        reshaped[name] = tf.ensure_shape(tf.reshape(value, shape), [rows, count, value.shape[1]])
+    return reshaped

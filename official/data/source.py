@@ -1,7 +1,7 @@
-"""From shards to batches: check, read, corrupt, pad, share out over replicas, resume.
+"""Reads shard folders as batches for training, evaluation and prediction.
 
-Order and masks are functions of (seed, epoch, number of the example), so a run that is killed goes
-on with the same batches, on however many workers: see `official.data.example_order`.
+The order and the masks are functions of (seed, epoch, number of the example). A run that resumes
+therefore reads the same batches, with any number of workers; see `official.data.example_order`.
 
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding.
 """
@@ -17,9 +17,9 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_mask_token
-from official.data import checks, example_order, streams
+from official.data import checks, example_order, sharing, streams
 from official.data.batches import BatchBuilder
-from official.shards import features, folder, manifest
+from official.shards import features, folder, manifest, token_counts
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
@@ -27,18 +27,19 @@ _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
 
 
 class ShardDataset:
-    """The examples of one split of one or more shard folders.
+    """Examples of one split of one or more shard folders.
 
     Attributes:
-      folder: the folder, or several separated by commas, as messages name it.
-      split: 'train', 'validation' or 'test'.
-      manifest: of the (first) folder.
-      tokenizer: that the examples were made with.
-      num_examples: how many there are in the split.
-      fingerprint: of the examples and their order; see `official.shards.manifest.fingerprint`.
-      max_length: T, no row has more tokens.
-      rows: of a stream, how many there are: row b of each batch goes on where row b of the batch
-        before left off. None = the examples have nothing to do with one another.
+      folder: the folder, or several separated by commas, for messages.
+      split: the name of the split, such as 'train', 'validation' or 'test'.
+      manifest: the manifest of the (first) folder.
+      tokenizer: the tokenizer that the examples were made with.
+      num_examples: the number of examples in the split.
+      fingerprint: a checksum of the examples and their order; see
+        `official.shards.manifest.fingerprint`.
+      max_length: T, the largest number of tokens in a row.
+      rows: of a stream, the number of rows: row b of each batch continues row b of the batch
+        before it. None = the examples are independent.
     """
 
     def __init__(
@@ -51,15 +52,16 @@ class ShardDataset:
         """Reads the manifests and checks every byte of the split.
 
         Args:
-          folders: one folder or several, whose examples are then counted through.
-          config: of which seed, segments, corruption and recipe are used here, and of the encoder
-            how it wants the texts of a task laid out.
-          split: of the examples.
-          training: endless and shuffled (a stream's rows are not), or once and in order.
+          folders: one folder or several, whose examples are numbered in this order.
+          config: the config of the run. Its seed, segments, corruption and recipe are used, and the
+            layout that its encoder expects.
+          split: the split to read.
+          training: True = batches without end, shuffled unless they are a stream; False = one
+            pass in order.
 
         Raises:
-          UserError: no such folder or split, a shard that is not as it was written, folders that
-            do not fit one another or the config.
+          UserError: a folder or split does not exist, a shard has changed since it was written, or
+            the folders do not fit one another or the config.
         """
         paths = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
         self.folder = ", ".join(map(str, paths))
@@ -71,60 +73,49 @@ class ShardDataset:
         self.max_length = max(m.max_length for m in manifests)
         shards = [
             (str(Path(path) / shard.name), shard.records)
-            for path, found in zip(paths, manifests, strict=True)
-            for shard in found.split(split)
+            for path, each in zip(paths, manifests, strict=True)
+            for shard in each.split(split)
         ]
         self._files = example_order.Files(*zip(*shards, strict=True))
         self.num_examples = sum(self._files.counts)
         self.fingerprint = manifest.fingerprint(manifests, split)
-        self._check_folders(paths, manifests)
+        checks.folders(paths, manifests, training)
         self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
         features = self._features()
         checks.packing(self.folder, features, config)
         checks.blocks(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
-        made = [m.config.get("segments", {}) for m in manifests]
-        self._longest = max(  # sequence; rows that sequences share may be longer
-            how.get("max_length", m.max_length) for how, m in zip(made, manifests, strict=True)
+        self._longest_sequence = max(  # rows that several sequences share may be longer
+            m.segments.max_length if m.segments else m.max_length for m in manifests
         )
-        counts = [manifest.token_counts(*pair) for pair in zip(paths, manifests, strict=True)]
+        counts = [token_counts.read(*pair) for pair in zip(paths, manifests, strict=True)]
         self._build_batch = self._batch_builder(
-            parts=max(how.get("packing", 1) for how in made),
+            parts=max(m.segments.packing if m.segments else 1 for m in manifests),
             token_counts=None if any(c is None for c in counts) else sum(counts),
         )
 
-    def _check_folders(
-        self, paths: Sequence[str | os.PathLike], manifests: Sequence[manifest.Manifest]
-    ) -> None:
-        """Refuses folders that do not fit one another."""
-        for path, other in zip(paths[1:], manifests[1:], strict=True):
-            folder.check_alike(paths[0], self.manifest, path, other)
-        kind = (self.manifest.task or {}).get("kind")
-        if len(paths) > 1 and not self.training and kind == "ranking":
-            raise UserError(
-                f"{self.folder}: candidates are listed in each folder for itself: evaluate and "
-                "predict one ranking at a time"
-            )
-
     def _features(self) -> frozenset[str]:
-        """The features that the examples of the split have."""
+        """Returns the features of the split's examples."""
         features = frozenset(self.manifest.features)
-        unlabelled = self.split in (self.manifest.task or {}).get("unlabelled", ())
-        return features - _TARGETS if unlabelled else features
+        task = self.manifest.task
+        return features - _TARGETS if task and self.split in task.unlabelled else features
 
     def _batch_builder(self, parts: int, token_counts: np.ndarray | None) -> BatchBuilder:
-        """Makes what builds batches, and refuses a config that asks for other examples.
+        """Returns the function from records to batches.
 
         Args:
           parts: the largest number of sequences that share a row.
-          token_counts: how often each token stands in the corpus; None = unknown.
+          token_counts: the count of each vocabulary entry in the corpus; None = unknown.
+
+        Raises:
+          UserError: the config expects other examples than these.
         """
-        config, task, features = self.config, self.manifest.task or {}, self._features()
+        config, task, features = self.config, self.manifest.task, self._features()
         static = checks.static_masks(self.folder, self.manifest, features, config)
         if not static:
             checks.units(self.folder, features, config)
             check_mask_token(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
-        # Shards of a task are for every encoder, and laid out when they are read.
+        # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
         if self.manifest.kind == "task":
             layout = getattr(config.encoder, "layout", layout)
@@ -138,7 +129,7 @@ class ShardDataset:
             max_length=self.max_length,
             layout=layout,
             parts=parts,
-            sequences=task.get("sequences", {}).get(self.split),
+            sequences=(task and task.sequences or {}).get(self.split),
             predictions=self._listed_predictions(static, parts),
             draws=any("row_seeds" in fields for fields in needs),
             heads={
@@ -150,16 +141,16 @@ class ShardDataset:
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
-        """Refuses what this data cannot give.
+        """Checks that the data suits a model.
 
         Args:
-          config: as resolved: its encoder and objectives are those of the model.
-          replicas: over which a batch is shared out, on all workers together.
-          predicting: whether the examples may lack the label or score.
+          config: the resolved config, with the encoder and objectives of the model.
+          replicas: the number of replicas on all workers together.
+          predicting: whether labels and scores may be missing.
 
         Raises:
-          UserError: features that the objectives need, positions that the encoder lacks, or a
-            batch that cannot be shared out.
+          UserError: a feature that an objective needs is missing, the examples are longer than the
+            encoder's positions, or a batch cannot be split among the replicas.
         """
         recipe = config.recipe
         if self.training:
@@ -176,30 +167,18 @@ class ShardDataset:
                 f"{', '.join(heads)}: name shards of these"
             )
         fields |= objective_fields(config.objectives)
-        for objective in config.objectives:
-            if lacking := sorted(objective.needs() - fields):
-                raise UserError(
-                    f"{self.folder}: the {self.split} split does not give {', '.join(lacking)}, "
-                    f"which {objective.type} needs; it gives "
-                    f"{', '.join(sorted(fields))}: name other shards, or other objectives"
-                )
+        checks.objectives(self.folder, self.split, fields, config)
         if self.training:
             streams.check_memory(self.folder, config, self.manifest)
-        positions = getattr(config.encoder, "max_positions", None)
-        if positions and self._longest > positions:
-            raise UserError(
-                f"{self.folder}: examples have up to {self._longest} tokens, and the encoder has "
-                f"positions for {positions} (encoder.max_positions): make the shards again with "
-                f"max_length {positions} or less, or take an encoder with more positions"
-            )
+        checks.positions(self.folder, self._longest_sequence, config)
 
     @property
     def task_name(self) -> str | None:
-        """Of the task that the examples are of; None in pretraining."""
-        return (self.manifest.task or {}).get("name")
+        """The name of the task; None for pretraining."""
+        return self.manifest.task.name if self.manifest.task else None
 
     def check_tokenizer(self, folder: str | os.PathLike) -> None:
-        """Refuses data made with another tokenizer than the one in `folder` (of a model)."""
+        """Raises UserError if the data was not made with the tokenizer in a model's `folder`."""
         theirs = tokenizers.load(folder)
         if theirs.fingerprint != self.tokenizer.fingerprint:
             raise UserError(
@@ -224,30 +203,30 @@ class ShardDataset:
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches.
 
-        Every worker reads all records, and parses its own. For each batch it yields one element
-        per replica, in order; replica r of R has the rows from r·batch_size/R on.
+        Every worker reads all records and parses its own. Each batch becomes one element for each
+        replica, in order; replica r of R has the rows from r·batch_size/R on.
 
-        In training every shape is static, and the batches have no end. Else the batches go once
-        through the examples in order, and rows that fill up the last one have `example_weights`
-        (and `masked_weights`) 0. With `recipe.bucket_lengths`, each batch has examples of about
-        the same length, and only T differs between batches.
+        In training, all shapes are static and the batches have no end. Otherwise the batches are
+        one pass in order, and the rows that fill the last batch have `example_weights` (and
+        `masked_weights`) of 0. With `recipe.bucket_lengths`, the examples of a batch have similar
+        lengths, and only T differs between batches.
 
         Args:
-          batch_size: examples of a batch over all replicas of all workers.
-          start_step: how many batches to leave out at the start.
-          workers: how many share the batches out.
-          worker: which of them this one is.
-          replicas_per_worker: how many elements a batch becomes on each.
+          batch_size: examples of a batch, over all replicas of all workers.
+          start_step: the number of batches to skip at the start.
+          workers: the number of workers.
+          worker: the index of this worker.
+          replicas_per_worker: the number of replicas of each worker.
 
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
-          example_weights float32 [B], the features of one number [B], what the corruption gives,
-          and, where rows have several parts, what `official.data.packing` gives. Where an example
-          has several sequences, the first three are [B, C, T] (`official.data.sequences`), and so
-          is text_mask, bool: true where there is no special token.
+          example_weights float32 [B], the features of one number [B], the fields of the corruption,
+          and, where rows have several parts, those of `official.data.packing`. Where an example has
+          several sequences, the first three are [B, C, T] (see `official.data.sequences`), and so
+          is text_mask, bool, which is False at special tokens and padding.
 
         Raises:
-          UserError: a batch that cannot be shared out.
+          UserError: a batch cannot be split among the replicas.
         """
         replicas = workers * replicas_per_worker
         self._check_shares(batch_size, replicas)
@@ -256,29 +235,32 @@ class ShardDataset:
         if not self.training:
             batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
         if replicas > 1:
-            mine = slice(
-                worker * replicas_per_worker * share, (worker + 1) * replicas_per_worker * share
-            )
-            batches = batches.map(lambda rows: {name: value[mine] for name, value in rows.items()})
-            batches = batches.rebatch(share)
-        batches = batches.map(
+            batches = sharing.split(batches, share, worker, replicas_per_worker)
+        return self._with_options(self._built(batches, share))
+
+    def _built(self, batches: tf.data.Dataset, share: int) -> tf.data.Dataset:
+        """Parses and corrupts the rows of each replica's batch."""
+        return batches.map(
             tf.autograph.experimental.do_not_convert(lambda rows: self._build_batch(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
+
+    def _with_options(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """Sets the cardinality and the options of the finished batches."""
         if self.training:
-            # Buckets hide that there is no end; a strategy would look out for one at each step, and
-            # take the number of rows for unknown.
+            # Buckets hide that there is no end. A strategy would then test for the end at each
+            # step, and the number of rows would be unknown.
             batches = batches.apply(
                 tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             )
         options = tf.data.Options()
         options.deterministic = True
-        # Strategies would otherwise share the files out among workers, on top of the above.
+        # The workers already have different rows; a strategy would also split the files.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def _batches(self, batch_size: int, start_step: int) -> tf.data.Dataset:
-        """Batches of rows, over all replicas; the last one may be short."""
+        """Returns the batches of rows over all replicas; the last one may be shorter."""
         recipe, seed = self.config.recipe, self.config.seed
         if recipe.bucket_lengths:
             rows = example_order.in_order(self._files)
@@ -300,35 +282,26 @@ class ShardDataset:
         if self.rows is not None:
             streams.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
-        parts = replicas * accumulation
-        if batch_size % parts:
-            steps = f" × {accumulation} accumulation steps" if accumulation > 1 else ""
-            below = batch_size - batch_size % parts
-            near = f"{below} or {below + parts}" if below else f"{parts}"
-            raise UserError(
-                f"a batch of {batch_size} cannot be shared by {replicas} replicas{steps} = {parts} "
-                f"parts: make it a multiple of {parts}, such as {near}"
-            )
+        sharing.check(batch_size, replicas, accumulation)
 
     def _listed_predictions(self, static: bool, parts: int) -> int | None:
-        """Returns the most predictions of a row whose masks are listed; None if they are not."""
+        """Returns the largest number of predictions of a row with listed masks; None without."""
         corruption = self.config.corruption
         if static:
-            made_with = self.manifest.config["corruption"]
+            corruption = self.manifest.corruption
             if parts == 1:
-                return made_with["max_predictions"]
-            corruption = configs.corruption_of(made_with, self.folder)
+                return corruption.max_predictions
         if corruption is None or parts == 1:
             return None
         return corruption.row_predictions(self.max_length, parts)
 
 
 def _lengths(serialized: tf.Tensor) -> tf.Tensor:
-    """Returns how many tokens examples have, int32 [B], from strings [B]."""
+    """Returns the number of tokens of serialized examples, int32 [B], from strings [B]."""
     return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
 
 
 def _longest_sequences(serialized: tf.Tensor) -> tf.Tensor:
-    """Returns how many tokens the longest sequence of examples has, int32 [B]."""
-    found = features.parse(serialized, ["sequence_lengths"])["sequence_lengths"]
-    return tf.reduce_max(found, axis=1)
+    """Returns the number of tokens of each example's longest sequence, int32 [B]."""
+    lengths = features.parse(serialized, ["sequence_lengths"])["sequence_lengths"]
+    return tf.reduce_max(lengths, axis=1)

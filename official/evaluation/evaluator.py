@@ -142,7 +142,7 @@ class Evaluator:
     def scorer(self, source: ShardDataset) -> Scorer:
         """Returns the scorer of a source's task, made once."""
         if self._scorer is None or self._scorer[0] is not source:
-            kind = kinds.KINDS[source.manifest.task["kind"]]
+            kind = kinds.KINDS[source.manifest.task.kind]
             self._scorer = source, kinds.load(kind.scorer).Scorer(self.config, source)
         return self._scorer[1]
 
@@ -150,10 +150,10 @@ class Evaluator:
         metrics, firsts = {}, []
         for source in mixture.sources:
             found = self.run(source, batches)
-            firsts.append(found[source.manifest.task["metrics"][0]])
+            firsts.append(found[source.manifest.task.metrics[0]])
             others = [
                 f"{other}{metric}"
-                for other in mixture.manifest.task["tasks"]
+                for other in mixture.manifest.task.tasks
                 for metric in ("", "_accuracy", "_squared_error")
                 if other != source.task_name
             ]

@@ -57,5 +57,5 @@ def submit(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike
     outputs = evaluator.predict(source, evaluator.scorer(source).outputs)
     numbers, outputs = rows.in_order(outputs, source)
     if strategies.is_chief(evaluator.strategy):
-        task = source.manifest.task["name"]
+        task = source.manifest.task.name
         glue_submission.write(folder, task, source.split, numbers, outputs)

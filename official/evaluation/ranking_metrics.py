@@ -89,7 +89,7 @@ def evaluate(source: Any, outputs: Mapping[str, np.ndarray]) -> dict[str, float]
     real = outputs["example_weights"] > 0
     run = listed.run(outputs["row"][real], outputs["score"][real])
     judged = {query: listed.qrels[query] for query in run if query in listed.qrels}
-    return compute(source.manifest.task["metrics"], judged, run)
+    return compute(source.manifest.task.metrics, judged, run)
 
 
 def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:

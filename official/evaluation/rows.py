@@ -24,7 +24,7 @@ class Scorer:
 
     def __init__(self, config: configs.Config, source: ShardDataset):
         self._config, self._source = config, source
-        kind = source.manifest.task["kind"]
+        kind = source.manifest.task.kind
         self.outputs = (task_metrics.OUTPUTS[kind][1],)
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -54,7 +54,7 @@ class Scorer:
             mine = getattr(objective, "task", "") in ("", self._source.task_name)
             if mine and (labels := getattr(objective, "labels", ())):
                 return list(labels)
-        return list(self._source.manifest.task["labels"])
+        return list(self._source.manifest.task.labels)
 
 
 def in_order(

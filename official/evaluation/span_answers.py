@@ -80,7 +80,7 @@ class Scorer:
           UserError: another objective, or a folder without its questions.
         """
         self.config = objective_of(config)
-        self.no_answers = bool(source.manifest.task.get("no_answers"))
+        self.no_answers = bool(source.manifest.task.no_answers)
         self.questions = questions.read(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions))
         tokens = source.tokenizer.encode_with_offsets(contexts)

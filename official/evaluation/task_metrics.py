@@ -4,13 +4,12 @@ Shapes: B examples, C classes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-from official.tasks import nearest
+from official.tasks import Description, nearest
 from official.utils.errors import UserError
 
 # For each kind of task what was to be predicted, and what was.
@@ -53,7 +52,7 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
     return computed
 
 
-def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+def evaluate(task: Description, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Computes a task's own metrics.
 
     Args:
@@ -68,14 +67,14 @@ def evaluate(task: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict
     Raises:
       UserError: the split has no labels.
     """
-    target, predicted = OUTPUTS[task["kind"]]
+    target, predicted = OUTPUTS[task.kind]
     if target not in outputs:
         raise UserError(
-            f"the split has no labels of the task {task['name']} to compare with: "
+            f"the split has no labels of the task {task.name} to compare with: "
             "evaluate on a labelled one, or use --mode=predict"
         )
     real = outputs["example_weights"] > 0
-    return compute(task["metrics"], outputs[target][real], outputs[predicted][real])
+    return compute(task.metrics, outputs[target][real], outputs[predicted][real])
 
 
 def _classes(predictions: np.ndarray) -> np.ndarray:

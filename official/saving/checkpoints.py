@@ -31,7 +31,7 @@ import safetensors
 import safetensors.numpy
 
 from official.saving import checked_json
-from official.utils import atomic, errors
+from official.utils import atomic, checksums, errors
 from official.utils.errors import UserError
 
 _FOLDER = "checkpoints"
@@ -92,7 +92,12 @@ def save(
         file = next(f for f in map(folder.joinpath, _file_names()) if not os.path.lexists(f))
         with atomic.replacing(file) as temporary:
             safetensors.numpy.save_file(arrays, temporary)
-            record = {"step": step, "file": file.name, "sha256": _sha256(temporary), **state}
+            record = {
+                "step": step,
+                "file": file.name,
+                "sha256": checksums.hash_file(temporary),
+                **state,
+            }
         checked_json.write(folder / _STATE, record)
         _remove_others(folder, file.name)
     _remove_old(model_dir, step, keep)
@@ -311,7 +316,7 @@ def _load(path: Path, optimizer: bool) -> Checkpoint:
     state = load_state(path)
     file = path / state["file"]
     try:
-        if _sha256(file) != state["sha256"]:
+        if checksums.hash_file(file) != state["sha256"]:
             raise UserError(f"{file}: damaged (its SHA-256 is not the one in {_STATE})")
         with safetensors.safe_open(file, framework="numpy") as stream:
             names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
@@ -348,8 +353,3 @@ def _has_state(path: Path) -> bool:
     except UserError:
         return False
     return True
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -10,7 +10,8 @@ from official.modeling import uninitialized
 from official.modeling.model import Model
 from official.saving import checkpoints
 from official.shards import manifest
-from official.utils import atomic, json_files
+from official.tasks import Description, MixtureDescription, description_from_dict
+from official.utils import atomic, json_files, strict
 from official.utils.errors import UserError
 
 
@@ -71,6 +72,13 @@ def task(model_dir: str | os.PathLike) -> dict[str, Any]:
     return json_files.checked(json_files.read(path), path) if path.exists() else {}
 
 
+def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescription | None:
+    """Returns the task that a model was trained on; None in pretraining."""
+    values = task(model_dir)
+    values.pop("max_length", None)
+    return description_from_dict(values, str(Path(model_dir) / "task.json")) if values else None
+
+
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
     """The longest sequence the model was trained on, or else the longest it can take."""
     if length := task(model_dir).get("max_length"):
@@ -90,4 +98,4 @@ def save_task(found: manifest.Manifest, model_dir: Path) -> None:
     """Notes in the model folder what the serving export has to know of the training data."""
     if found.task is not None:
         with atomic.file(model_dir / "task.json") as stream:
-            json_files.dump({**found.task, "max_length": found.max_length}, stream)
+            json_files.dump({**strict.to_dict(found.task), "max_length": found.max_length}, stream)

@@ -9,7 +9,6 @@ so does, wherever it is used for anything else, a matrix. All else is float32.
 """
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 
 import keras
@@ -19,6 +18,7 @@ import tensorflow as tf
 from official.modeling.layers.linear import Linear
 from official.modeling.model import Model
 from official.serving import int8 as integer_products
+from official.utils import checksums
 
 # Last parts of the paths of variables that become integers, and the axis of their scales.
 _AXES = {"kernel": -1, "table": 0}
@@ -31,8 +31,8 @@ class Restored(tf.saved_model.experimental.TrackableResource):
         super().__init__()
         integers, scale = integer_products.quantised(array, axis)
         # Matrices with the same name are the same, in whichever models of a process.
-        found = hashlib.sha256(repr(array.shape).encode() + integers.tobytes() + scale.tobytes())
-        self._name = f"int8_{found.hexdigest()}"
+        content = repr(array.shape).encode() + integers.tobytes() + scale.tobytes()
+        self._name = f"int8_{checksums.hash_bytes(content)}"
         self.integers = tf.Variable(integers, trainable=False)
         self.scale = tf.Variable(scale, trainable=False)
         self._initialize()

@@ -1,1 +1,1 @@
-"""The format of shard folders on disk: features, manifest, questions and candidates."""
+"""The format of shard folders: features, manifest, checksums, questions and candidates."""

@@ -1,41 +1,41 @@
-"""The candidates of a ranking's splits, and what is known of them, beside the shards.
+"""The candidates of a ranking and their grades, which are files beside the shards.
 
-A shard folder of a ranking has for each split but `train` the files
-  SPLIT.run    the candidates of each query; example `row` is line row + 1
-  SPLIT.qrels  the grades of the documents of these queries, where any are known
-and its manifest their checksums, under `candidates` of its config.
+The shard folder of a ranking has these files for each split but `train`:
+  SPLIT.run    the candidates of each query; the example with row r is on line r + 1
+  SPLIT.qrels  the grades of the documents of these queries, if any are known
+The manifest has their checksums under `candidates` of its config.
 """
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
 import numpy as np
 
-from official.shards.manifest import Manifest
+from official.shards.manifest import ADVICE, Manifest
 from official.tasks import trec
+from official.utils import checksums
 from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """What a split ranks.
+    """The candidates of a split.
 
     Attributes:
-      pairs: (query, document) of each example, by its `row`.
-      qrels: grades of the documents of these queries; empty where none are known.
+      pairs: the (query, document) of each example, by its `row`.
+      qrels: the grades of the documents of these queries; empty if none are known.
     """
 
     pairs: tuple[tuple[str, str], ...]
     qrels: trec.Qrels
 
     def run(self, rows: np.ndarray, scores: np.ndarray) -> trec.Run:
-        """The scores [B] of some rows [B] as a run, its queries in the order of the candidates."""
-        found: dict[str, dict[str, float]] = {}
+        """Returns the scores [B] of some rows [B] as a run, with the queries in order."""
+        run: dict[str, dict[str, float]] = {}
         for row, score in sorted(zip(rows.tolist(), scores, strict=True), key=lambda pair: pair[0]):
             query, document = self.pairs[row]
-            found.setdefault(query, {})[document] = score
-        return found
+            run.setdefault(query, {})[document] = score
+        return run
 
 
 def write(
@@ -44,7 +44,7 @@ def write(
     """Writes the files of a split.
 
     Returns:
-      The pairs in the order that numbers them, and the SHA-256 of each file by name.
+      The pairs in the order of their rows, and the SHA-256 of each file by name.
     """
     with open(folder / f"{split}.run", "w", encoding="utf-8") as stream:
         trec.write_run(stream, run, "candidates")
@@ -54,16 +54,16 @@ def write(
         names.append(f"{split}.qrels")
         with open(folder / names[-1], "w", encoding="utf-8") as stream:
             trec.write_qrels(stream, judged)
-    return _pairs(folder / names[0]), {name: _digest(folder / name) for name in names}
+    return _pairs(folder / names[0]), {name: checksums.hash_file(folder / name) for name in names}
 
 
 def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
     """Reads the files of a split.
 
     Raises:
-      UserError: the split has none, or a file is not as it was written.
+      UserError: the split has no candidates, or a file is missing or has changed.
     """
-    digests = manifest.config.get("candidates", {})
+    digests = manifest.candidates
     if f"{split}.run" not in digests:
         others = sorted({name.partition(".")[0] for name in digests})
         raise UserError(
@@ -71,16 +71,8 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
             + (f": name --split={' or '.join(others)}" if others else "")
         )
     for name, expected in digests.items():
-        path = folder / name
-        if not name.startswith(f"{split}."):
-            continue
-        if not path.is_file():
-            raise UserError(f"{path} is missing: copy the folder again, or make the shards again")
-        if (found := _digest(path)) != expected:
-            raise UserError(
-                f"{path} has changed since it was written: expected SHA-256 {expected}, found "
-                f"{found}: copy the folder again, or make the shards again"
-            )
+        if name.startswith(f"{split}."):
+            checksums.check(folder / name, expected, ADVICE)
     known = f"{split}.qrels" in digests
     return Candidates(
         _pairs(folder / f"{split}.run"),
@@ -91,7 +83,3 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
 def _pairs(path: Path) -> tuple[tuple[str, str], ...]:
     with open(path, encoding="utf-8") as stream:
         return tuple((cells[0], cells[2]) for cells in map(str.split, stream))
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

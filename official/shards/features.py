@@ -1,7 +1,7 @@
-"""The features of a shard's examples: one table, from which they are written and parsed.
+"""The table of features, from which examples are written and parsed.
 
-An example on disk is a `tf.train.Example` whose lists are as long as the text: nothing is padded.
-Adding a feature is adding a line to `FEATURES`; a manifest names those that its shards hold.
+An example on disk is a `tf.train.Example` without padding. A new feature is a new row of
+`FEATURES`; a manifest names the features that its shards have.
 
 Shapes: B examples of a batch.
 """
@@ -17,12 +17,12 @@ from official.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-      kind: 'ints' (a list), 'int' or 'float' (one number), 'part' (one number for each part of the
-        example: a list where the manifest names `part_lengths`, otherwise one number).
-      doc: what it holds.
+      kind: 'ints' (a list), 'int' or 'float' (one number), or 'part' (one number for each part of
+        the example: a list if the manifest names `part_lengths`, otherwise one number).
+      doc: the meaning of the values.
     """
 
     kind: str
@@ -38,9 +38,9 @@ FEATURES: dict[str, Feature] = {
     "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),
     "masked_positions": Feature("ints", "static masks: positions to predict, as often as drawn"),
     "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
-    "phrase_inner": Feature("ints", "positions that go on with the phrase before them, ascending"),
-    "entity_inner": Feature("ints", "positions that go on with the entity before them, ascending"),
-    "continues": Feature("int", "stream: 1 if the row goes on from the same row one batch before"),
+    "phrase_inner": Feature("ints", "positions that continue the phrase before them, ascending"),
+    "entity_inner": Feature("ints", "positions that continue the entity before them, ascending"),
+    "continues": Feature("int", "stream: 1 if the row continues the same row of the batch before"),
     "backward": Feature("int", "stream: 1 if the row is of text reversed"),
     "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
     "label": Feature("int", "number of the class in the task's labels"),
@@ -64,7 +64,7 @@ def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
     """Returns an example as a serialized `tf.train.Example`; the same values give the same bytes.
 
     Raises:
-      UserError: a feature that the table does not have.
+      UserError: a feature is not in the table.
     """
     record = tf.train.Example()
     fields = record.features.feature
@@ -85,15 +85,15 @@ def serialize(example: Mapping[str, Iterable[int] | int | float]) -> bytes:
 
 
 def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Parses a batch of serialized examples, all at once.
+    """Parses a batch of serialized examples.
 
     Args:
       serialized: strings [B].
-      names: the features wanted, all of which every example must have.
+      names: the features to parse, which every example must have.
 
     Returns:
-      For 'ints' an int32 RaggedTensor [B, None], for 'int' int32 [B], for 'float' float32 [B], for
-      'part' the one or the other: a list if `part_lengths` is among the names.
+      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', and float32 [B] for 'float'.
+      'part' is as 'ints' if `part_lengths` is among the names, and as 'int' otherwise.
     """
     names = set(names)
     kinds = {

@@ -1,10 +1,9 @@
-"""The questions that a shard folder's windows are of: contexts, ids and right answers.
+"""The questions of a span task, with their contexts and answers, in a file beside the shards.
 
-A folder of a span task has `questions-<split>.jsonl`, a paragraph a line, so that predictions are
-slices of the text that the user has, and are scored against the answers as they were written.
+The file `questions-<split>.jsonl` has one paragraph per line. Predictions are slices of the
+original text, and are scored against the original answers.
 """
 
-import hashlib
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from official.shards import manifest
+from official.utils import checksums
 from official.utils.errors import UserError
 
 
@@ -20,10 +20,10 @@ class Question(NamedTuple):
     """One question.
 
     Attributes:
-      id: as the file has it.
-      text: what is asked.
-      context: the text that may hold the answer.
-      answers: the right ones, as written; empty = the context has none; None = not known.
+      id: the id in the source file.
+      text: the question.
+      context: the text that may contain the answer.
+      answers: the right answers; empty = the context has no answer; None = they are not known.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Question(NamedTuple):
 
 
 def file_name(split: str) -> str:
-    """The name of the file of a split."""
+    """Returns the file name of a split."""
     return f"questions-{split}.jsonl"
 
 
@@ -41,10 +41,9 @@ def write(folder: str | os.PathLike, split: str, questions: Iterable[Question]) 
     """Writes questions in their order.
 
     Returns:
-      The file's SHA-256 by its name, for `files` of the manifest.
+      The SHA-256 of the file by its name, for `files` of the manifest.
     """
     name = file_name(split)
-    digest = hashlib.sha256()
     with open(Path(folder) / name, "wb") as stream:
         for context, group in itertools.groupby(questions, key=lambda question: question.context):
             asked = [
@@ -56,27 +55,24 @@ def write(folder: str | os.PathLike, split: str, questions: Iterable[Question]) 
                 for q in group
             ]
             line = json.dumps({"context": context, "questions": asked}, ensure_ascii=False)
-            data = f"{line}\n".encode()
-            digest.update(data)
-            stream.write(data)
-    return {name: digest.hexdigest()}
+            stream.write(f"{line}\n".encode())
+    return {name: checksums.hash_file(Path(folder) / name)}
 
 
-def read(folder: str | os.PathLike, split: str, found: manifest.Manifest) -> list[Question]:
-    """Reads the questions of a split, in the order in which `row` of its examples counts them.
+def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> list[Question]:
+    """Reads the questions of a split; the `row` of an example is the index of its question.
 
     Raises:
-      UserError: the file is missing, or has changed.
+      UserError: the file is missing or has changed.
     """
     name = file_name(split)
-    if name not in found.files:
+    if name not in content.files:
         raise UserError(
             f"{folder} has no {name}: its shards are not those of a task of questions and spans; "
             "make them with build_task_shards --task=squad1 or squad2"
         )
     path = Path(folder) / name
-    if problem := manifest.file_problem(path, found.files[name]):
-        raise UserError(f"{problem}: copy the folder again, or make the shards again")
+    checksums.check(path, content.files[name], manifest.ADVICE)
     questions = []
     for line in path.read_bytes().splitlines():
         paragraph = json.loads(line)

@@ -1,15 +1,15 @@
 """Fine-tuning tasks: their files, columns, labels and metrics.
 
-A named task is one entry of `TASKS`. Anything else is `generic("classification", ...)` or
-`generic("regression", ...)`, whose columns, labels and files the user gives, or `ranking()`. A task
-of the kind "span" asks questions whose answers are parts of a text; its files have SQuAD's form.
-One of the kind "choice" asks which of several choices is the right one; `choice()` is the one of
-JSON Lines.
+`TASKS` has the named tasks. For other data there are `generic("classification", ...)` and
+`generic("regression", ...)` with the user's columns, labels and files, `ranking()`, and `choice()`
+for JSON Lines. A task of the kind "span" has questions whose answers are parts of a text, in files
+of SQuAD's format. A task of the kind "choice" has questions with several choices.
 """
 
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, texts
+from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     LETTERS,
@@ -30,10 +30,13 @@ __all__ = [
     "SPLITS",
     "TASKS",
     "Columns",
+    "Description",
     "Kind",
+    "MixtureDescription",
     "Submission",
     "Task",
     "choice",
+    "description_from_dict",
     "find",
     "generic",
     "nearest",
@@ -52,10 +55,10 @@ def generic(
     metrics: Iterable[str] = (),
     header: bool = True,
 ) -> Task:
-    """A task that is not in the table.
+    """Returns a task with the user's columns and labels.
 
     Raises:
-      UserError: a label, a metric or a column that cannot be, in the words of `Task`.
+      UserError: a label, a metric or a column is not valid; see `Task`.
     """
     if kind not in GENERIC:
         raise UserError(f"a task is {' or '.join((*GENERIC, 'ranking', 'choice'))}, not {kind!r}")
@@ -70,25 +73,25 @@ def generic(
 
 
 def ranking(metrics: Iterable[str] = ()) -> Task:
-    """The ranking of documents for queries.
+    """Returns the task of ranking documents for queries.
 
     Raises:
-      UserError: a metric that there is none of.
+      UserError: a metric does not exist.
     """
     columns = Columns("query", "document")
     return Task("ranking", "ranking", columns, metrics=tuple(metrics) or METRICS["ranking"])
 
 
 def choice() -> Task:
-    """A choice task that is not in the table, from JSON Lines; its files say how many choices."""
+    """Returns a choice task in JSON Lines; its files determine the number of choices."""
     return Task("choice", "choice", Columns("context", "question", "answer"))
 
 
 def find(name: str) -> Task:
-    """The named task.
+    """Returns the task of a name.
 
     Raises:
-      UserError: there is none of that name.
+      UserError: there is no such task.
     """
     if name in TASKS:
         return TASKS[name]

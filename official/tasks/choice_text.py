@@ -1,7 +1,7 @@
-"""The text that is read with each choice of a question: the question, and the choice in its place.
+"""Joins a question and one of its choices into one text.
 
-Where the question has a blank, the choice is put into it, as the releases of XLNet, ALBERT and
-RoBERTa do for RACE; otherwise it stands behind the question, with a space between them.
+If the question has a blank, the choice replaces it, as the releases of XLNet, ALBERT and RoBERTa do
+for RACE. Otherwise the choice follows the question after a space.
 
 Shapes: N pairs of a question and a choice.
 """
@@ -17,9 +17,9 @@ def joined(question: str, choice: str, blank: bool) -> str:
     """Returns the text of a question and a choice.
 
     Args:
-      question: may be empty.
+      question: the question, which may be empty.
       choice: one of its choices.
-      blank: whether runs of underscores are the place of the choice (`official.tasks.Task`).
+      blank: whether the choice replaces runs of underscores; see `official.tasks.Task`.
     """
     if blank and "_" in question:
         return re.sub(_BLANK, lambda _: choice, question)
@@ -27,7 +27,7 @@ def joined(question: str, choice: str, blank: bool) -> str:
 
 
 def joined_tensors(questions: tf.Tensor, choices: tf.Tensor, blank: bool) -> tf.Tensor:
-    """Does in a graph what `joined` does: string [N], from strings [N]."""
+    """Returns the same as `joined` in a graph: string [N], from strings [N]."""
     behind = tf.where(questions == "", choices, tf.strings.join([questions, choices], " "))
     if not blank:
         return behind

@@ -1,7 +1,6 @@
-"""The tasks of GLUE (Wang et al., 2018), from the files as distributed.
+"""The tasks of GLUE (Wang et al., 2018), in the files as distributed.
 
-Metrics are as the benchmark reports them. AX, its diagnostic set, is predicted with a model of
-MNLI.
+The metrics are those of the benchmark. AX, its diagnostic set, is predicted with a model of MNLI.
 """
 
 from collections.abc import Mapping
@@ -12,14 +11,14 @@ from official.tasks.task import Columns, Submission, Task
 def _glue(
     name: str, columns: Columns, labels: Mapping[str, str], metrics: str, *tests, **other
 ) -> Task:
-    """A task of GLUE.
+    """Returns a task of GLUE.
 
     Args:
-      name: of the task.
-      columns: of its files.
-      labels: the values in the files and the names they get here; none for a regression.
-      metrics: with blanks between them.
-      *tests: file name and rows of what is submitted for each of the test splits.
+      name: the name of the task.
+      columns: the columns of its files.
+      labels: the name of each label by its value in the files; empty for a regression.
+      metrics: the names of the metrics, separated by blanks.
+      *tests: file name and number of rows of the submission for each test split.
       **other: attributes of `Task`.
     """
     files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
@@ -42,7 +41,7 @@ _DUPLICATES = {"0": "not_duplicate", "1": "duplicate"}
 _TWO_WAYS = {label: label for label in ("entailment", "not_entailment")}
 _THREE_WAYS = {label: label for label in ("entailment", "neutral", "contradiction")}
 
-# QQP's train file has questions with line breaks in them, which part the row, and empty ones.
+# QQP's train file has questions with line breaks, which split the row, and empty questions.
 TASKS = (
     _glue(
         "cola",

@@ -1,6 +1,6 @@
-"""The kinds of tasks: what each is built, learned, measured, written and served with.
+"""The table of the kinds of tasks, with the modules that build, score and serve each kind.
 
-A kind names modules of other packages, which are imported when they are used.
+The modules are named by their paths and imported when they are used.
 """
 
 import dataclasses
@@ -13,15 +13,15 @@ class Kind:
     """A kind of task.
 
     Attributes:
-      targets: the features of an example that hold what is to be predicted.
-      objectives: the types of the objectives that learn it.
-      metrics: the names of those that can be computed; the first is the default.
-      method: of `official.load(DIR)`, the one that predicts it.
-      builder: module of the shard builder; it has `from_flags`.
-      scorer: module with a `Scorer`, which computes metrics and writes predictions.
-      signatures: module of the signatures of a SavedModel.
-      max_length: of examples, where nothing else is asked for.
-      generic: whether a user can make a task of this kind by naming columns.
+      targets: the features of an example with the values to predict.
+      objectives: the types of the objectives that learn the task.
+      metrics: the metrics that can be computed; the first one is the default.
+      method: the method of `official.load(DIR)` that predicts the task.
+      builder: the module of the shard builder, which has `from_flags`.
+      scorer: the module with the `Scorer`, which computes metrics and writes predictions.
+      signatures: the module of the signatures of a SavedModel.
+      max_length: the default length of examples, in tokens.
+      generic: whether a user can define a task of this kind by naming columns.
     """
 
     targets: tuple[str, ...]

@@ -1,10 +1,10 @@
-"""Questions on a text: the span of it that answers, or one of several choices."""
+"""Tasks of reading comprehension: the answer is a span of a text, or one of several choices."""
 
 from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Task
 
 TASKS = (
-    # Questions and the spans that answer them (Rajpurkar et al., 2016; 2018).
+    # Questions, and the spans that answer them (Rajpurkar et al., 2016; 2018).
     Task(
         name="squad1",
         kind="span",

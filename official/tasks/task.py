@@ -1,29 +1,30 @@
-"""What a fine-tuning task is."""
+"""The definition of a fine-tuning task: its files, columns, labels and metrics."""
 
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 
+from official.tasks.description import Description
 from official.tasks.kinds import METRICS
 from official.utils.errors import UserError
 
-# What a file can be for: beside the usual three, MNLI's texts of genres that training has not seen.
+# The splits. The mismatched ones are MNLI's texts of genres that are not in the training file.
 SPLITS = ("train", "validation", "validation_mismatched", "test", "test_mismatched")
 
-# What choices are called, in this order.
+# The names of choices, in order.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where a file keeps what a task needs: names from its header line, or indices from "0".
+    """The columns of a file: names of its header line, or indices from "0".
 
     Attributes:
       text: the column of the text, or of the first text of a pair.
       text_pair: the column of the second text; None for tasks on single texts.
-      label: the column of the label or score; None where the file has none.
-      header: whether the first line of the file names the columns.
-      title: a column whose text stands before that of `text`, with a blank between them.
+      label: the column of the label or score; None if the file has none.
+      header: whether the first line of the file has the names of the columns.
+      title: a column whose text is put before that of `text`, with a blank between them.
     """
 
     text: str
@@ -35,11 +36,11 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    """The file in which GLUE takes the predictions of a test split.
+    """The file with the predictions of a test split, for submission to GLUE.
 
     Attributes:
-      file: its name.
-      rows: how many there are to predict.
+      file: the name of the file.
+      rows: the number of predictions.
     """
 
     file: str
@@ -51,25 +52,26 @@ class Task:
     """One fine-tuning task.
 
     Attributes:
-      name: what `--task` calls it.
+      name: the value of `--task`.
       kind: a key of `official.tasks.kinds.KINDS`.
-      columns: the columns of every split but those in `split_columns`.
-      labels: the names of the classes; the index is the id that the model learns. Empty for
-        regression and ranking. Of a choice they are letters, one for each choice.
-      values: what stands in the files for each of `labels`, where that is something else; a
-        file may have the labels' names all the same.
-      metrics: what is reported, the deciding one first.
+      columns: the columns of all splits but those in `split_columns`.
+      labels: the names of the classes, in the order of their ids; empty for regression and ranking.
+        Those of a choice are letters, one for each choice.
+      values: the value of each label in the files, if it is not the name; files may have the names
+        as well.
+      metrics: the metrics that are reported; the first one picks the best checkpoint.
       files: the file of each split.
-      split_columns: the columns of splits that are laid out otherwise.
+      split_columns: the columns of splits with other columns.
       format_columns: the columns of files in formats (of `tfrecords_tools.tasks.readers.tables`)
-        that name them, where the files as distributed do not.
-      line_break: what stands for a line break in the texts as distributed; it is read as a blank.
-      skipped: why rows of the files as distributed are left out and counted, in the words of
-        `tfrecords_tools.tasks.readers.tables`; not of a test file, whose rows are all predicted.
-      submissions: for GLUE's test splits, what the benchmark takes.
+        with column names, if the files as distributed have none.
+      line_break: the text that represents a line break in the files as distributed; it is read as
+        a blank.
+      skipped: the reasons for which rows of the files as distributed are left out and counted, as
+        `tfrecords_tools.tasks.readers.tables` names them. All rows of a test file are predicted.
+      submissions: the submission file of each test split of GLUE.
       no_answers: of spans, whether some questions have no answer in their text.
-      blank: of a choice, whether a run of underscores in a question is the place of the choice,
-        which otherwise stands behind the question.
+      blank: of a choice, whether a run of underscores in a question is replaced by the choice,
+        which otherwise follows the question.
     """
 
     name: str
@@ -88,7 +90,7 @@ class Task:
     blank: bool = False
 
     def __post_init__(self) -> None:
-        """Checks what the user of `generic` can get wrong."""
+        """Checks the values that a user of `generic` gives."""
         if self.kind not in METRICS:
             raise UserError(f"a task is {' or '.join(METRICS)}, not {self.kind!r}")
         if self.kind == "regression" and self.labels:
@@ -121,36 +123,37 @@ class Task:
         object.__setattr__(self, "values", self.values or self.labels)
         object.__setattr__(self, "metrics", self.metrics or METRICS[self.kind][:1])
 
-    def columns_of(self, split: str, format: str = "tsv") -> Columns:
-        """The columns of the file of `split`, which is in the format given."""
+    def columns_for(self, split: str, format: str = "tsv") -> Columns:
+        """Returns the columns of the file of a split, which has the given format."""
         return self.split_columns.get(split, self.format_columns.get(format, self.columns))
 
-    def description(self) -> dict:
-        """What a manifest says of the task."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "pair": self.columns.text_pair is not None,
-            "labels": list(self.labels),
-            "values": list(self.values),
-            "metrics": list(self.metrics),
-            **({"no_answers": self.no_answers} if self.kind == "span" else {}),
-            **({"blank": self.blank} if self.kind == "choice" else {}),
-            "columns": {
-                key: value
-                for key, value in dataclasses.asdict(self.columns).items()
-                if key != "header" and value is not None
+    def description(self) -> Description:
+        """Returns what a manifest says of the task."""
+        columns = dataclasses.asdict(self.columns)
+        return Description(
+            name=self.name,
+            kind=self.kind,
+            pair=self.columns.text_pair is not None,
+            labels=self.labels,
+            values=self.values,
+            metrics=self.metrics,
+            no_answers=self.no_answers if self.kind == "span" else None,
+            blank=self.blank if self.kind == "choice" else None,
+            columns={
+                name: column
+                for name, column in columns.items()
+                if name != "header" and column is not None
             },
-        }
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Words for a message: the member of `known` most like `name`, or nothing."""
+    """Returns the part of a message that suggests the member of `known` nearest to `name`."""
     by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message, quoted, with commas."""
+    """Returns names for a message, quoted and separated by commas."""
     return ", ".join(repr(n) for n in names)

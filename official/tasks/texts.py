@@ -1,4 +1,4 @@
-"""Classifications of single texts: reviews, news, encyclopedia articles, questions."""
+"""Classification tasks of single texts: reviews, news, encyclopedia articles, questions."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ def _texts(
     files: tuple[str, str],
     line_break: str = "",
 ) -> Task:
-    """A classification of single texts, whose files in TSV or JSON Lines name their columns.
+    """Returns a classification task of single texts; TSV and JSON Lines files name their columns.
 
     Args:
-      name: of the task.
-      columns: of the files as distributed.
-      labels: the values in the files and the names they get here; none: found in the train file.
-      files: those of the train and the test split; none of these data sets has a third.
-      line_break: as in `Task`.
+      name: the name of the task.
+      columns: the columns of the files as distributed.
+      labels: the name of each label by its value in the files; empty = taken from the train file.
+      files: the files of the train and the test split; these data sets have no others.
+      line_break: see `Task`.
     """
     named = Columns("text", None, "label")
     return Task(
@@ -54,8 +54,8 @@ TASKS = (
         ("train", "test"),
         "<br />",
     ),
-    # Zhang et al., 2015: CSV without a header, line breaks written as backslash and n; in AG
-    # News they are a backslash alone.
+    # Zhang et al., 2015: CSV without a header. A line break is a backslash and n, in AG News a
+    # backslash alone.
     _texts(
         "ag_news",
         _TITLE_TEXT,

@@ -1,10 +1,10 @@
-"""TREC's two files, read strictly: qrels say what is relevant, a run what was found.
+"""Reads and writes TREC's qrels (which documents are relevant) and runs (which were retrieved).
 
-  qrels   query 0 document grade          a grade of 1 and more is relevant, the more the better
+  qrels   query 0 document grade          relevant from grade 1 on; higher is better
   run     query Q0 document rank score tag
 
-Columns are parted by blanks or tabs. As trec_eval does, a run is read by its scores, not by its
-ranks or the order of its lines: `ordered`.
+Columns are separated by blanks or tabs. As in trec_eval, the order of a run is that of its scores,
+not of its ranks or lines; see `ordered`.
 """
 
 import gzip
@@ -21,20 +21,20 @@ from official.utils.errors import UserError
 Qrels = dict[str, dict[str, int]]  # query → document → grade
 Run = dict[str, dict[str, float]]  # query → document → score
 
-# What becomes of a line that cannot be used: takes the kind of fault and the whole message.
+# Called for a line that is not valid, with the kind of fault and the whole message.
 Bad = Callable[[str, str], None]
 
 
 def refuse(reason: str, message: str) -> None:
-    """Raises `UserError`; what becomes of a bad line by default."""
+    """Raises `UserError` with the message; the default for lines that are not valid."""
     del reason
     raise UserError(message)
 
 
 def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The documents of one query, the best first, in the order in which trec_eval sees them.
+    """Returns the documents of one query from best to worst, in the order of trec_eval.
 
-    That is by score as float32, and where scores are equal by id, the greater one first.
+    The order is by score as float32, and for equal scores by id, the greater one first.
     """
     by_id = sorted(scores.items(), reverse=True)
     return sorted(by_id, key=lambda item: -np.float32(item[1]))
@@ -50,16 +50,16 @@ def read_qrels(
 
     Args:
       path: the file; `.gz` is decompressed.
-      queries: the ids that there are; None = any.
-      documents: the same of documents.
-      bad: is told of a line with another number of columns, a grade that is no whole number, an
-        unknown query or document, or a document judged twice for a query, and of bytes that are
-        not UTF-8; such lines are left out if it returns.
+      queries: the ids of known queries; None = any.
+      documents: the ids of known documents; None = any.
+      bad: called for a line that is not UTF-8 or has another number of columns, a grade that is no
+        whole number, an unknown query or document, or a document that is judged twice for a query.
+        The line is left out if `bad` returns.
 
     Raises:
-      UserError: no such file, a damaged or an empty one, or what `bad` raises.
+      UserError: the file is missing, damaged or empty, or `bad` raises it.
     """
-    found: Qrels = {}
+    qrels: Qrels = {}
     for place, (query, _, document, grade) in _records(
         path, 4, "query 0 document grade", queries, documents, bad
     ):
@@ -68,11 +68,11 @@ def read_qrels(
         except ValueError:
             bad("grade not a whole number", f"{place}: grade {grade!r} is not a whole number")
             continue
-        if document in found.setdefault(query, {}):
+        if document in qrels.setdefault(query, {}):
             bad("judged twice", f"{place}: document {document!r} is judged again for {query!r}")
             continue
-        found[query][document] = number
-    return found
+        qrels[query][document] = number
+    return qrels
 
 
 def read_run(
@@ -82,7 +82,7 @@ def read_run(
     bad: Bad = refuse,
 ) -> Run:
     """Reads a run; arguments and errors as for `read_qrels`, with scores in place of grades."""
-    found: Run = {}
+    run: Run = {}
     for place, (query, _, document, _, score, _) in _records(
         path, 6, "query Q0 document rank score tag", queries, documents, bad
     ):
@@ -90,11 +90,11 @@ def read_run(
         if not math.isfinite(number):
             bad("score not a number", f"{place}: score {score!r} is not a number")
             continue
-        if document in found.setdefault(query, {}):
+        if document in run.setdefault(query, {}):
             bad("found twice", f"{place}: document {document!r} is there again for {query!r}")
             continue
-        found[query][document] = number
-    return found
+        run[query][document] = number
+    return run
 
 
 def write_qrels(stream: IO[str], qrels: Qrels) -> None:
@@ -104,13 +104,13 @@ def write_qrels(stream: IO[str], qrels: Qrels) -> None:
 
 
 def write_run(stream: IO[str], run: Mapping[str, Mapping[str, float]], tag: str, top: int = 0):
-    """Writes a run to a text stream, the documents of each query from the best on.
+    """Writes a run to a text stream, the documents of each query from best to worst.
 
     Args:
-      stream: to write to.
+      stream: the stream.
       run: query → document → score.
-      tag: names the run; blanks in it become underscores.
-      top: the most documents of a query; 0 = all.
+      tag: the name of the run; blanks become underscores.
+      top: the largest number of documents of a query; 0 = all.
     """
     tag = "_".join(tag.split()) or "run"
     for query, scores in run.items():
@@ -122,10 +122,10 @@ def write_run(stream: IO[str], run: Mapping[str, Mapping[str, float]], tag: str,
 
 
 def check_id(text: str) -> str:
-    """Returns the id of a query or a document without outer space.
+    """Returns the id of a query or document without outer space.
 
     Raises:
-      ValueError: it is empty or has a blank within, which TREC's files cannot hold.
+      ValueError: the id is empty or contains a blank, which TREC's files do not allow.
     """
     parts = text.split()
     if len(parts) != 1:
@@ -141,7 +141,7 @@ def _records(
     documents: Container[str] | None,
     bad: Bad,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields 'file, line n' and the columns of each line that can be used."""
+    """Yields 'file, line n' and the columns of each valid line."""
     lines = 0
     for number, line in enumerate(_lines(Path(path)), 1):
         place = f"{path}, line {number}"

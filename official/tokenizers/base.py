@@ -5,7 +5,6 @@ Shapes: N texts, V pieces of the vocabulary; a ragged dimension is written None.
 
 import abc
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.tokenizers import offsets, word_starts
-from official.utils import atomic, json_files
+from official.utils import atomic, checksums, json_files
 from official.utils.errors import UserError
 
 SETTINGS_FILE = "tokenizer_config.json"
@@ -133,12 +132,11 @@ class Tokenizer(abc.ABC):
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
         vocabulary = {
-            name: hashlib.sha256(data).hexdigest()
-            for name, data in self._vocabulary_files().items()
+            name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
         }
         decides = {**self._decides(), "special_ids": named, **vocabulary}
-        self.fingerprint = hashlib.sha256(json_bytes(decides)).hexdigest()
-        settings = hashlib.sha256(self._settings_file()).hexdigest()
+        self.fingerprint = checksums.hash_bytes(json_bytes(decides))
+        settings = checksums.hash_bytes(self._settings_file())
         self.files = {**vocabulary, SETTINGS_FILE: settings}
 
     @classmethod

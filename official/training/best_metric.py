@@ -1,12 +1,9 @@
 """The figure of an evaluation that picks the best checkpoint, and which of two values is better."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from official.config import Config
 from official.data.mixture import AVERAGE
 from official.modeling.model import make_objectives
-from official.tasks import nearest
+from official.tasks import Description, MixtureDescription, nearest
 from official.utils.errors import UserError
 
 # What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a
@@ -21,7 +18,7 @@ _OF_ANSWERS = tuple(
 )
 
 
-def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bool]:
+def best_metric(config: Config, task: Description | MixtureDescription | None) -> tuple[str, bool]:
     """Returns the figure that picks the best checkpoint, and whether more of it is better.
 
     Of a loss less is better, whatever it is called: of `loss`, of each term, and of those of one
@@ -34,11 +31,10 @@ def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bo
     Raises:
       UserError: `recipe.best_metric` is the name of no loss and of no metric.
     """
-    task = task or {}
     if not (name := config.recipe.best_metric):
-        return (task["metrics"][0], True) if task else ("loss", False)
-    known = {AVERAGE: True} if "tasks" in task else {}
-    for prefix, about in _parts(task).items():
+        return (task.metrics[0], True) if task else ("loss", False)
+    known = {AVERAGE: True} if isinstance(task, MixtureDescription) else {}
+    for prefix, about in _by_prefix(task).items():
         terms = [
             term
             for objective in make_objectives(config)
@@ -47,7 +43,8 @@ def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bo
         ]
         lower = ["loss", *terms, *(f"{term}_{kind}" for term in terms for kind in _LOWER)]
         higher = [f"{term}_{kind}" for term in terms for kind in _HIGHER]
-        higher += [*about.get("metrics", ()), *(_OF_ANSWERS if about.get("kind") == "span" else ())]
+        if about is not None:
+            higher += [*about.metrics, *(_OF_ANSWERS if about.kind == "span" else ())]
         known |= {f"{prefix}{name}": False for name in lower}
         known |= {f"{prefix}{name}": True for name in higher}
     if name not in known:
@@ -58,8 +55,8 @@ def best_metric(config: Config, task: Mapping[str, Any] | None) -> tuple[str, bo
     return name, known[name]
 
 
-def _parts(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What is said of each task, by what stands before its metrics."""
-    if "tasks" not in task:
-        return {"": task}
-    return {f"{name}/": about for name, about in task["tasks"].items()}
+def _by_prefix(task: Description | MixtureDescription | None) -> dict[str, Description | None]:
+    """Returns each task by the prefix of the names of its metrics."""
+    if isinstance(task, MixtureDescription):
+        return {f"{name}/": each for name, each in task.tasks.items()}
+    return {"": task}

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.data.labels import labels_of
+from official.data.labels import task_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
 from official.modeling.model import Model
@@ -66,7 +66,7 @@ def train(
     numerics.set_precision(config.recipe.precision)
     with strategies.lost_workers(strategy):
         source = open_data(data, config, "train", training=True)
-        config = resolve.resolve(config, source.tokenizer.vocab_size, labels_of(source.manifest))
+        config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
         source.check(config, strategy.num_replicas_in_sync)
         if init:
             source.check_tokenizer(Path(init) / "tokenizer")

@@ -150,13 +150,13 @@ def best_result(model_dir: Path) -> dict[str, Any]:
       `metric`: the one that decides; `higher`: whether more of it is better; `metrics`: the names
       to compare, the deciding one first; `step` and `figures` of the checkpoint.
     """
-    task = model_folder.task(model_dir)
-    metric, higher = best_metric(configs.load(model_dir), task or None)
+    task = model_folder.task_description(model_dir)
+    metric, higher = best_metric(configs.load(model_dir), task)
     found = checkpoints.load_state(checkpoints.find(model_dir, "best"))
     return {
         "metric": metric,
         "higher": higher,
-        "metrics": list(dict.fromkeys([metric, *task.get("metrics", ())])),
+        "metrics": list(dict.fromkeys([metric, *(task.metrics if task else ())])),
         "step": found["step"],
         "figures": found["figures"],
     }

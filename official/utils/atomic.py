@@ -1,6 +1,6 @@
-"""Files and folders that appear under their final name only when they are whole.
+"""Writes files and folders that get their final name only when they are complete.
 
-What is written and every name that leads to it are synced, so a power cut loses neither.
+The content and all parent folders are synced, so they survive a power cut.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ _REFUSED = (
 
 @contextlib.contextmanager
 def folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields an empty folder beside `path` that becomes `path` when the block ends well.
+    """Yields an empty folder that is renamed to `path` when the block ends without an error.
 
     Raises:
-      UserError: `path` is there already, or it cannot be written.
+      UserError: `path` exists already, or cannot be written.
     """
     path = Path(path)
     with _disk_errors(path):
@@ -54,10 +54,10 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields the path of an empty file that takes the name `path` when the block ends well.
+    """Yields the path of an empty file that replaces `path` when the block ends without an error.
 
     Raises:
-      UserError: it cannot be written.
+      UserError: `path` cannot be written.
     """
     path = Path(path)
     with _disk_errors(path):
@@ -79,10 +79,10 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def file(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Yields an open file that takes the name `path` when the block ends well.
+    """Yields an open file that replaces `path` when the block ends without an error.
 
     Raises:
-      UserError: it cannot be written.
+      UserError: `path` cannot be written.
     """
     encoding = None if "b" in mode else "utf-8"
     with replacing(path) as temporary, open(temporary, mode, encoding=encoding) as stream:
@@ -90,10 +90,10 @@ def file(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def make_folder(path: str | os.PathLike) -> None:
-    """Makes a folder with the parents that it lacks, and syncs the name of each.
+    """Makes a folder and its missing parents, and syncs them.
 
     Raises:
-      UserError: it cannot be made.
+      UserError: the folder cannot be made.
     """
     path = Path(path)
     with _disk_errors(path):
@@ -104,7 +104,7 @@ def make_folder(path: str | os.PathLike) -> None:
 
 
 def remove(path: str | os.PathLike) -> None:
-    """Removes a file or a folder; a kill never leaves half of a folder under its name."""
+    """Removes a file or a folder; a killed process never leaves a part of the folder at `path`."""
     path = Path(path)
     if not path.is_dir() or path.is_symlink():
         path.unlink()
@@ -116,9 +116,9 @@ def remove(path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(parent: str | os.PathLike) -> None:
-    """Removes what killed processes left half-written in `parent`.
+    """Removes the temporary files and folders that killed processes left in `parent`.
 
-    It waits for no one: while another process writes there, nothing is removed.
+    While another process writes in `parent`, it removes nothing and does not wait.
     """
     with contextlib.suppress(BlockingIOError), _lock(Path(parent), fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in Path(parent).glob(f"{PREFIX}*"):
@@ -127,16 +127,16 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
 
 
 def _writing(parent: Path) -> contextlib.AbstractContextManager[None]:
-    """Tells `sweep` that a process writes in `parent`."""
+    """Holds the lock that tells `remove_leftovers` that a process writes in `parent`."""
     return _lock(parent, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
 def _lock(parent: Path, kind: int) -> Iterator[None]:
-    """Holds a lock on a folder; goes on without one where the file system has none.
+    """Holds a lock on a folder; does nothing if the file system has no locks.
 
     Raises:
-      BlockingIOError: it is taken, and `kind` says not to wait.
+      BlockingIOError: another process holds the lock, and `kind` says not to wait.
     """
     descriptor = os.open(parent, os.O_RDONLY)
     try:
@@ -153,7 +153,7 @@ def _lock(parent: Path, kind: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Says in words why `path` cannot be written."""
+    """Turns errors of the disk into a UserError that says why `path` cannot be written."""
     try:
         yield
     except UserError:
@@ -174,9 +174,9 @@ def _disk_errors(path: Path) -> Iterator[None]:
 
 
 def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:
-    """The number of an error of the operating system, and the file that it is about.
+    """Returns the number of an error of the operating system, and the file it is about.
 
-    TensorFlow and safetensors raise errors of their own, with the system's words in them.
+    The errors of TensorFlow and safetensors contain the words of the system.
     """
     if isinstance(error, OSError):
         return error.errno, error.filename2 or error.filename
@@ -186,11 +186,11 @@ def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:
 
 
 def _concerns(name: str | bytes | int | None, path: Path) -> bool:
-    """Whether an error's file leads to `path` or is in the making; others may be read, too."""
+    """Returns whether the file of an error is temporary, or a parent of `path`, or `path`."""
     if not isinstance(name, str):
         return False
-    made = any(part.startswith(PREFIX) for part in Path(name).parts)
-    return made or path.is_relative_to(name)
+    temporary = any(part.startswith(PREFIX) for part in Path(name).parts)
+    return temporary or path.is_relative_to(name)
 
 
 def _sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Errors that the user can cause, and the one place where a command line prints them."""
+"""Errors that the user can correct, and the function that prints them on the command line."""
 
 import os
 import sys
@@ -9,22 +9,22 @@ from official.utils import quiet_import
 
 
 class UserError(ValueError):
-    """Something the user can put right.
+    """An error that the user can correct.
 
     The message names the file, line, key or value, and says what to do.
     """
 
 
 def require(options: Mapping[str, Any], *names: str, mode: str | None = None) -> None:
-    """Checks that options of a command line were given.
+    """Checks that options of a command line are given.
 
     Args:
       options: absl's flags.
-      names: of the options that must have a value.
-      mode: of a command that does several things, the one that needs them.
+      names: the names of the options that must have a value.
+      mode: the mode of the command that needs them, for the message.
 
     Raises:
-      UserError: one has none.
+      UserError: an option has no value.
     """
     for name in names:
         if not options[name].value:
@@ -34,14 +34,14 @@ def require(options: Mapping[str, Any], *names: str, mode: str | None = None) ->
 
 
 def warn(message: str) -> None:
-    """Tells the user, on standard error, of something that the program works around."""
+    """Prints a warning on standard error."""
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """Runs `main` as a command line under absl: flags are parsed, a `UserError` is printed.
+    """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
-    The process ends with status 2 after a `UserError` (no traceback), 130 after Ctrl-C.
+    The exit status is 2 after a `UserError`, without a traceback, and 130 after Ctrl-C.
     """
     from absl import app, logging
 
@@ -55,7 +55,7 @@ def run(main: Callable[[list[str]], None]) -> None:
             main(argv)
         except UserError as error:
             fail(str(error))
-        except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
+        except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

@@ -1,39 +1,39 @@
-"""Reads files that are held in memory whole, and no larger than such files are."""
+"""Reads small files into memory, and refuses files that are too large."""
 
 import os
 from pathlib import Path
 
 from official.utils.errors import UserError
 
-# The largest vocabularies and configs in use have a few MiB.
+# The largest vocabularies and configs have a few MiB.
 MAX_BYTES = 64 << 20
 
 
-def check(path: str | os.PathLike, most: int | None = MAX_BYTES, advice: str = "") -> None:
-    """Refuses what is no regular file of a bounded size.
+def check(path: str | os.PathLike, max_bytes: int | None = MAX_BYTES, advice: str = "") -> None:
+    """Checks that a path is a regular file of a limited size.
 
     Args:
-      path: of the file, or of a link to it.
-      most: the most bytes that it may have; None = any number.
-      advice: what the message says beside what is wrong.
+      path: the file, or a link to it.
+      max_bytes: the largest size; None = no limit.
+      advice: what the user can do, for the message.
 
     Raises:
-      UserError: there is no such file, it is a folder, a pipe or a device, or it is larger.
+      UserError: the file is missing, is a folder, a pipe or a device, or is too large.
     """
     path = Path(path)
     try:
         if not path.is_file():
             what = "is not a regular file" if path.exists() else "is missing"
             raise UserError(f"{path} {what}{': ' if advice else ''}{advice}")
-        if most is not None and (size := path.stat().st_size) > most:
-            raise UserError(f"{path} has {size:,} bytes, where at most {most:,} are expected")
+        if max_bytes is not None and (size := path.stat().st_size) > max_bytes:
+            raise UserError(f"{path} has {size:,} bytes, where at most {max_bytes:,} are expected")
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_bytes(path: str | os.PathLike, most: int = MAX_BYTES, advice: str = "") -> bytes:
-    """Reads a file of a bounded size; arguments and errors are those of `check`."""
-    check(path, most, advice)
+def read_bytes(path: str | os.PathLike, max_bytes: int = MAX_BYTES, advice: str = "") -> bytes:
+    """Reads a file of a limited size; arguments and errors are those of `check`."""
+    check(path, max_bytes, advice)
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -1,18 +1,17 @@
-"""JSON objects in files, and a checksum of an object inside it.
+"""Reads and writes JSON objects that contain a checksum of themselves.
 
-An object that this program writes for itself has the SHA-256 of its own content under `KEY`. A bit
-that flips in the file, or an entry that is edited, is noticed when the object is read. Files of
-earlier versions have no such entry, and are taken as they are.
+An object that this program writes for itself has the SHA-256 of its content under `KEY`, so a
+flipped bit or an edited entry is detected when the object is read. Files of earlier versions have
+no checksum and are read without one.
 """
 
 import difflib
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-from official.utils import files
+from official.utils import checksums, files
 from official.utils.errors import UserError
 
 KEY = "checksum"
@@ -22,11 +21,11 @@ def read(path: str | os.PathLike, advice: str = "") -> dict[str, Any]:
     """Reads a JSON object.
 
     Args:
-      path: of the file.
-      advice: what the message says beside what is wrong.
+      path: the file.
+      advice: what the user can do, for the message.
 
     Raises:
-      UserError: the file cannot be read, or holds something else.
+      UserError: the file cannot be read, or is not a JSON object.
     """
     data = files.read_bytes(path, advice=advice)
     try:
@@ -49,11 +48,11 @@ def dump(values: Mapping[str, Any], stream: IO[str]) -> None:
 
 
 def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any]:
-    """Returns an object that was read, without its checksum.
+    """Checks the checksum of an object, and returns the object without it.
 
     Args:
-      values: from `read`.
-      path: of the file, for messages.
+      values: the result of `read`.
+      path: the file, for messages.
 
     Raises:
       UserError: the content is not what `dump` wrote.
@@ -71,7 +70,7 @@ def checked(values: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    # As it will be read again: tuples are lists, and keys are text.
+    # The form after reading: tuples are lists, and keys are text.
     plain = json.loads(json.dumps(values))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return checksums.hash_bytes(text.encode())

@@ -1,7 +1,7 @@
-"""Holds back what TensorFlow prints on standard error while it is imported.
+"""Hides what TensorFlow prints on standard error while it is imported.
 
-Its notices of CUDA and oneDNN say nothing to the user of a command line, and no log level stops
-them. They are shown if the import fails.
+Its notices about CUDA and oneDNN do not help the user of a command line, and no log level hides
+them. They are printed if the import fails.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 
 def install() -> None:
-    """Makes the first `import tensorflow` from here on a silent one."""
+    """Hides the output of the next `import tensorflow`, if it is the first one."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" not in sys.modules and not any(isinstance(f, _Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds tensorflow where the others do, once, and wraps its loader."""
+    """Wraps the loader of tensorflow, once."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":

@@ -1,12 +1,12 @@
-"""The one seed rule: every draw is a function of counters, never of what was drawn before.
+"""Random draws that are functions of counters, never of earlier draws.
 
-On the host, `numpy_rng(seed, document, ...)` gives a generator of its own to each piece of work.
-In batches, `row_seeds(seed, epoch, index)` gives each example a 64-bit seed and `bits`, `uniforms`,
-`integers` and `weighted` hash (row seed, stream, place) into numbers, so a row draws the same
-whichever rows share its batch and however far it is padded. The hash is the finaliser of SplitMix64
+On the host, `numpy_rng(seed, document, ...)` returns a generator for each unit of work. In batches,
+`row_seeds(seed, epoch, index)` returns a 64-bit seed for each example, and `bits`, `uniforms`,
+`integers` and `weighted` hash (row seed, stream, position) to numbers. The draws of a row therefore
+do not depend on the other rows of the batch or on padding. The hash is the finaliser of SplitMix64
 (Steele, Lea and Flood, 2014), in wrapping 64-bit arithmetic.
 
-Shapes: B rows, L numbers a row.
+Shapes: B rows, L numbers of a row.
 """
 
 import enum
@@ -19,7 +19,7 @@ _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 class Stream(enum.IntEnum):
-    """The uses of `bits`, each of which draws on its own."""
+    """The uses of `bits`, whose draws are independent."""
 
     SHARD_ORDER = 0
     RECORD_ORDER = 1
@@ -37,7 +37,7 @@ class Stream(enum.IntEnum):
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:
-    """Returns the generator of these counters (seed first; each one 0 <= counter < 2^64).
+    """Returns the generator of some counters (the seed first; each is 0 <= counter < 2^64).
 
     Unlike `SeedSequence` alone, (1,) and (1, 0) are different streams.
     """
@@ -51,9 +51,9 @@ def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     """Returns the seed of each example in an epoch.
 
     Args:
-      seed: the run's seed.
-      epoch: how often the data was read before; scalar or [B].
-      index: the example's number in the data, in the order of the manifest; integers [B].
+      seed: the seed of the run.
+      epoch: the number of earlier passes over the data; scalar or [B].
+      index: the number of the example, in the order of the manifest; integers [B].
 
     Returns:
       uint64 [B].
@@ -64,26 +64,26 @@ def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:
 
 
 def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
-    """Returns 64 random bits for each of `length` places of each row.
+    """Returns 64 random bits for each of `length` positions of each row.
 
     Args:
-      rows: uint64 [B] from `row_seeds`.
-      stream: a `Stream`; draws of two streams are independent.
-      length: L; the first places of a longer draw equal those of a shorter one.
+      rows: the result of `row_seeds`, uint64 [B].
+      stream: a `Stream`; the draws of two streams are independent.
+      length: L; a longer draw begins with the numbers of a shorter one.
 
     Returns:
       uint64 [B, L].
     """
     keys = _mix(rows ^ _mix(_uint64((stream + 1) * _STEP % 2**64)))  # [B]
-    places = _uint64(tf.range(1, tf.cast(length, tf.int64) + 1)) * _uint64(_STEP)  # [L]
-    return _mix(keys[:, None] + places)
+    steps = _uint64(tf.range(1, tf.cast(length, tf.int64) + 1)) * _uint64(_STEP)  # [L]
+    return _mix(keys[:, None] + steps)
 
 
 def network_seeds(rows: tf.Tensor) -> tf.Tensor:
-    """Returns a seed for the network's draws from each row's: int32 [B, 2].
+    """Returns the seeds of the network's draws for each row: int32 [B, 2].
 
     Args:
-      rows: uint64 [B] from `row_seeds`.
+      rows: the result of `row_seeds`, uint64 [B].
     """
     return tf.bitcast(bits(rows, Stream.NETWORK, 1)[:, 0], tf.int32)
 
@@ -103,15 +103,16 @@ def integers(rows: tf.Tensor, stream: int, length: int | tf.Tensor, limit: int) 
 def weighted(
     rows: tf.Tensor, stream: int, length: int | tf.Tensor, cumulative: np.ndarray
 ) -> tf.Tensor:
-    """Returns int32 [B, L]: i as often as `cumulative` [V] rises there; arguments as in `bits`.
+    """Returns int32 [B, L] with the cumulative frequencies `cumulative` [V].
 
-    `cumulative` are whole numbers up to 2^53, the last of them above 0.
+    `cumulative` has ascending whole numbers up to 2^53, and the last one is above 0. The other
+    arguments are those of `bits`.
     """
     high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(11))
     draws = tf.cast(high, tf.float64) * (float(cumulative[-1]) * 2.0**-53)
     bounds = tf.constant(cumulative, tf.float64)
-    found = tf.searchsorted(bounds, tf.reshape(tf.floor(draws), [-1]), side="right")
-    return tf.reshape(found, tf.shape(draws))
+    indices = tf.searchsorted(bounds, tf.reshape(tf.floor(draws), [-1]), side="right")
+    return tf.reshape(indices, tf.shape(draws))
 
 
 def _mix(state: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Files with a text on each line."""
+"""Reads files with one text per line."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from official.utils.errors import UserError
 
 
 def read(path: str | os.PathLike, what: str) -> list[str]:
-    """The lines of a file, without their ends.
+    """Returns the lines of a file, without line ends.
 
     Args:
-      path: of UTF-8 text.
-      what: the things on the lines, as messages name them: `prompts`, `texts`.
+      path: a file of UTF-8 text.
+      what: what the lines are, for messages: `prompts`, `texts`.
 
     Raises:
-      UserError: there is no such file, it is not UTF-8 or it is empty.
+      UserError: the file is missing, not UTF-8 or empty.
     """
     try:
         lines = Path(path).read_bytes().decode().split("\n")

@@ -1,4 +1,4 @@
-"""Checks of the fields of dataclasses, with the messages for what a user wrote in YAML."""
+"""Checks of the fields of a config, with messages for the user."""
 
 import difflib
 import re
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
-    """Words for the end of a message: the known name most like `name`, or nothing."""
+    """Returns the end of a message that suggests the known name nearest to `name`, or ""."""
     close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def one_of(field: str, value: Any, choices: Iterable[Any]) -> None:
-    """Refuses a value that is none of its choices.
+    """Checks that a value is one of its choices.
 
     Raises:
       ValueError: with the field, its value and the choices.
@@ -26,7 +26,7 @@ def one_of(field: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def at_least(config: Any, minimum: float, *fields: str) -> None:
-    """Refuses fields below a minimum; a field that is None has its default.
+    """Checks that fields are not below a minimum; None is allowed.
 
     Raises:
       ValueError: with the field and its value.
@@ -39,7 +39,7 @@ def at_least(config: Any, minimum: float, *fields: str) -> None:
 
 
 def at_most(config: Any, maximum: float, *fields: str) -> None:
-    """Refuses fields above a maximum.
+    """Checks that fields are not above a maximum.
 
     Raises:
       ValueError: with the field and its value.
@@ -50,7 +50,7 @@ def at_most(config: Any, maximum: float, *fields: str) -> None:
 
 
 def above(config: Any, bound: float, *fields: str) -> None:
-    """Refuses fields that are not above a bound.
+    """Checks that fields are above a bound.
 
     Raises:
       ValueError: with the field and its value.
@@ -61,7 +61,7 @@ def above(config: Any, bound: float, *fields: str) -> None:
 
 
 def fraction(config: Any, *fields: str) -> None:
-    """Refuses fields that are not in [0, 1].
+    """Checks that fields are in [0, 1].
 
     Raises:
       ValueError: with the field and its value.
@@ -71,8 +71,19 @@ def fraction(config: Any, *fields: str) -> None:
             raise ValueError(f"{field}: {getattr(config, field)} is not between 0 and 1")
 
 
+def positive_fraction(config: Any, *fields: str) -> None:
+    """Checks that fields are in (0, 1].
+
+    Raises:
+      ValueError: with the field and its value.
+    """
+    for field in fields:
+        if not 0 < getattr(config, field) <= 1:
+            raise ValueError(f"{field}: {getattr(config, field)} is not above 0 and at most 1")
+
+
 def dropout_rate(config: Any, *fields: str) -> None:
-    """Refuses fields that are not in [0, 1).
+    """Checks that fields are in [0, 1).
 
     Raises:
       ValueError: with the field and its value.
@@ -83,7 +94,7 @@ def dropout_rate(config: Any, *fields: str) -> None:
 
 
 def regular_expression(config: Any, *fields: str) -> None:
-    """Refuses fields that have a pattern which is no regular expression; None has none.
+    """Checks that the patterns in fields are regular expressions; None is allowed.
 
     Raises:
       ValueError: with the field and its value.

@@ -56,7 +56,7 @@ def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, 
         "next_sentence_labels": ours["next_sentence_label"][:, None],
     }
     assert theirs.keys() == same.keys()
-    assert len(theirs["input_mask"]) == made.totals["examples"] > 1000
+    assert len(theirs["input_mask"]) == made.totals.examples > 1000
     for name, values in same.items():
         np.testing.assert_array_equal(theirs[name], values, err_msg=name)
 

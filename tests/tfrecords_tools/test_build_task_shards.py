@@ -215,7 +215,7 @@ def test_command_line(tmp_path):
     first, last = done.stdout.splitlines()
     assert first == ("train: 2 examples; 9 tokens; 0 cut at 32 tokens; 0 1 (50.0%), 1 1 (50.0%)")
     assert last.startswith(f"{tmp_path / 'out'}: classification, 2 examples, 9 tokens, ")
-    assert manifest.read(tmp_path / "out").totals["examples"] == 2
+    assert manifest.read(tmp_path / "out").totals.examples == 2
     done = run(*flags_given[:4], "--tokenizer=x", "--output=y")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (

@@ -1,5 +1,6 @@
 """Tests of tfrecords_tools.inspect_shards."""
 
+import hashlib
 import math
 import os
 import subprocess
@@ -9,12 +10,18 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
-from official.shards import features, manifest
+from official.config import Segments
+from official.shards import features, integrity, manifest
+from official.shards.provenance import PretrainingSettings, PretrainingTotals
+from official.tasks import Description
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.pretraining import tf_models
 from tfrecords_tools.writing import example_bytes
+
+CONFIG = PretrainingSettings(Segments(format="pairs"))
+TOTALS = PretrainingTotals(documents=2, cut_tokens=1234, skipped={"empty documents": 1})
 
 
 def write_folder(folder, records, kind, names, task=None):
@@ -27,7 +34,7 @@ def write_folder(folder, records, kind, names, task=None):
         path = folder / f"train-{i:05d}-of-{len(records):05d}.tfrecord"
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(record)
-        entries.append(manifest.describe(path))
+        entries.append(integrity.describe(path))
     made = manifest.Manifest(
         kind=kind,
         features=tuple(names),
@@ -36,9 +43,8 @@ def write_folder(folder, records, kind, names, task=None):
         max_length=16,
         seed=3,
         shards=tuple(entries),
-        config={"segments": {"format": "pairs"}, "corruption": None},
         task=task,
-        totals={"documents": 2, "cut_tokens": 1234, "skipped": {"empty documents": 1}},
+        **({} if kind == "task" else {"config": CONFIG, "totals": TOTALS}),
         length_histogram=(0,) * 8 + (1, 0, 1),
     )
     manifest.write(folder, made)
@@ -75,11 +81,12 @@ def test_summary(tmp_path):
     lines = list(inspect_shards.summary(folder_of_pairs(tmp_path / "made")))
     assert lines[0] == f"{tmp_path}/made: pretraining, 2 examples in 2 shards, 0.0 MB"
     assert lines[1].startswith("  features: token_ids, segment_lengths, next_sentence_label, mask")
-    assert lines[2:5] == [
+    assert lines[2:4] == [
         "  made of: 2 documents, 1,234 cut tokens; left out: 1 empty documents",
         "  lengths: 8-9 50.0%, 10-10 50.0%",
-        "  settings: seed=3 segments.format=pairs corruption=None",
     ]
+    assert lines[4].startswith("  settings: seed=3 segments.format=pairs segments.relation=next_s")
+    assert lines[4].endswith(" corruption=None format=examples split_sentences=False lexicons=[]")
     assert lines[5].startswith("  tokenizer: vocab.txt, tokenizer_config.json; fingerprint ")
     assert lines[6].startswith("  train-00000-of-00002.tfrecord: 1 records, ")
     assert len(lines) == 8
@@ -180,7 +187,7 @@ def test_examples_of_the_model_garden(tmp_path):
 def test_examples_of_a_task(tmp_path):
     tokens = ids("[CLS]", "ba", "##be", "[SEP]")
     base = {"token_ids": tokens, "segment_lengths": [4], "row": 12}
-    task = {"name": "moods", "kind": "classification", "labels": ["bad", "good"]}
+    task = Description("moods", "classification", labels=("bad", "good"))
     records = map_serialize([{**base, "label": 1}, {**base, "score": 2.5}, base])
     folder = write_folder(tmp_path / "made", records, "task", ["token_ids"], task)
     assert [text.splitlines()[0] for text in inspect_shards.examples(folder, 3)] == [
@@ -221,7 +228,7 @@ def test_verify_finds_a_cut_between_records(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole + whole)
     made = manifest.read(folder)
-    entries = (manifest.describe(path), *made.shards[1:])
+    entries = (integrity.describe(path), *made.shards[1:])
     manifest.write(folder, manifest.Manifest(**{**vars(made), "shards": entries}))
     assert inspect_shards.verify(folder) == []
     path.write_bytes(whole)
@@ -233,10 +240,14 @@ def test_verify_looks_at_the_tokenizer(tmp_path):
     folder = folder_of_pairs(tmp_path / "made")
     (folder / "tokenizer/vocab.txt").write_text("other\n")
     (folder / "tokenizer/tokenizer_config.json").unlink()
-    assert sorted(inspect_shards.verify(folder)) == [
-        f"{folder}/tokenizer/tokenizer_config.json is missing",
-        f"{folder}/tokenizer/vocab.txt has changed since it was written",
-    ]
+    missing, changed = sorted(inspect_shards.verify(folder))
+    assert missing == f"{folder}/tokenizer/tokenizer_config.json is missing"
+    recorded = manifest.read(folder).tokenizer["vocab.txt"]
+    changed_to = hashlib.sha256(b"other\n").hexdigest()
+    assert changed == (
+        f"{folder}/tokenizer/vocab.txt has changed since it was written: expected SHA-256 "
+        f"{recorded}, found {changed_to}"
+    )
 
 
 def test_damaged_examples(tmp_path):

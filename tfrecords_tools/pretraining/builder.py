@@ -19,8 +19,9 @@ from pathlib import Path
 
 from official import config, tokenizers
 from official.corruption.vocabulary import check_mask_token
-from official.shards import manifest
+from official.shards import manifest, token_counts
 from official.shards.features import FEATURES, LEXICONS
+from official.shards.provenance import PretrainingSettings
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import chunks, examples, stream_corpus, tf_models
@@ -96,13 +97,13 @@ def build(
             features=_features(settings),
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=settings.segments.places,
+            max_length=settings.segments.row_tokens,
             seed=settings.seed,
             shards=writer.finish(),
-            config=_plain(settings),
+            config=recorded_settings(settings),
             totals=counts.as_totals(),
             length_histogram=tuple(counts.lengths.tolist()),
-            token_counts=manifest.write_token_counts(folder, counts.tokens),
+            token_counts=token_counts.write(folder, counts.tokens),
         )
         manifest.write(folder, made)
     report(summary(output, made, counts, time.monotonic() - started))
@@ -116,7 +117,7 @@ def _with_token_counts(
     count = functools.partial(examples.count_piece, settings=_counting(settings))
     parts = chunks.cut(read())
     counted = sum(parallel.ordered(count, parts, workers, examples.start_worker))
-    manifest.write_token_counts(folder, counted)
+    token_counts.write(folder, counted)
     return dataclasses.replace(settings, token_counts=str(folder))
 
 
@@ -198,15 +199,15 @@ def _features(settings: examples.Settings) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if name in names)
 
 
-def _plain(settings: examples.Settings) -> dict:
-    corruption = settings.corruption
-    return {
-        "segments": config.to_dict(settings.segments),
-        "corruption": None if corruption is None else config.to_dict(corruption),
-        "format": settings.format,
-        "split_sentences": settings.split_sentences,
-        "lexicons": [Path(path).name for _, path in settings.lexicons],
-    }
+def recorded_settings(settings: examples.Settings) -> PretrainingSettings:
+    """Returns the settings that the manifest records."""
+    return PretrainingSettings(
+        segments=settings.segments,
+        corruption=settings.corruption,
+        format=settings.format,
+        split_sentences=settings.split_sentences,
+        lexicons=tuple(Path(path).name for _, path in settings.lexicons),
+    )
 
 
 def _counting(settings: examples.Settings) -> examples.Settings:

@@ -9,6 +9,7 @@ import numpy as np
 
 from official.shards import manifest
 from official.shards.features import LEXICONS
+from official.shards.provenance import LexiconTotals, PretrainingTotals
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, lexicon
 from tfrecords_tools.text import documents
@@ -31,7 +32,7 @@ class CorpusCounts:
     def __init__(self, settings: examples.Settings, vocab_size: int):
         self.tally = documents.Tally()
         self.totals: collections.Counter[str] = collections.Counter()
-        self.lengths = np.zeros(settings.segments.places + 1, np.int64)
+        self.lengths = np.zeros(settings.segments.row_tokens + 1, np.int64)
         self.tokens = np.zeros(vocab_size, np.int64)
         self._lexicons = settings.lexicons
         self.matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in self._lexicons]
@@ -75,14 +76,14 @@ class CorpusCounts:
             )
         self.tally.skipped["empty documents"] += self.tally.documents - self.totals["documents"]
 
-    def as_totals(self) -> dict:
-        """Returns what the manifest says; of lexicons lines, lines never found, and matches."""
+    def as_totals(self) -> PretrainingTotals:
+        """Returns the counts that the manifest records."""
         skipped = {reason: count for reason, count in self.tally.skipped.items() if count}
         found = {
-            name: {"lines": len(n), "never_matched": int((n == 0).sum()), "matches": int(n.sum())}
+            name: LexiconTotals(len(n), int((n == 0).sum()), int(n.sum()))
             for (name, _), n in zip(self._lexicons, self.matches, strict=True)
         }
-        return {**self.totals, "skipped": skipped, **({"lexicons": found} if found else {})}
+        return PretrainingTotals(**self.totals, skipped=skipped, lexicons=found or None)
 
     def never_matched(self) -> dict[str, list[str]]:
         """Returns the lines of each lexicon that match nowhere."""
@@ -126,21 +127,21 @@ def summary(
     totals = made.totals
     size = sum(shard.bytes for shard in made.shards)
     tokens = sum(n * count for n, count in enumerate(made.length_histogram))
-    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals["skipped"].items())
+    skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals.skipped.items())
     lines = [
-        f"{output}: {totals['examples']:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
-        f"({totals['examples'] / seconds:,.0f} examples/s, "
+        f"{output}: {totals.examples:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
+        f"({totals.examples / seconds:,.0f} examples/s, "
         f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
-        f"  {totals['documents']:,} documents, {totals['sentences']:,} sentences, "
-        f"{totals['tokens']:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
+        f"  {totals.documents:,} documents, {totals.sentences:,} sentences, "
+        f"{totals.tokens:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
         f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
-        f"{1 - tokens / (totals['examples'] * made.max_length):.1%} of the rows is padding; "
-        f"{totals['cut_tokens']:,} did not fit and were cut off",
+        f"{1 - tokens / (totals.examples * made.max_length):.1%} of the rows is padding; "
+        f"{totals.cut_tokens:,} did not fit and were cut off",
     ]
-    for name, found in totals.get("lexicons", {}).items():
+    for name, found in (totals.lexicons or {}).items():
         lines.append(
-            f"  {LEXICONS[name]}: {found['matches']:,} matches of {found['lines']:,} lines; "
-            f"{found['never_matched']:,} lines never match"
+            f"  {LEXICONS[name]}: {found.matches:,} matches of {found.lines:,} lines; "
+            f"{found.never_matched:,} lines never match"
             + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
         )
     if tally.long:
@@ -153,5 +154,5 @@ def summary(
 
 def _copies(made: manifest.Manifest) -> str:
     """How often each document is in the examples, where it is more than once."""
-    copies = made.config["segments"]["duplicates"]
+    copies = made.config.segments.duplicates
     return f", {copies} copies of each document" if copies > 1 else ""

@@ -10,7 +10,6 @@ example with padding, P predictions with padding.
 import dataclasses
 import errno
 import functools
-import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +20,8 @@ import tensorflow as tf
 
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
-from official.shards import manifest
-from official.utils import seeding
+from official.shards import manifest, token_counts
+from official.utils import checksums, seeding
 from tfrecords_tools.pretraining import (
     blocks,
     full_sentences,
@@ -122,7 +121,9 @@ def process_piece(piece: DocumentChunk, settings: Settings) -> Records:
     examples = segments.concatenate(parts)
     duplicates = np.repeat(rounds, [len(part) for part in parts])
     lengths = examples.lengths(between)
-    members, row_splits = packing.pack(lengths, settings.segments.places, settings.segments.packing)
+    members, row_splits = packing.pack(
+        lengths, settings.segments.row_tokens, settings.segments.packing
+    )
     order = seeding.numpy_rng(*counters).permutation(len(row_splits) - 1)
     made: list[bytes] = []
     ends = np.cumsum(np.diff(row_splits)[order])  # examples up to each row
@@ -144,7 +145,7 @@ def process_piece(piece: DocumentChunk, settings: Settings) -> Records:
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     return Records(
         made,
-        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.places + 1),
+        np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.row_tokens + 1),
         len(own.documents) - 1 - own.continues,
         len(own.sentences) - 1,
         len(own.ids),
@@ -267,7 +268,7 @@ def _tools(settings: Settings) -> tuple[tokenizers.Tokenizer, list[Lexicon], Cal
     corruption = config.module_of(settings.corruption)
     counts = None
     if settings.token_counts:
-        counts = np.load(Path(settings.token_counts) / manifest.TOKEN_COUNTS_FILE)
+        counts = np.load(Path(settings.token_counts) / token_counts.FILE)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, counts, settings.corruption)
     places = settings.segments.max_length
     fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
@@ -335,8 +336,7 @@ class Writer:
         entries = []
         for path, writer, records in zip(self._paths, self._writers, self._records, strict=True):
             _on_disk(writer.close)
-            with open(path, "rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = checksums.hash_file(path)
             entries.append(
                 manifest.Shard(path.name, records, path.stat().st_size, digest, self._split)
             )

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.shards import manifest
+from official.shards import integrity, manifest
+from official.shards.provenance import SplitTotals, TaskSettings, TaskTotals
+from official.tasks import Description
 from official.tokenizers import packing
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.readers import tables
@@ -46,10 +48,10 @@ class SplitCounts:
         self.tokens += sum(lengths)
         self.lengths[max(lengths)] += 1
 
-    def totals(self, **more: Any) -> dict[str, Any]:
-        """What the manifest says of the split."""
+    def totals(self, **more: Any) -> SplitTotals:
+        """Returns what the manifest says of the split; `more` are counts of the task's kind."""
         counts = {name: getattr(self, name) for name in ADDED}
-        return {**counts, "skipped": dict(self.bad.counts), **more}
+        return SplitTotals(**counts, skipped=dict(self.bad.counts), **more)
 
     def shares(self, most: int = 20) -> str:
         """Each label with its examples, `most` labels at the most."""
@@ -109,18 +111,18 @@ def write_shards(
     finished = [
         path.rename(folder / f"{path.name}-of-{len(written):05d}.tfrecord") for path in written
     ]
-    return [manifest.describe(path, split) for path in finished]
+    return [integrity.describe(path, split) for path in finished]
 
 
 def make_manifest(
-    task: Mapping[str, Any],
+    task: Description,
     features: tuple[str, ...],
     tokenizer: Any,
     max_length: int,
     shards: Iterable[manifest.Shard],
-    splits: Mapping[str, Mapping[str, Any]],
+    splits: Mapping[str, SplitTotals],
     tallies: Mapping[str, SplitCounts],
-    config: Mapping[str, Any],
+    config: TaskSettings,
     *,
     seed: int = 0,
     skipped: Mapping[str, int] | None = None,
@@ -154,7 +156,7 @@ def make_manifest(
         shards=tuple(shards),
         config=config,
         task=task,
-        totals={**totals, "skipped": dict(left_out), "splits": splits},
+        totals=TaskTotals(**totals, skipped=dict(left_out), splits=splits),
         length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
         files=files or {},
     )

@@ -16,6 +16,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import features, manifest
+from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
@@ -110,7 +111,7 @@ def _with_found_labels(
 ) -> Task:
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
-    columns = task.columns_of("train", tables.format_of(files["train"], format))
+    columns = task.columns_for("train", tables.format_of(files["train"], format))
     column = columns.label
     found: set[str] = set()
     for row in tables.read(
@@ -179,7 +180,7 @@ def _with_progress(
 def _usable(
     task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows
 ) -> Iterator[UsableRow]:
-    columns = task.columns_of(split, tables.format_of(path, format))
+    columns = task.columns_for(split, tables.format_of(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
     label_columns = [] if columns.label is None else [columns.label]
@@ -249,16 +250,16 @@ def _manifest(
         for split, tally in tallies.items()
     }
     # Splits that lack the label or score, alone among the features.
-    unlabelled = [split for split, tally in tallies.items() if not tally.labelled]
+    unlabelled = tuple(split for split, tally in tallies.items() if not tally.labelled)
     return make_manifest(
-        {**task.description(), "unlabelled": unlabelled},
+        dataclasses.replace(task.description(), unlabelled=unlabelled),
         ("token_ids", "segment_lengths", "row", target),
         tokenizer,
         max_length,
         shards,
         splits,
         tallies,
-        {"files": names(files)},
+        TaskSettings(files=names(files)),
     )
 
 

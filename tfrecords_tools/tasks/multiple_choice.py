@@ -13,6 +13,7 @@ from pathlib import Path
 from absl import flags
 
 from official.shards import features, manifest
+from official.shards.provenance import TaskSettings
 from official.tasks import LETTERS, SPLITS, Task, choice_text
 from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
@@ -154,11 +155,11 @@ def _manifest(
         split: tally.totals(answers=dict(tally.targets) if tally.labelled else {})
         for split, tally in tallies.items()
     }
-    description = {
-        **task.description(),
-        "unlabelled": [split for split, tally in tallies.items() if not tally.labelled],
-        "sequences": dict.fromkeys(tallies, len(task.labels)),
-    }
+    description = dataclasses.replace(
+        task.description(),
+        unlabelled=tuple(split for split, tally in tallies.items() if not tally.labelled),
+        sequences=dict.fromkeys(tallies, len(task.labels)),
+    )
     return make_manifest(
         description,
         ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer"),
@@ -167,7 +168,7 @@ def _manifest(
         shards,
         splits,
         tallies,
-        {"files": names(files)},
+        TaskSettings(files=names(files)),
     )
 
 

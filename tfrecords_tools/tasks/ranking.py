@@ -17,6 +17,7 @@ import numpy as np
 from absl import flags
 
 from official.shards import candidates, features, manifest
+from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
@@ -216,11 +217,11 @@ def build(
                 )
             report(_summary(split, tally, max_length, split in unlabelled))
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        description = {
-            **task.description(),
-            "unlabelled": unlabelled,
-            "sequences": {split: 2 if split == "train" else 1 for split in tallies},
-        }
+        description = dataclasses.replace(
+            task.description(),
+            unlabelled=tuple(unlabelled),
+            sequences={split: 2 if split == "train" else 1 for split in tallies},
+        )
         whole = make_manifest(
             description,
             ("token_ids", "segment_lengths", "sequence_lengths", "row"),
@@ -232,7 +233,7 @@ def build(
                 for split, tally in tallies.items()
             },
             tallies,
-            {"files": names(runs), "candidates": digests, "negatives": negatives},
+            TaskSettings(names(runs), candidates=digests, negatives=negatives),
             seed=seed,
             skipped=read.counts,
         )

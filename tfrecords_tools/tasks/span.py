@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import flags
 
 from official.shards import features, manifest, questions
+from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
 from official.utils import atomic
@@ -223,12 +224,12 @@ def _manifest(
         )
         for split, tally in tallies.items()
     }
-    description = {
-        **task.description(),
-        "doc_stride": sizes.doc_stride,
-        "max_query_length": sizes.max_query_length,
-        "unlabelled": [split for split, tally in tallies.items() if not tally.labelled],
-    }
+    description = dataclasses.replace(
+        task.description(),
+        doc_stride=sizes.doc_stride,
+        max_query_length=sizes.max_query_length,
+        unlabelled=tuple(split for split, tally in tallies.items() if not tally.labelled),
+    )
     places = (*windows.PLACES, "answer_start", "answer_end")
     return make_manifest(
         description,
@@ -238,7 +239,7 @@ def _manifest(
         shards,
         splits,
         tallies,
-        {"files": names(files), **dataclasses.asdict(sizes)},
+        TaskSettings(files=names(files), **dataclasses.asdict(sizes)),
         files=kept,
     )
 

@@ -6,9 +6,9 @@ from official.config.objectives import (
     CausalLMConfig,
     MaskedLMConfig,
     PermutationLMConfig,
-    ReplacedTokensConfig,
     SentencePairConfig,
 )
+from official.config.replaced_tokens import ReplacedTokensConfig
 from official.convert.heads.base import Head
 
 

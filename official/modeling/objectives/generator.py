@@ -14,7 +14,8 @@ import zlib
 import keras
 from keras import ops
 
-from official.config.objectives import SHARED, MaskedLMConfig
+from official.config.objectives import MaskedLMConfig
+from official.config.replaced_tokens import SHARED
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers import gather
 from official.modeling.layers.linear import Linear

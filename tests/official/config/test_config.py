@@ -247,8 +247,8 @@ def test_packing_is_for_objectives_that_keep_parts_apart(tmp_path):
     assert config.load(path).segments.fields >= parts
     shared = {"max_length": 512, "packing": 4, "row_length": 1024}
     path = write(tmp_path, changed("segments", shared))
-    assert config.load(path).segments.places == 1024  # above encoder.max_positions
-    assert config.from_dict(SMALL).segments.places == 32
+    assert config.load(path).segments.row_tokens == 1024  # above encoder.max_positions
+    assert config.from_dict(SMALL).segments.row_tokens == 32
     raw = changed("segments.packing", 4)
     raw["objectives"].append({"type": "classification", "num_labels": 2})
     with pytest.raises(UserError) as caught:

@@ -289,8 +289,8 @@ def test_a_broken_file_is_named(source):
         ({"layer_norm_eps": -1.0}, "norm_epsilon: -1.0 is negative"),
         ({"initializer_range": math.inf}, "initializer_range: expected a number, got inf"),
         ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob: expected a number, got 'much'"),
-        ({"architectures": 7}, "config.json: architectures: a list is wanted"),
-        ({"id2label": [1]}, "config.json: id2label: a dict is wanted"),
+        ({"architectures": 7}, "config.json: architectures: expected a list, got 7"),
+        ({"id2label": [1]}, "config.json: id2label: expected a mapping, got"),
         ({"model_type": ["bert"]}, r"model_type \['bert'\] cannot be converted"),
     ],
 )

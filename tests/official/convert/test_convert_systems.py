@@ -9,7 +9,8 @@ import safetensors.numpy
 from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import CausalLMConfig, GeneratorConfig, MaskedLMConfig
+from official.config.objectives import CausalLMConfig, MaskedLMConfig
+from official.config.replaced_tokens import GeneratorConfig
 from official.convert import converted_model, huggingface
 from official.saving import model_folder
 from official.utils.errors import UserError

@@ -61,8 +61,8 @@ STREAM = {
         ({"corruption__block_size": 5},
          r"corruption.block_size: blocks of 5 do not fill max_length 32: 32 = 6 × 5 \+ 2; take a"),
         ({**STREAM, "corruption__block_size": 8},
-         r"block_size: blocks of 8 do not end where the next row goes on, after reuse_length 12 = "
-         r"1 × 8 \+ 4: take a divisor of both reuse_length and max_length 32"),
+         r"block_size: blocks of 8 do not end where the next row continues, after reuse_length 12 "
+         r"= 1 × 8 \+ 4: take a divisor of both reuse_length and max_length 32"),
         ({"segments__packing": 2, "corruption__block_size": 8},
          "corruption.block_size: 8 tokens of a row are counted, and sequences that share one begin "
          "anywhere: take segments.packing: 1"),

@@ -264,13 +264,13 @@ def test_bad_values_are_named(values, message):
         (
             {"perm_size": 256},
             {"max_length": 512, "format": "stream", "rows": 2, "reuse_length": 384},
-            "perm_size: blocks of 256 do not end where the next row goes on, after reuse_length "
+            "perm_size: blocks of 256 do not end where the next row continues, after reuse_length "
             "384 = 1 × 256 + 128: take a divisor of both reuse_length and max_length 512",
         ),
         (
             {},
             {"max_length": 512, "format": "stream", "rows": 2, "reuse_length": 256},
-            "perm_size: blocks of 512 do not end where the next row goes on, after reuse_length "
+            "perm_size: blocks of 512 do not end where the next row continues, after reuse_length "
             "256 = 0 × 512 + 256: take a divisor of both reuse_length and max_length 512",
         ),
         (

@@ -106,7 +106,7 @@ def test_bucketed(tmp_path):
         ).as_numpy_iterator()
     )
     for batch in batches:
-        (places,) = set(batch["places"])
+        (places,) = set(batch["length"])
         shorter = {4: 0, 7: 4, 10: 7}[places]
         assert all(shorter < i % 10 + 1 <= places for i in batch["index"])
         assert batch["index"].tolist() == sorted(batch["index"])

@@ -15,7 +15,9 @@ from official.config.heads import ClassificationConfig
 from official.config.objectives import MaskedLMConfig, SentencePairConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, manifest
+from official.shards import features, integrity, manifest, token_counts
+from official.shards.provenance import PretrainingSettings
+from official.tasks import Description
 from official.utils import seeding
 from official.utils.errors import UserError
 
@@ -54,7 +56,7 @@ def write(folder, examples, shards=3, split="train", kind="pretraining", **more)
         with tf.io.TFRecordWriter(str(path)) as writer:
             for i in numbers:
                 writer.write(features.serialize(examples[i]))
-        entries.append(manifest.describe(path, split))
+        entries.append(integrity.describe(path, split))
     tokenizer = write_tokenizer(folder / "tokenizer")
     manifest.write(
         folder,
@@ -176,7 +178,7 @@ def test_phrases_reach_the_corruption_of_parts(tmp_path):
                 "phrase_inner": [end - n for end in ends for n in (3, 2)],
             }
         )
-    shared = {"segments": {"packing": 2, "max_length": T}}
+    shared = PretrainingSettings(Segments(packing=2, max_length=T))
     source = data.ShardDataset(write(tmp_path, rows, config=shared), make_config(masks))
     assert "phrase_inner" not in source.fields
     wholes = np.zeros(2, int)
@@ -196,7 +198,7 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
     for name, token in (("a", 20), ("b", 30)):
         folder = write(tmp_path / name, make_examples(40))
         counts = np.bincount([token], minlength=V)
-        digest = manifest.write_token_counts(folder, counts)
+        digest = token_counts.write(folder, counts)
         found = manifest.read(folder)
         manifest.write(folder, dataclasses.replace(found, token_counts=digest))
     source = data.ShardDataset([tmp_path / "a", tmp_path / "b"], config)
@@ -221,7 +223,7 @@ def test_static_spans_have_their_boundaries(tmp_path):
             "masked_ids": [5, 6, 7],
         }
     ]
-    made = {"corruption": {"max_predictions": 3}}
+    made = PretrainingSettings(corruption=TokenMasksConfig(max_predictions=3))
     folder = write(tmp_path, examples, shards=1, config=made)
     config = make_config(spans, Segments(static_masks=True))
     source = data.ShardDataset(folder, config)
@@ -378,7 +380,11 @@ def test_static_masks_come_from_the_shard(tmp_path):
         masked_positions=lambda i: list(range(1, 1 + i % 4)),
         masked_ids=lambda i: [100 + i] * (i % 4),
     )
-    folder = write(tmp_path, examples, config={"corruption": {"max_predictions": 3}})
+    folder = write(
+        tmp_path,
+        examples,
+        config=PretrainingSettings(corruption=TokenMasksConfig(max_predictions=3)),
+    )
     config = make_config(MASKS, Segments(static_masks=True))
     (batch,) = arrays(data.ShardDataset(folder, config).dataset(6))
     for i, example in enumerate(examples):
@@ -396,7 +402,7 @@ def test_blocks_know_the_token_behind_them(tmp_path):
         {**example, "next_id": 5 + i, "segment_lengths": [len(example["token_ids"])]}
         for i, example in enumerate(make_examples(6))
     ]
-    blocks, pairs = ({"segments": {"format": format}} for format in ("blocks", "pairs"))
+    blocks, pairs = (PretrainingSettings(Segments(format=name)) for name in ("blocks", "pairs"))
     folder = write(tmp_path / "blocks", examples, config=blocks)
     config = make_config(segments=Segments(format="blocks"))
     source = data.ShardDataset(folder, config)
@@ -483,7 +489,11 @@ def test_a_laid_out_batch_of_training_has_static_shapes(tmp_path):
 
 def test_an_unlabelled_split_has_no_label(tmp_path):
     folder = write(
-        tmp_path, make_examples(4), split="test", kind="task", task={"unlabelled": ["test"]}
+        tmp_path,
+        make_examples(4),
+        split="test",
+        kind="task",
+        task=Description("rte", "classification", unlabelled=("test",)),
     )
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
@@ -568,7 +578,12 @@ class TestRefused:
         b = write(tmp_path / "b", make_examples(2, label=lambda i: 0))
         with pytest.raises(UserError, match=r"a and .*b cannot be read together: features"):
             data.ShardDataset([a, b], make_config())
-        c = write(tmp_path / "c", make_examples(2), kind="task", task={"labels": ["x", "y"]})
+        c = write(
+            tmp_path / "c",
+            make_examples(2),
+            kind="task",
+            task=Description("rte", "classification", labels=("x", "y")),
+        )
         with pytest.raises(
             UserError, match=r"labels None in the first, \['x', 'y'\] in the second"
         ):
@@ -579,7 +594,11 @@ class TestRefused:
         with pytest.raises(UserError, match="has no static masks, and the config says .*: true"):
             data.ShardDataset(folder, make_config(MASKS, Segments(static_masks=True)))
         examples = make_examples(2, masked_positions=lambda i: [1], masked_ids=lambda i: [9])
-        folder = write(tmp_path / "b", examples, config={"corruption": {"max_predictions": 5}})
+        folder = write(
+            tmp_path / "b",
+            examples,
+            config=PretrainingSettings(corruption=TokenMasksConfig(max_predictions=5)),
+        )
         with pytest.raises(UserError, match="has static masks, and the config says .*: false"):
             data.ShardDataset(folder, make_config(MASKS, Segments()))
         with pytest.raises(UserError, match="max_predictions: 5, and the config says 3"):

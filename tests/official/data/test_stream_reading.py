@@ -163,10 +163,10 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
         source.dataset(8)
     with pytest.raises(UserError, match="recipe.eval_batch_size: 4, or .* segments.rows: 2"):
         data.ShardDataset(folder, same).check(small.replace(same, eval_batch_size=2))
-    longest = source.manifest.totals["longest_memory"]
+    longest = source.manifest.totals.longest_memory
     assert longest == (source.num_examples // 4 - 1) * REUSE
     source.check(dataclasses.replace(same, encoder=remembers(longest)))
-    message = f"_length: {longest + 1}, and the longest text that a row goes on after has {longest}"
+    message = f"_length: {longest + 1}, and the longest text that a row continues has {longest}"
     with pytest.raises(UserError, match=message):
         source.check(dataclasses.replace(same, encoder=remembers(longest + 1)))
     two = made(tmp_path / "two", backward=True, rows=2)

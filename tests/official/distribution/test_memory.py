@@ -250,7 +250,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     folder = stream_folder(tmp_path / "shards", made_of, documents, words)
     source, strategy = ShardDataset(folder, made_of), tf.distribute.get_strategy()
     batches = list(source.dataset(2))
-    assert len(batches) == 11 and source.manifest.totals["longest_memory"] == 10 * LENGTH
+    assert len(batches) == 11 and source.manifest.totals.longest_memory == 10 * LENGTH
     model = strategies.build_model(made_of, strategy)
     found = Evaluator(made_of, model, strategy).run(source)
     whole = {
@@ -316,9 +316,7 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     assert float(printed["causal_lm"]) == pytest.approx(found[40], abs=1e-6)
     done = evaluated(161)
     assert done.returncode
-    assert (
-        "memory_length: 161, and the longest text that a row goes on after has 160" in done.stderr
-    )
+    assert "memory_length: 161, and the longest text that a row continues has 160" in done.stderr
 
 
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):

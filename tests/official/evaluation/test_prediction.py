@@ -10,6 +10,7 @@ import tensorflow as tf
 from official.distribution import strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
+from official.tasks import Description
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -44,7 +45,7 @@ class Source:
     fields = ("token_ids", "row", "example_weights")
 
     def __init__(self, kind="classification"):
-        task = {"kind": kind, "name": "cola", "labels": ["no", "yes"]}
+        task = Description("cola", kind, labels=("no", "yes"))
         self.manifest = types.SimpleNamespace(task=task)
 
     def dataset(self, batch_size, start_step=0, workers=1, worker=0, replicas_per_worker=1):

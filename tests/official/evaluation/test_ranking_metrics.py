@@ -121,7 +121,7 @@ def test_errors(names, qrels, message):
 def _source(folder, qrels):
     run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
     _, digests = candidates.write(folder, "test", run, qrels)
-    made = types.SimpleNamespace(config={"candidates": digests}, task={"metrics": ["mrr"]})
+    made = types.SimpleNamespace(candidates=digests, task=types.SimpleNamespace(metrics=["mrr"]))
     return types.SimpleNamespace(folder=str(folder), split="test", manifest=made)
 
 

@@ -4,6 +4,7 @@ from scipy import stats
 from sklearn import metrics
 
 from official.evaluation import task_metrics
+from official.tasks import Description
 from official.utils.errors import UserError
 
 
@@ -62,14 +63,14 @@ def test_constant_predictions():
 
 
 def test_evaluate_leaves_filler_out():
-    task = {"name": "mrpc", "kind": "classification", "metrics": ["accuracy", "f1"]}
+    task = Description("mrpc", "classification", metrics=("accuracy", "f1"))
     outputs = {
         "example_weights": np.array([1.0, 1.0, 0.0]),
         "label": np.array([0, 1, 1]),
         "probabilities": np.array([[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]]),
     }
     assert task_metrics.evaluate(task, outputs) == {"accuracy": 1.0, "f1": 1.0}
-    task = {"name": "stsb", "kind": "regression", "metrics": ["pearson"]}
+    task = Description("stsb", "regression", metrics=("pearson",))
     outputs = {
         "example_weights": np.array([1.0, 1.0, 1.0, 0.0]),
         "score_target": np.array([1.0, 2.0, 3.0, 0.0]),
@@ -85,6 +86,6 @@ def test_errors():
         task_metrics.compute(["accuracy"], [], [])
     with pytest.raises(UserError, match="2 labels and 3 predictions cannot be compared"):
         task_metrics.compute(["accuracy"], [0, 1], [0, 1, 1])
-    task = {"name": "sst2", "kind": "classification", "metrics": ["accuracy"]}
+    task = Description("sst2", "classification", metrics=("accuracy",))
     with pytest.raises(UserError, match="no labels of the task sst2 .* use --mode=predict"):
         task_metrics.evaluate(task, {"example_weights": np.ones(1)})

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.shards import manifest
+from official.config import Segments
+from official.shards import integrity, manifest, token_counts
+from official.shards.provenance import PretrainingSettings, PretrainingTotals
+from official.tasks import Description, find
 from official.utils import json_files
 from official.utils.errors import UserError
 
@@ -18,7 +21,7 @@ def make(folder, records=(3, 2)):
         with tf.io.TFRecordWriter(str(path)) as writer:
             for j in range(count):
                 writer.write(f"record {i} {j}".encode())
-        shards.append(manifest.describe(path))
+        shards.append(integrity.describe(path))
     shards[-1] = dataclasses.replace(shards[-1], split="validation")
     made = manifest.Manifest(
         kind="pretraining",
@@ -28,8 +31,8 @@ def make(folder, records=(3, 2)):
         max_length=16,
         seed=5,
         shards=tuple(shards),
-        config={"segments": {"max_length": 16}},
-        totals={"examples": sum(records), "skipped": {"empty document": 1}},
+        config=PretrainingSettings(Segments(max_length=16)),
+        totals=PretrainingTotals(examples=sum(records), skipped={"empty document": 1}),
         length_histogram=(0, 0, 5),
     )
     manifest.write(folder, made)
@@ -52,7 +55,7 @@ def test_read_gives_what_was_written(tmp_path):
     assert made.shards[0].bytes == len(data)
     assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
     assert [shard.records for shard in made.split("validation")] == [2]
-    assert manifest.verify(tmp_path, deep=True) == []
+    assert integrity.verify(tmp_path, deep=True) == []
 
 
 def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
@@ -74,7 +77,11 @@ def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
 def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
     made = make(tmp_path)
     alike = dataclasses.replace(
-        made, seed=6, totals={}, task={"name": "a"}, config={"segments": {"packing": 1}}
+        made,
+        seed=6,
+        totals=PretrainingTotals(),
+        task=find("rte").description(),
+        config=PretrainingSettings(Segments(random_next_prob=0.25)),
     )
     assert manifest.fingerprint([alike], "train") == manifest.fingerprint([made], "train")
     other = [
@@ -82,12 +89,12 @@ def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
         for values in (
             {"shards": (*made.shards, made.shards[0])},
             {"shards": (dataclasses.replace(made.shards[0], sha256="0" * 64), made.shards[1])},
-            {"features": (*made.features, "next_sentence")},
+            {"features": (*made.features, "next_sentence_label")},
             {"tokenizer_fingerprint": "ee" * 32},
             {"token_counts": "ee" * 32},
             {"max_length": 17},
-            {"config": {"segments": {"rows": 4}}},
-            {"config": {"segments": {"packing": 4}}},
+            {"config": PretrainingSettings(Segments(format="stream", rows=4))},
+            {"config": PretrainingSettings(Segments(packing=4))},
         )
     ]
     prints = [manifest.fingerprint([found], "train") for found in (made, *other)]
@@ -99,8 +106,15 @@ def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
 
 def test_task_is_kept(tmp_path):
     make(tmp_path)
-    change(tmp_path, kind="task", task={"name": "sst2", "labels": ["bad", "good"]})
-    assert manifest.read(tmp_path).task == {"name": "sst2", "labels": ["bad", "good"]}
+    task = {"name": "sst2", "kind": "classification", "labels": ["bad", "good"]}
+    change(tmp_path, kind="task", task=task, config={"files": {"train": "train.tsv"}}, totals={})
+    made = manifest.read(tmp_path)
+    assert made.task == Description("sst2", "classification", labels=("bad", "good"))
+    assert (made.config.files, made.segments, made.corruption) == (
+        {"train": "train.tsv"},
+        None,
+        None,
+    )
 
 
 def test_missing_folder_and_file(tmp_path):
@@ -130,15 +144,30 @@ def test_not_json(tmp_path):
     "values, message",
     [
         ({"format_version": 2}, "format_version 2, this program reads 1"),
-        ({"seed": "5"}, "seed is '5', which is of the wrong type"),
+        ({"seed": "5"}, "seed: expected a whole number, got '5' .text.: make the shards again"),
         ({"max_length": 2**40}, "max_length: 1099511627776 is not from 1 to 1048576"),
-        ({"max_length": True}, "max_length is True, which is of the wrong type"),
-        ({"task": []}, r"task is \[\], which is of the wrong type"),
-        ({"colour": 1}, "unknown entry 'colour'"),
-        ({"kind": "pairs"}, "kind 'pairs' is none of pretraining, task, tf_models"),
-        ({"features": ["token_idz"]}, "feature 'token_idz' is unknown"),
-        ({"shards": [{"name": "a"}]}, "shard 0 lacks 'records'"),
-        ({"shards": [7]}, "shard 0 is no JSON object"),
+        ({"max_length": True}, "max_length: expected a whole number, got True"),
+        ({"task": []}, r"task: expected a mapping, got \[\] .a list."),
+        ({"colour": 1}, "colour: unknown key .known: kind, features, "),
+        ({"kind": "pairs"}, "kind: 'pairs' is not one of pretraining, task, tf_models"),
+        (
+            {"features": ["token_idz"]},
+            "features: 'token_idz' is not one of .*did you mean 'token_ids'",
+        ),
+        ({"shards": [{"name": "a"}]}, "shards.0.records: missing, and it has no default"),
+        ({"sed": 5}, "sed: unknown key; did you mean 'seed'"),
+        (
+            {"config": {"segments": {"packing": "x"}}},
+            "config.segments.packing: expected a whole number, got 'x' .text.: make the shards",
+        ),
+        ({"config": {"segment": {}}}, "config.segment: unknown key; did you mean 'segments'"),
+        (
+            {"config": {"corruption": {"type": "token_mask"}}},
+            "config.corruption: unknown type 'token_mask'; did you mean 'token_masks'",
+        ),
+        ({"totals": {"skipped": {"x": "1"}}}, "totals.skipped.x: expected a whole number, got '1'"),
+        ({"task": {"name": "a", "kind": "b"}}, "task.kind: 'b' is not one of classification, "),
+        ({"shards": [7]}, "shards.0: expected a mapping, got 7"),
     ],
 )
 def test_bad_entries(tmp_path, values, message):
@@ -154,7 +183,7 @@ def test_missing_entry(tmp_path):
     content = json.loads(path.read_text())
     del content["features"], content[json_files.KEY]
     path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="manifest.json lacks 'features'"):
+    with pytest.raises(UserError, match="manifest.json: features: missing, and it has no default"):
         manifest.read(tmp_path)
 
 
@@ -165,7 +194,7 @@ def test_shards_stay_in_their_folder(tmp_path):
     with pytest.raises(UserError, match="'../x' is no plain file name"):
         manifest.read(tmp_path)
     change(tmp_path, shards=[bad | {"split": "dev"}])
-    with pytest.raises(UserError, match="split 'dev' is none of train, validation, "):
+    with pytest.raises(UserError, match="shards.0.split: 'dev' is not one of train, validation, "):
         manifest.read(tmp_path)
 
 
@@ -182,11 +211,11 @@ def test_empty_cut_long_and_missing_shards(tmp_path):
     for content, message in cases:
         path.write_bytes(content)
         for deep in (False, True):
-            (problem,) = manifest.verify(tmp_path, deep=deep)
+            (problem,) = integrity.verify(tmp_path, deep=deep)
             assert message in problem and path.name in problem
-        assert manifest.verify(tmp_path, deep=True, split="validation") == []
+        assert integrity.verify(tmp_path, deep=True, split="validation") == []
     path.unlink()
-    (problem,) = manifest.verify(tmp_path, deep=False)
+    (problem,) = integrity.verify(tmp_path, deep=False)
     assert f"{path} is missing" in problem
 
 
@@ -196,8 +225,8 @@ def test_flipped_bit_is_found_when_deep(tmp_path):
     data = bytearray(path.read_bytes())
     data[14] ^= 4
     path.write_bytes(data)
-    assert manifest.verify(tmp_path, deep=False) == []
-    (problem,) = manifest.verify(tmp_path, deep=True)
+    assert integrity.verify(tmp_path, deep=False) == []
+    (problem,) = integrity.verify(tmp_path, deep=True)
     assert "has changed since it was written" in problem
     assert made.shards[1].sha256 in problem
     assert hashlib.sha256(data).hexdigest() in problem
@@ -206,7 +235,7 @@ def test_flipped_bit_is_found_when_deep(tmp_path):
 def test_wrong_count_is_found_when_deep(tmp_path):
     made = make(tmp_path)
     change(tmp_path, shards=[dataclasses.asdict(made.shards[0]) | {"records": 4}])
-    (problem,) = manifest.verify(tmp_path, deep=True)
+    (problem,) = integrity.verify(tmp_path, deep=True)
     assert "expected 4 records, found 3 records" in problem
 
 
@@ -215,33 +244,33 @@ def test_describe_refuses_a_cut_record(tmp_path):
     path = tmp_path / made.shards[0].name
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match="ends within a record"):
-        manifest.describe(path)
+        integrity.describe(path)
 
 
 def test_token_counts(tmp_path):
     made = make(tmp_path)
-    assert manifest.token_counts(tmp_path, made) is None
-    digest = manifest.write_token_counts(tmp_path, np.array([3, 0, 5]))
+    assert token_counts.read(tmp_path, made) is None
+    digest = token_counts.write(tmp_path, np.array([3, 0, 5]))
     made = dataclasses.replace(made, token_counts=digest)
     manifest.write(tmp_path, made)
     assert manifest.read(tmp_path) == made
-    assert manifest.token_counts(tmp_path, made).tolist() == [3, 0, 5]
-    path = tmp_path / manifest.TOKEN_COUNTS_FILE
+    assert token_counts.read(tmp_path, made).tolist() == [3, 0, 5]
+    path = tmp_path / token_counts.FILE
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
-        manifest.token_counts(tmp_path, made)
+        token_counts.read(tmp_path, made)
     for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
         np.save(path, wrong, allow_pickle=True)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         changed = dataclasses.replace(made, token_counts=digest)
         with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
-            manifest.token_counts(tmp_path, changed)
+            token_counts.read(tmp_path, changed)
     with open(path, "wb") as stream:  # more than any memory has
         header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 40,)}
         np.lib.format.write_array_header_1_0(stream, header)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(UserError, match="token_counts.npy holds no counts"):
-        manifest.token_counts(tmp_path, dataclasses.replace(made, token_counts=digest))
+        token_counts.read(tmp_path, dataclasses.replace(made, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
-        manifest.token_counts(tmp_path, made)
+        token_counts.read(tmp_path, made)

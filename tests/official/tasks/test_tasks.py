@@ -1,6 +1,7 @@
 import pytest
 
 from official import tasks
+from official.utils import strict
 from official.utils.errors import UserError
 
 
@@ -19,8 +20,8 @@ def test_table_says_what_glue_distributes():
 
 def test_cola_has_a_header_in_its_test_file_alone():
     cola = tasks.find("cola")
-    assert cola.columns_of("train") == tasks.Columns("3", None, "1", header=False)
-    assert cola.columns_of("test") == tasks.Columns("sentence")
+    assert cola.columns_for("train") == tasks.Columns("3", None, "1", header=False)
+    assert cola.columns_for("test") == tasks.Columns("sentence")
 
 
 def test_several_files_for_validation_and_test():
@@ -59,9 +60,9 @@ def test_what_glue_takes():
 def test_texts_as_distributed_and_in_tables_with_named_columns():
     named = tasks.Columns("text", None, "label")
     ag_news, imdb = tasks.find("ag_news"), tasks.find("imdb")
-    assert ag_news.columns_of("train", "csv") == tasks.Columns("2", None, "0", False, title="1")
-    assert ag_news.columns_of("test", "tsv") == ag_news.columns_of("test", "jsonl") == named
-    assert imdb.columns_of("train", "folders") == imdb.columns_of("train", "tsv") == named
+    assert ag_news.columns_for("train", "csv") == tasks.Columns("2", None, "0", False, title="1")
+    assert ag_news.columns_for("test", "tsv") == ag_news.columns_for("test", "jsonl") == named
+    assert imdb.columns_for("train", "folders") == imdb.columns_for("train", "tsv") == named
     assert (imdb.values, imdb.labels) == (("0", "1"), ("neg", "pos"))
     assert (imdb.line_break, ag_news.line_break) == ("<br />", "\\")
     assert tasks.find("yelp_full").line_break == "\\n"
@@ -71,7 +72,7 @@ def test_texts_as_distributed_and_in_tables_with_named_columns():
 
 
 def test_description_is_what_a_manifest_says():
-    assert tasks.find("rte").description() == {
+    assert strict.to_dict(tasks.find("rte").description()) == {
         "name": "rte",
         "kind": "classification",
         "pair": True,
@@ -79,6 +80,7 @@ def test_description_is_what_a_manifest_says():
         "values": ["entailment", "not_entailment"],
         "metrics": ["accuracy"],
         "columns": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+        "unlabelled": [],
     }
 
 
@@ -91,7 +93,7 @@ def test_generic_defaults():
 def test_a_ranking_has_all_of_its_metrics_and_no_labels():
     task = tasks.ranking()
     assert task.metrics == ("ndcg_20", "err_20", "mrr", "map")
-    assert (task.kind, task.labels, task.description()["pair"]) == ("ranking", (), True)
+    assert (task.kind, task.labels, task.description().pair) == ("ranking", (), True)
     assert tasks.ranking(["map"]).metrics == ("map",)
     with pytest.raises(UserError, match="ranking has no metric 'accuracy': its metrics are 'ndcg"):
         tasks.ranking(["accuracy"])

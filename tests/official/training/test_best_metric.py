@@ -15,8 +15,8 @@ from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.tasks import labelled_text
 
-RTE, STSB, SQUAD = ({**tasks.find(n).description()} for n in ("rte", "stsb", "squad2"))
-SEVERAL = {"metrics": ["average"], "tasks": {"rte": RTE, "stsb": STSB}}
+RTE, STSB, SQUAD = (tasks.find(n).description() for n in ("rte", "stsb", "squad2"))
+SEVERAL = tasks.MixtureDescription(("average",), {"rte": RTE, "stsb": STSB})
 ELECTRA = [
     {"type": "generator", "size": 0.5},
     {"type": "replaced_tokens", "weight": 50.0},

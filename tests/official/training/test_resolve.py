@@ -6,11 +6,13 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.data.labels import check_labels, labels_of
+from official.data.labels import check_labels, task_labels
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, warm_start
 from official.shards import manifest
+from official.tasks import Description, MixtureDescription, find
 from official.training import resolve, resuming
+from official.utils import strict
 from official.utils.errors import UserError
 from tests import small
 
@@ -68,7 +70,7 @@ def test_no_encoder_anywhere():
         resolve.inherit(tuned())
 
 
-def test_labels_of_another_task():
+def test_task_labels_another_task():
     config = tuned(objectives=[{"type": "classification", "labels": ["a", "b"]}])
     config = resolve.inherit(config, small.config())
     with pytest.raises(UserError, match="labels a, b in the config, b, a in the data"):
@@ -207,10 +209,10 @@ def test_the_same_seed_gives_the_same_weights():
 
 
 def test_the_task_is_noted_for_serving(tmp_path):
-    task = {"name": "sst2", "labels": ["bad", "good"], "pair": False}
+    task = find("sst2").description()
     found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
     model_folder.save_task(found, tmp_path)
-    assert model_folder.task(tmp_path) == {**task, "max_length": 64}
+    assert model_folder.task(tmp_path) == {**strict.to_dict(task), "max_length": 64}
     text = (tmp_path / "task.json").read_text()
     (tmp_path / "task.json").write_text(text.replace("64", "60"))
     with pytest.raises(UserError, match="task.json is not as it was written"):
@@ -222,7 +224,9 @@ def test_data_with_other_classes_than_the_model_is_refused():
     config = resolve.resolve(tuned(encoder=encoder), 9, {"abc": ("a", "b", "c")})
 
     def check(*labels):
-        check_labels(config, Manifest({"name": "abc", "labels": list(labels)}), "shards")
+        check_labels(
+            config, Manifest(Description("abc", "classification", labels=labels)), "shards"
+        )
 
     check("a", "b", "c")
     check("LABEL_0", "LABEL_1", "LABEL_2")
@@ -234,22 +238,21 @@ def test_data_with_other_classes_than_the_model_is_refused():
             check(*labels)
 
 
-def test_heads_of_several_tasks_get_the_labels_of_theirs():
+def test_heads_of_several_tasks_get_the_task_labels_theirs():
     heads = [{"type": "classification", "task": name} for name in ("abc", "xy")]
     heads.append({"type": "regression", "task": "score"})
-    data = Manifest(
-        {
-            "metrics": ["average"],
-            "tasks": {
-                "abc": {"labels": ["a", "b", "c"]}, "xy": {"labels": ["x", "y"]},
-                "score": {"labels": []},
-            },
-        }
-    )  # fmt: skip
-    labels = labels_of(data)
+    learnt = (
+        Description("abc", "classification", labels=("a", "b", "c")),
+        Description("xy", "classification", labels=("x", "y")),
+        Description("score", "regression"),
+    )
+    data = Manifest(MixtureDescription(("average",), {task.name: task for task in learnt}))
+    labels = task_labels(data)
     config = resolve.resolve(tuned(encoder={"type": "transformer"}, objectives=heads), 9, labels)
     assert [o.labels for o in config.objectives[:2]] == [("a", "b", "c"), ("x", "y")]
     check_labels(config, data, "shards")
-    check_labels(config, Manifest({"name": "xy", "labels": ["x", "y"]}), "shards")
+    check_labels(config, Manifest(Description("xy", "classification", labels=("x", "y"))), "shards")
     with pytest.raises(UserError, match="shards: its labels are x, z, u, and the model knows x, y"):
-        check_labels(config, Manifest({"name": "xy", "labels": ["x", "z", "u"]}), "shards")
+        check_labels(
+            config, Manifest(Description("xy", "classification", labels=("x", "z", "u"))), "shards"
+        )

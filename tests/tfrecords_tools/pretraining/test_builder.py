@@ -19,7 +19,8 @@ import tensorflow as tf
 import yaml
 
 from official import config, data, tokenizers
-from official.shards import manifest
+from official.shards import integrity, manifest, token_counts
+from official.utils import strict
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tfrecords_tools.pretraining import builder, chunks, counts, examples
@@ -66,15 +67,15 @@ def test_a_shard_folder(tmp_path, tokenizer):
     inputs = f"{tmp_path}/a.txt,{tmp_path}/b.*"
     made = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
     assert manifest.read(tmp_path / "out") == made
-    assert manifest.verify(tmp_path / "out", deep=True) == []
+    assert integrity.verify(tmp_path / "out", deep=True) == []
     documents = small.documents(40, seed=1) + small.documents(30, seed=2)
     sentences = [s for d in documents for s in d]
-    assert made.totals["documents"] == 70
-    assert made.totals["sentences"] == len(sentences)
-    assert made.totals["tokens"] == sum(len(s.replace(" ", "")) // 2 for s in sentences)
-    assert made.totals["skipped"] == {"empty documents": 2}
+    assert made.totals.documents == 70
+    assert made.totals.sentences == len(sentences)
+    assert made.totals.tokens == sum(len(s.replace(" ", "")) // 2 for s in sentences)
+    assert made.totals.skipped == {"empty documents": 2}
     found = records(tmp_path / "out")
-    assert made.totals["examples"] == len(found) == sum(s.records for s in made.shards)
+    assert made.totals.examples == len(found) == sum(s.records for s in made.shards)
     names = [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)]
     assert [shard.name for shard in made.shards] == names
     lengths = [len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
@@ -83,7 +84,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
     assert max(lengths) == 32
     assert made.features == ("token_ids", "segment_lengths", "next_sentence_label")
     assert (made.kind, made.seed, made.max_length) == ("pretraining", 0, 32)
-    assert made.config["segments"]["duplicates"] == 1 and made.config["corruption"] is None
+    assert made.config.segments.duplicates == 1 and made.config.corruption is None
     # The examples are those of the pure function.
     settings = builder.settings_of(small.config(), tokenizer)
     read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
@@ -93,7 +94,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
     summary = "\n".join(lines)
     for part in (
         f"out: {len(found)} examples in 3 shards",
-        f"70 documents, {len(sentences)} sentences, {made.totals['tokens']:,} tokens",
+        f"70 documents, {len(sentences)} sentences, {made.totals.tokens:,} tokens",
         "left out: 2 empty documents",
         f"{sum(lengths):,} tokens in the examples",
     ):
@@ -128,9 +129,9 @@ def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
         encoder__max_positions=64,
     )  # fmt: skip
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of, report=lines.append)
-    assert "part_lengths" in made.features and made.config["segments"]["packing"] == 4
+    assert "part_lengths" in made.features and made.config.segments.packing == 4
     tokens = sum(n * count for n, count in enumerate(made.length_histogram))
-    padding = 1 - tokens / (64 * made.totals["examples"])
+    padding = 1 - tokens / (64 * made.totals.examples)
     assert f"{padding:.1%} of the rows is padding" in lines[-1] and padding < 0.1
 
 
@@ -139,8 +140,8 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")
     lines = []
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=lines.append)
-    assert made.totals["examples"] == 1 and made.totals["documents"] == 3
-    assert made.totals["skipped"] == {"documents of one sentence": 2}
+    assert made.totals.examples == 1 and made.totals.documents == 3
+    assert made.totals.skipped == {"documents of one sentence": 2}
     assert made.features == ("token_ids", "segment_lengths", "sentence_order_label")
     assert "left out: 2 documents of one sentence" in lines[-1]
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
@@ -167,10 +168,10 @@ def test_static_masks_in_the_manifest(tmp_path, tokenizer):
     made_of = small.config(segments__static_masks=True)
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
     assert made.features[-2:] == ("masked_positions", "masked_ids")
-    assert made.config["corruption"]["max_predictions"] == 5
+    assert made.config.corruption.max_predictions == 5
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
     assert made.kind == "tf_models" and made.features[0] == "input_ids"
-    assert len(records(tmp_path / "their")) == made.totals["examples"]
+    assert len(records(tmp_path / "their")) == made.totals.examples
 
 
 def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
@@ -185,9 +186,9 @@ def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
         corruption__random_prob=1.0,
     )
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
-    counts = manifest.token_counts(tmp_path / "out", made)
+    counts = token_counts.read(tmp_path / "out", made)
     ba, be = 5, 6
-    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == made.totals["tokens"]
+    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == made.totals.tokens
     assert counts[ba] == 2 * " ".join(lines).split().count("ba")
     drawn = []
     for record in records(tmp_path / "out"):
@@ -226,7 +227,7 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
     )
     assert {"phrase_inner", "entity_inner"} < set(made.features)
     sentences = [s for pair in pairwise(text) for s in pair]
-    assert made.totals["lexicons"] == {
+    assert strict.to_dict(made.totals.lexicons) == {
         "phrase_inner": {
             "lines": 4,
             "never_matched": 3,
@@ -292,7 +293,7 @@ def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
     made = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
     long = sum(sum(map(len, d[:-1])) > 50 for d in small.documents(10))
     assert f"  {long} documents of over 50 characters were read in parts (is there" in lines[-1]
-    assert made.totals["documents"] == 10 and "skipped" not in lines[-1]
+    assert made.totals.documents == 10 and "skipped" not in lines[-1]
 
 
 def in_this_process(function, items, workers, setup):
@@ -327,8 +328,8 @@ def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypat
         )  # fmt: skip
     if several:
         assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
-    assert made.totals["documents"] == len(lengths) and made.totals["skipped"] == {}
-    assert made.totals["tokens"] == sum(len(d) * 6 for d in documents)
+    assert made.totals.documents == len(lengths) and made.totals.skipped == {}
+    assert made.totals.tokens == sum(len(d) * 6 for d in documents)
     long = sum(n == 4000 for n in lengths)
     assert f"{long} documents of over 2,000 characters were read in parts" in lines[-1]
     drawn = 0
@@ -358,7 +359,7 @@ def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkey
     segments |= {"rows": 2} if format == "stream" else {}
     made_of = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
-    assert made.totals["documents"] == 4 and made.totals["tokens"] == 5000
+    assert made.totals.documents == 4 and made.totals.tokens == 5000
     firsts = {5 + start for start in ends[:-1]}
     seen, separators = [], 0
     for record in records(tmp_path / "out"):
@@ -418,8 +419,8 @@ def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
     (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
     options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
     made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
-    assert made.totals["skipped"] == {"lines not UTF-8": 1, "lines too long": 1}
-    assert made.totals["sentences"] == 3
+    assert made.totals.skipped == {"lines not UTF-8": 1, "lines too long": 1}
+    assert made.totals.sentences == 3
 
 
 def test_a_finished_folder_is_not_overwritten(tmp_path, tokenizer):
@@ -529,7 +530,7 @@ def test_command_line(tmp_path, tokenizer):
     assert done.returncode == 0, done.stderr
     assert "examples in 1 shards" in done.stdout
     made = manifest.read(tmp_path / "out")
-    assert (made.seed, made.config["segments"]["duplicates"]) == (5, 2)
+    assert (made.seed, made.config.segments.duplicates) == (5, 2)
     expected = build(
         tokenizer,
         tmp_path / "a.txt",
@@ -587,7 +588,7 @@ def test_killed_runs_leave_nothing_under_the_name(tmp_path, tokenizer):
         assert not left  # neither workers nor the process that they are forked from
     done = run(arguments)
     assert done.returncode == 0, done.stderr
-    assert manifest.verify(tmp_path / "out", deep=True) == []
+    assert integrity.verify(tmp_path / "out", deep=True) == []
     assert not list(tmp_path.glob(".tmp-*"))
 
 

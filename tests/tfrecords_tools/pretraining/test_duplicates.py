@@ -116,10 +116,10 @@ def test_the_summary_says_how_many(tmp_path, folder):
         made = builder.build(
             settings, str(tmp_path / "a.txt"), tmp_path / f"out{copies}", report=lines.append
         )
-        counts[copies] = made.totals["examples"]
+        counts[copies] = made.totals.examples
         assert ("3 copies of each document" in "\n".join(lines)) == (copies == 3)
         config = small.replace(small.config(), steps=0, epochs=2.0)
-        steps = config.recipe.total_steps(made.totals["examples"])
+        steps = config.recipe.total_steps(made.totals.examples)
         assert steps == -(-2 * counts[copies] // 8)
     assert counts[3] == pytest.approx(3 * counts[1], rel=0.1)
 

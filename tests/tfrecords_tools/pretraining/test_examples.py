@@ -13,7 +13,7 @@ from official.config import Segments
 from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, manifest
+from official.shards import features, integrity
 from official.utils import seeding
 from tests import small
 from tfrecords_tools.pretraining import examples, full_sentences, pairs, segments
@@ -296,7 +296,7 @@ def test_writer(tmp_path):
     assert [entry.records for entry in entries] == [2, 2, 1]
     for i, entry in enumerate(entries):
         assert entry.name == f"validation-{i:05d}-of-00003.tfrecord"
-        assert entry == manifest.describe(tmp_path / entry.name, "validation")
+        assert entry == integrity.describe(tmp_path / entry.name, "validation")
         content = (tmp_path / entry.name).read_bytes()
         assert entry.sha256 == hashlib.sha256(content).hexdigest()
         records = list(tf.data.TFRecordDataset(str(tmp_path / entry.name)).as_numpy_iterator())

@@ -7,7 +7,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, manifest
+from official.shards import features, integrity, manifest
 from official.utils import seeding
 from official.utils.errors import UserError
 from tests import small
@@ -151,7 +151,7 @@ def test_short_documents_are_dropped_and_contexts_kept_apart(tmp_path):
     assert set(seen) <= long and len(set(seen)) >= len(long) - 1
     for number in set(seen):
         assert seen.count(number) <= (LENGTHS[number] - 13) // 5 + 1
-    assert manifest.read(folder).totals["longest_memory"] > 20
+    assert manifest.read(folder).totals.longest_memory > 20
 
 
 def test_a_random_b_is_of_another_document(tmp_path):
@@ -272,15 +272,15 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         )  # fmt: skip
         found.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
     assert found[0] == found[1] and len(found[0]) == 7
-    assert manifest.verify(out, deep=True) == []
-    assert made.totals["examples"] == sum(shard.records for shard in made.shards)
-    assert made.totals["tokens"] == sum(LENGTHS) * 8 and made.totals["documents"] == 80
-    assert made.totals["short_documents_joined"] == 24
-    steps = made.totals["examples"] // 4
-    assert made.totals["longest_memory"] == (steps - 1) * 5
+    assert integrity.verify(out, deep=True) == []
+    assert made.totals.examples == sum(shard.records for shard in made.shards)
+    assert made.totals.tokens == sum(LENGTHS) * 8 and made.totals.documents == 80
+    assert made.totals.short_documents_joined == 24
+    steps = made.totals.examples // 4
+    assert made.totals.longest_memory == (steps - 1) * 5
     text = 3 * 8 * (sum(LENGTHS) + len(LENGTHS))
-    assert made.totals["cut_tokens"] == text - ((2 * steps - 1) * 5 + 13)
-    assert made.length_histogram == (*[0] * 16, made.totals["examples"])
+    assert made.totals.cut_tokens == text - ((2 * steps - 1) * 5 + 13)
+    assert made.length_histogram == (*[0] * 16, made.totals.examples)
     assert made.features == (
         "token_ids", "segment_lengths", "next_sentence_label", "continues", "backward",
     )  # fmt: skip

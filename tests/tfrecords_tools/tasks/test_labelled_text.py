@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from official import tasks, tokenizers
-from official.shards import features, manifest
+from official.shards import features, integrity, manifest
+from official.utils import strict
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import labelled_text
 
@@ -85,7 +86,7 @@ def test_single_sentences(tmp_path, tokenizer):
         "validation: 1 examples; 7 tokens; 0 cut at 128 tokens; neg 1 (100.0%), pos 0 (0.0%)",
         "test: 2 examples; 9 tokens; 0 cut at 128 tokens; no labels",
     ]
-    assert made.task["labels"] == ["neg", "pos"]
+    assert made.task.labels == ("neg", "pos")
 
 
 def test_manifest(tmp_path, tokenizer):
@@ -96,7 +97,7 @@ def test_manifest(tmp_path, tokenizer):
     )
     made = _build(SENTIMENT, files, tokenizer, tmp_path / "out", max_length=4)
     assert manifest.read(tmp_path / "out") == made
-    assert manifest.verify(tmp_path / "out", deep=True) == []
+    assert integrity.verify(tmp_path / "out", deep=True) == []
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "manifest.json",
         "test-00000-of-00001.tfrecord",
@@ -105,7 +106,7 @@ def test_manifest(tmp_path, tokenizer):
     ]
     assert (made.kind, made.max_length) == ("task", 4)
     assert made.features == ("token_ids", "segment_lengths", "row", "label")
-    assert made.task == {
+    assert strict.to_dict(made.task) == {
         "name": "classification",
         "kind": "classification",
         "pair": False,
@@ -115,7 +116,7 @@ def test_manifest(tmp_path, tokenizer):
         "columns": {"text": "text", "label": "label"},
         "unlabelled": ["test"],
     }
-    assert made.totals == {
+    assert strict.to_dict(made.totals) == {
         "examples": 3,
         "tokens": 11,
         "truncated": 2,
@@ -147,7 +148,7 @@ def test_pairs_are_cut_from_the_longer_text(tmp_path, tokenizer):
     assert (first["segment_lengths"], first["label"]) == ([4, 3], [1])
     assert _pieces(second["token_ids"]) == "[CLS] a [SEP] bad [SEP]"
     assert second["segment_lengths"] == [3, 2]
-    assert (made.totals["truncated"], made.task["pair"]) == (1, True)
+    assert (made.totals.truncated, made.task.pair) == (1, True)
 
 
 def test_regression_scores(tmp_path, tokenizer):
@@ -163,7 +164,7 @@ def test_regression_scores(tmp_path, tokenizer):
     assert scores == [np.float32(3.2), -1.0, 5.0]
     assert [r["score"] for r in _records(tmp_path / "out", "test")] == [[2.5]]
     assert made.features == ("token_ids", "segment_lengths", "row", "score")
-    assert (made.task["labels"], made.task["unlabelled"]) == ([], [])
+    assert (made.task.labels, made.task.unlabelled) == ((), ())
     assert lines[0] == "train: 3 examples; 9 tokens; 0 cut at 128 tokens"
 
 
@@ -179,7 +180,7 @@ def test_named_values_become_ids_and_names(tmp_path, tokenizer):
     first, second = _records(tmp_path / "out")
     assert _pieces(first["token_ids"]) == "[CLS] [UNK] a film [SEP] the film [UNK] [SEP]"
     assert (first["label"], second["label"]) == ([1], [0])
-    assert made.totals["splits"]["train"]["labels"] == {"not_equivalent": 1, "equivalent": 1}
+    assert made.totals.splits["train"].labels == {"not_equivalent": 1, "equivalent": 1}
     (test,) = _records(tmp_path / "out", "test")
     assert _pieces(test["token_ids"]) == "[CLS] bad [SEP] film [SEP]"
 
@@ -211,8 +212,8 @@ def test_mnli_as_distributed(tmp_path, tokenizer):
     for split, path in files.items():
         path.write_text(contents[split])
     made = _build(tasks.find("mnli"), files, tokenizer, tmp_path / "out")
-    assert made.task["labels"] == ["entailment", "neutral", "contradiction"]
-    assert made.task["unlabelled"] == ["test", "test_mismatched"]
+    assert made.task.labels == ("entailment", "neutral", "contradiction")
+    assert made.task.unlabelled == ("test", "test_mismatched")
     assert [shard.split for shard in made.shards] == list(tasks.SPLITS)
     first, second = _records(tmp_path / "out")
     assert _pieces(first["token_ids"]) == "[CLS] a [UNK] good film [SEP] the film [SEP]"
@@ -245,7 +246,7 @@ def test_qqp_with_its_broken_and_empty_rows(tmp_path, tokenizer):
     train = _records(tmp_path / "out")
     assert [(r["row"], r["label"]) for r in train] == [([0], [0]), ([4], [1])]
     assert "left out: 1 empty text, 2 wrong number of columns" in lines[0]
-    assert made.totals["skipped"] == {"wrong number of columns": 2, "empty text": 1}
+    assert made.totals.skipped == {"wrong number of columns": 2, "empty text": 1}
     assert [_pieces(r["token_ids"]) for r in _records(tmp_path / "out", "test")] == [
         "[CLS] a [SEP] bad [SEP]",
         "[CLS] [SEP] good [SEP]",
@@ -299,7 +300,7 @@ def test_texts_with_titles_in_csv(tmp_path, tokenizer, name, csv, texts, labels)
     for split in files:
         found = _records(tmp_path / "out", split)
         assert [_pieces(r["token_ids"]) for r in found] == texts
-        assert [made.task["labels"][r["label"][0]] for r in found] == labels
+        assert [made.task.labels[r["label"][0]] for r in found] == labels
     # A table that names its columns is the same task.
     tsv = _files(tmp_path, train="label\ttext\n1\tbad film\n2\tgood\n")
     _build(tasks.find(name), tsv, tokenizer, tmp_path / "named")
@@ -322,7 +323,7 @@ def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
     assert train == [("[CLS] bad it is not good [SEP]", [0]), ("[CLS] good film [SEP]", [1])]
     (test,) = _records(tmp_path / "out", "test")
     assert (_pieces(test["token_ids"]), test["label"]) == ("[CLS] a film [SEP]", [1])
-    assert made.totals["splits"]["train"]["labels"] == {"neg": 1, "pos": 1}
+    assert made.totals.splits["train"].labels == {"neg": 1, "pos": 1}
     (tmp_path / "train" / "pos" / "0_9.txt").write_text(" \n")
     with pytest.raises(UserError, match="train/pos/0_9.txt: nothing in column 'text'"):
         _build(tasks.find("imdb"), files, tokenizer, tmp_path / "other")
@@ -333,9 +334,9 @@ def test_trec_coarse_and_fine(tmp_path, tokenizer):
     path.write_text("DESC:manner is it good\nENTY:animal the film\nDESC:def bad\n")
     made = _build(tasks.find("trec"), {"train": path}, tokenizer, tmp_path / "coarse")
     assert [r["label"] for r in _records(tmp_path / "coarse")] == [[1], [2], [1]]
-    assert made.task["labels"][1:3] == ["description", "entity"]
+    assert made.task.labels[1:3] == ("description", "entity")
     made = _build(tasks.find("trec_fine"), {"train": path}, tokenizer, tmp_path / "fine")
-    assert made.task["labels"] == ["DESC:def", "DESC:manner", "ENTY:animal"]
+    assert made.task.labels == ("DESC:def", "DESC:manner", "ENTY:animal")
     assert [r["label"] for r in _records(tmp_path / "fine")] == [[1], [2], [0]]
     path.write_text("DESC:manner is it good\nXYZ:animal the film\n")
     with pytest.raises(UserError, match=r"train_5500.label, line 2: label 'XYZ' in column 'label'"):
@@ -346,7 +347,7 @@ def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
     rows = "".join(f"a\t{label}\n" for label in (10, 9, 1, 10))
     files = _files(tmp_path, train="text\tlabel\n" + rows)
     made = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
-    assert made.task["labels"] == ["1", "9", "10"]
+    assert made.task.labels == ("1", "9", "10")
     assert [r["label"] for r in _records(tmp_path / "out")] == [[2], [1], [0], [2]]
 
 
@@ -395,7 +396,7 @@ def test_bad_rows_are_left_out_and_counted_on_request(tmp_path, tokenizer):
     lines = []
     made = _build(task, files, tokenizer, tmp_path / "out", skip_bad_rows=True, report=lines.append)
     assert [r["row"][0] for r in _records(tmp_path / "out")] == [0, 5]
-    assert made.totals["skipped"] == {
+    assert made.totals.skipped == {
         "empty text": 1,
         "wrong number of columns": 1,
         "label not in the set": 1,

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from official import tasks, tokenizers
 from official.shards import manifest
+from official.utils import strict
 from official.utils.errors import UserError
 from tests import choices
 from tfrecords_tools import inspect_shards
@@ -78,10 +79,10 @@ def test_race(tmp_path, tokenizer):
     assert made == manifest.read(output)
     assert made.features == ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer")
     assert (made.kind, made.max_length) == ("task", 18)
-    assert made.task["labels"] == ["A", "B", "C", "D"]
-    assert made.task["sequences"] == {"train": 4, "validation": 4}
-    assert (made.task["kind"], made.task["blank"], made.task["pair"]) == ("choice", True, True)
-    assert made.totals["splits"]["train"] == {
+    assert made.task.labels == ("A", "B", "C", "D")
+    assert made.task.sequences == {"train": 4, "validation": 4}
+    assert (made.task.kind, made.task.blank, made.task.pair) == ("choice", True, True)
+    assert strict.to_dict(made.totals.splits["train"]) == {
         "examples": 2, "tokens": sum(first["sequence_lengths"] + second["sequence_lengths"]),
         "truncated": 1, "skipped": {}, "answers": {"A": 1, "B": 1, "C": 0, "D": 0},
     }  # fmt: skip
@@ -110,8 +111,8 @@ def test_the_files_say_how_many_choices(tmp_path, tokenizer):
     (test,) = records(output, "test")
     assert "answer" not in test
     assert sequences(test) == ["[CLS] a dog [SEP] tom [SEP]", "[CLS] a dog [SEP] ann [SEP]"]
-    assert made.task["labels"] == ["A", "B"] and made.task["unlabelled"] == ["test"]
-    assert made.task["blank"] is False
+    assert made.task.labels == ("A", "B") and made.task.unlabelled == ("test",)
+    assert made.task.blank is False
     assert said[1].endswith("0 with their context cut, at 512 tokens; no answers")
 
 
@@ -132,7 +133,7 @@ def test_a_question_that_leaves_no_room(tmp_path, tokenizer):
         tasks.choice(), {"train": path}, tokenizer, output, max_length=8, skip_bad_rows=True
     )
     assert [record["row"] for record in records(output)] == [[1]]
-    assert made.totals["skipped"] == {"question too long": 1}
+    assert made.totals.skipped == {"question too long": 1}
     assert "left out: 1 question too long" in said[0]
     path = choices.write(tmp_path / "none.jsonl", [row])
     with pytest.raises(UserError, match="no question can be used: 1 question too long"):

@@ -108,8 +108,8 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
         assert QRELS[query][relevant] > 0
         assert other in RUN[query] and QRELS[query].get(other, 0) == 0
     assert {t[1] for t in triples if t[0] == "q1"} == {"d0", "d1"}
-    assert made.task["sequences"] == {"train": 2, "validation": 1}
-    assert made.totals["splits"]["train"]["left_out"] == {
+    assert made.task.sequences == {"train": 2, "validation": 1}
+    assert made.totals.splits["train"].left_out == {
         "queries without a relevant document": 1,
         "queries without a candidate that is not relevant": 1,
     }
@@ -155,7 +155,7 @@ def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
     assert found["row"] == list(range(7))
     assert [spelled(ids, tokenizer) for ids in found["token_ids"]] == [pair(*p) for p in order]
     assert found["sequence_lengths"] == [[len(ids)] for ids in found["token_ids"]]
-    assert made.task["unlabelled"] == ["test"]
+    assert made.task.unlabelled == ("test",)
     assert candidates.read(tmp_path / "out", made, "test").qrels == {}
     scores = np.arange(7, dtype=np.float32)
     assert listed.run(np.arange(7)[::-1], scores[::-1]) == {
@@ -171,8 +171,8 @@ def test_long_documents_are_cut_and_counted(tmp_path):
     found = examples(tmp_path / "out", "validation", made)
     assert [len(ids) for ids in found["token_ids"]] == [16, 8]
     assert found["segment_lengths"][0] == [3, 13]
-    assert made.totals["splits"]["validation"]["truncated"] == 1
-    assert made.totals["tokens"] == 24
+    assert made.totals.splits["validation"].truncated == 1
+    assert made.totals.tokens == 24
 
 
 def _source(folder, split, training=False, **recipe):
@@ -263,7 +263,7 @@ def test_bad_lines_are_named_or_counted(tmp_path, name, text, reason, message):
     assert (dict(found.queries), dict(found.documents)) == (QUERIES, DOCUMENTS)
     assert found.qrels == QRELS
     made = build(folder, tmp_path / "out", bad=bad, found=found)
-    assert made.totals["skipped"] == {reason: 1}
+    assert made.totals.skipped == {reason: 1}
 
 
 def test_bad_lines_of_a_run(tmp_path):
@@ -274,8 +274,8 @@ def test_bad_lines_of_a_run(tmp_path):
         build(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     made = build(folder, tmp_path / "out", bad=tables.BadRows(skip=True))
-    assert made.totals["splits"]["validation"]["skipped"] == {"unknown document": 1}
-    assert made.totals["splits"]["validation"]["examples"] == 9
+    assert made.totals.splits["validation"].skipped == {"unknown document": 1}
+    assert made.totals.splits["validation"].examples == 9
 
 
 def test_texts_without_a_header_and_as_json_lines(tmp_path):
@@ -377,5 +377,5 @@ def test_the_command_line(tmp_path):
     assert "left out of queries, documents and qrels: 1 unknown document" in done.stdout
     assert "train: 2 queries, 6 triples" in done.stdout
     made = manifest.read(tmp_path / "out")
-    assert (made.seed, made.config["negatives"]) == (5, 2)
-    assert made.totals["skipped"] == {"unknown document": 1}
+    assert (made.seed, made.config.negatives) == (5, 2)
+    assert made.totals.skipped == {"unknown document": 1}

@@ -278,7 +278,7 @@ def test_a_config_without_corruption():
                 "segments": {"format": "stream", "rows": 4, "max_length": 16},
                 "objectives": [{"type": "causal_lm", "direction": "backward"}],
             },
-            "direction: backward turns single rows round, and those of a stream go on: take forw",
+            "direction: backward reverses single rows, and the rows of a stream continue: take",
         ),
     ],
 )

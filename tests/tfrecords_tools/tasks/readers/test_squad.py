@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import tasks, tokenizers
-from official.shards import features, manifest, questions
+from official.shards import features, integrity, manifest, questions
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
@@ -136,7 +136,7 @@ def records(folder, split):
 def test_every_answer_is_found_again_in_its_windows(tmp_path):
     folder = squads.shard_folder(tmp_path / "shards", no_answers=True)
     found = manifest.read(folder)
-    assert manifest.verify(folder, deep=True) == []
+    assert integrity.verify(folder, deep=True) == []
     asked = questions.read(folder, "train", found)
     rows = records(folder, "train")
     tokenizer = tokenizers.load(folder / "tokenizer")
@@ -160,12 +160,12 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
     assert answered and len(answered) < len(asked) and len(rows) > len(asked)
     assert sum(whole[number] > 0 for number in answered) >= 0.9 * len(answered)
     assert all(not count or number in answered for number, count in whole.items())
-    totals = found.totals["splits"]["train"]
-    assert totals["questions"] == len(asked) and totals["examples"] == len(rows)
-    assert totals["without_answer"] == len(asked) - len(answered)
-    assert totals["with_answer_in_window"] == sum(whole.values())
+    totals = found.totals.splits["train"]
+    assert totals.questions == len(asked) and totals.examples == len(rows)
+    assert totals.without_answer == len(asked) - len(answered)
+    assert totals.with_answer_in_window == sum(whole.values())
     assert found.length_histogram[squads.SIZES.max_length] > 0
-    assert found.task["kind"] == "span" and found.task["doc_stride"] == squads.SIZES.doc_stride
+    assert found.task.kind == "span" and found.task.doc_stride == squads.SIZES.doc_stride
 
 
 def test_a_test_split_may_be_without_answers(tmp_path):
@@ -184,7 +184,7 @@ def test_a_test_split_may_be_without_answers(tmp_path):
         squads.SIZES,
         report=lines.append,
     )
-    assert made.task["unlabelled"] == ["test"] and lines[0].endswith("; no answers")
+    assert made.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
     assert all(q.answers is None for q in questions.read(tmp_path / "shards", "test", made))
 
 
@@ -211,7 +211,7 @@ def test_questions_that_have_changed(tmp_path):
     message = f"{path} has changed since it was written"
     with pytest.raises(UserError, match=f"{message}.*copy the folder again"):
         questions.read(folder, "train", found)
-    assert message in manifest.verify(folder, deep=True)[0]
+    assert message in integrity.verify(folder, deep=True)[0]
     path.unlink()
     with pytest.raises(UserError, match="questions-train.jsonl is missing"):
         questions.read(folder, "train", found)
@@ -255,7 +255,7 @@ def test_the_command_makes_windows_of_384_tokens(tmp_path):
     ):
         build_task_shards.main([])
     found = manifest.read(tmp_path / "shards")
-    assert found.max_length == 384 and found.totals["examples"] == len(
+    assert found.max_length == 384 and found.totals.examples == len(
         records(tmp_path / "shards", "train")
     )
-    assert np.array(found.config["doc_stride"]) == 128
+    assert np.array(found.config.doc_stride) == 128

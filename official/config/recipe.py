@@ -1,0 +1,167 @@
+"""The section `recipe` of a config: optimizer, schedule, batches and steps."""
+
+import dataclasses
+import math
+
+from official.utils.validators import at_least, fraction, one_of, regular_expression
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """How gradients become updates; see `official.training.optimizers`.
+
+    Attributes:
+      type: `adamw` (BERT) or `lamb` (You et al., 2020).
+      learning_rate: the peak of the schedule.
+      beta_1: the decay rate of the first moment.
+      beta_2: the decay rate of the second moment.
+      epsilon: added to the root of the second moment.
+      weight_decay: the rate of decoupled weight decay.
+      no_decay: regular expressions. Variables whose path matches one have no weight decay.
+      no_adaptation: regular expressions. Variables whose path matches one have no trust ratio in
+        LAMB. None = those of `no_decay`.
+      clip_norm: the largest global norm of the reduced gradient; 0 = no clipping.
+      bias_correction: whether the moments are corrected as in Adam; the releases do not correct
+        them.
+      layer_decay: the factor between the learning rates of a layer and of the layer above it; 1 =
+        all rates are equal.
+      layer_decay_from: what has the full rate: `head`, two steps above the last layer (ELECTRA), or
+        `last_layer` and everything above it (XLNet).
+    """
+
+    type: str = "adamw"
+    learning_rate: float = 1e-4
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    no_decay: tuple[str, ...] = ("bias", "norm")
+    no_adaptation: tuple[str, ...] | None = None
+    clip_norm: float = 1.0
+    bias_correction: bool = False
+    layer_decay: float = 1.0
+    layer_decay_from: str = "head"
+
+    def __post_init__(self):
+        one_of("type", self.type, ["adamw", "lamb"])
+        regular_expression(self, "no_decay", "no_adaptation")
+        if self.no_adaptation is not None and self.type != "lamb":
+            raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
+        one_of("layer_decay_from", self.layer_decay_from, ["head", "last_layer"])
+        fraction(self, "layer_decay")
+        if not self.layer_decay:
+            raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
+        fraction(self, "beta_1", "beta_2")
+        at_least(self, 0, "learning_rate", "epsilon", "weight_decay", "clip_norm")
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Warm-up and decay of the learning rate; see `official.training.schedules`.
+
+    Attributes:
+      type: the release whose warm-up is used: `bert`, `electra` or `xlnet`.
+      steps: steps of the whole schedule; 0 = the steps of the run. A run of fewer steps is the
+        first part of a longer one, which `recipe.init_weights: run` continues.
+      warmup_steps: steps of warm-up.
+      warmup_fraction: the same as a share of all steps; give one of the two.
+      end_ratio: the last learning rate, as a share of the peak.
+      power: the power of the polynomial decay; 1 = linear.
+    """
+
+    type: str = "bert"
+    steps: int = 0
+    warmup_steps: int = 0
+    warmup_fraction: float = 0.0
+    end_ratio: float = 0.0
+    power: float = 1.0
+
+    def __post_init__(self):
+        one_of("type", self.type, ["bert", "electra", "xlnet"])
+        at_least(self, 0, "steps", "warmup_steps")
+        fraction(self, "warmup_fraction", "end_ratio")
+        if self.warmup_steps and self.warmup_fraction:
+            raise ValueError("warmup_steps: give this or warmup_fraction, not both")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Steps, batches and settings of a training run.
+
+    Attributes:
+      steps: the number of updates.
+      epochs: the same as passes over the training examples; give one of the two.
+      batch_size: examples of one update, over all replicas and accumulation steps.
+      accumulation: the number of parts that a replica's share of the batch is processed in, to
+        save memory.
+      optimizer: see `Optimizer`.
+      schedule: see `Schedule`.
+      precision: `float32`, `mixed_bfloat16` or `float64`.
+      jit_compile: whether the forward and backward pass are compiled with XLA.
+      report_every: steps between two reports.
+      eval_every: steps between two evaluations; 0 = one evaluation at the end.
+      eval_batches: batches of an evaluation during training; 0 = the whole split.
+      eval_batch_size: examples of an evaluation batch; 0 = `batch_size`.
+      save_every: steps between two checkpoints.
+      keep_checkpoints: the number of newest checkpoints that are kept, beside the best one.
+      best_metric: the metric that picks the best checkpoint: a loss (`loss` or the name of a term;
+        lower is better) or a metric (higher is better). With several tasks it is `TASK/METRIC`. ""
+        = the first metric of the task, or the loss.
+      patience: the number of evaluations in a row without a better value after which the run ends;
+        0 = it does not end early.
+      max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
+        finite.
+      shuffle_buffer: the number of examples that are shuffled together.
+      bucket_lengths: the lengths that batches are padded to; empty = always the longest.
+      task_sampling: how the task of each batch is drawn, if there are several: in proportion to
+        their sizes (`proportional`), or more and more evenly (`annealed`); see
+        `official.data.mixture`.
+      init_weights: what is taken from `--init`: the `encoder`; `all` weights; `none`, only the
+        sizes; `generator` = the encoder, and again as a frozen generator with its masked LM; or
+        `run` = all weights, the optimizer's moments and the step, to continue a run with other data
+        or settings.
+    """
+
+    steps: int = 0
+    epochs: float = 0.0
+    batch_size: int = 32
+    accumulation: int = 1
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    precision: str = "float32"
+    jit_compile: bool = False
+    report_every: int = 50
+    eval_every: int = 0
+    eval_batches: int = 0
+    eval_batch_size: int = 0
+    save_every: int = 1000
+    keep_checkpoints: int = 2
+    best_metric: str = ""
+    patience: int = 0
+    max_bad_steps: int = 10
+    shuffle_buffer: int = 50_000
+    bucket_lengths: tuple[int, ...] = ()
+    task_sampling: str = "proportional"
+    init_weights: str = "encoder"
+
+    def __post_init__(self):
+        one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
+        one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
+        one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
+        at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
+        at_least(self, 1, "keep_checkpoints", "max_bad_steps", "shuffle_buffer")
+        at_least(self, 0, "steps", "epochs", "eval_every", "eval_batches", "eval_batch_size")
+        at_least(self, 0, "patience")
+        if self.patience and not self.eval_every:
+            raise ValueError(
+                "patience: counts evaluations, and eval_every: 0 makes one at the end: give "
+                "eval_every the steps from one to the next"
+            )
+        if bool(self.steps) == bool(self.epochs):
+            raise ValueError("steps: give either steps or epochs")
+        if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
+            raise ValueError("bucket_lengths: must rise")
+
+    def total_steps(self, num_examples: int) -> int:
+        """Returns the number of updates: `steps`, or enough for `epochs` (rounded up)."""
+        return self.steps or max(1, math.ceil(self.epochs * num_examples / self.batch_size))

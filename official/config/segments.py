@@ -1,0 +1,174 @@
+"""The section `segments` of a config: how documents become sequences."""
+
+import dataclasses
+
+from official.utils.validators import at_least, fraction, one_of
+
+# The formats of sequences; see `Segments`.
+PAIR_FORMATS = ("pairs", "sentence_pairs")
+FORMATS = (*PAIR_FORMATS, "halves", "full_sentences", "doc_sentences", "blocks", "stream")
+SHORT_DOCUMENTS = ("join", "drop")
+# The relations of two segments, and the feature with the label; see `official.shards.features`.
+RELATIONS = {
+    "next_sentence": "next_sentence_label",
+    "sentence_order": "sentence_order_label",
+    "none": None,
+}
+# The batch fields that tell the parts of a row apart, if several sequences share it.
+PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """How documents become sequences.
+
+    Attributes:
+      format: the content of a sequence (RoBERTa, section 4.2). `pairs` = two segments of several
+        sentences each (BERT, sections 3.1 and A.1); `sentence_pairs` = two single sentences;
+        `halves` = one text, cut into two segments near the middle, or one segment (ELECTRA's
+        release); `full_sentences` = as many sentences as fit, with a separator between documents;
+        `doc_sentences` = the same within one document; `blocks` = all documents in a row, each
+        followed by a separator, cut every `max_length` tokens, with no other special token (GPT-2:
+        Radford et al., 2019); `stream` = rows that continue from one batch to the next, for
+        encoders with memory (Dai et al., 2019, section 3.2; Yang et al., 2019, section 2.5).
+      relation: how the two segments are related. `next_sentence` = the second one follows, or is
+        from another document (BERT); `sentence_order` = it follows, or the two are swapped (ALBERT,
+        section 3.1); `none` = it follows. None = `next_sentence` for pairs, `none` for the other
+        formats.
+      max_length: the largest number of tokens in a sequence, with special tokens.
+      short_seq_prob: the share of sequences with a random shorter target length. It has no effect
+        on `sentence_pairs`, `blocks` and `stream`.
+      single_prob: of `halves`, the share of texts that stay one segment whatever their length.
+      random_next_prob: the share of pairs whose second segment is from another document, if the
+        relation is `next_sentence`.
+      random_negatives: if the relation is `sentence_order`: whether a document of one sentence is
+        paired with a random sentence and labelled as swapped (ALBERT's release), or left out.
+      duplicates: the number of copies of each document on disk, each with other cuts, random
+        segments and labels. An epoch reads all copies. 1 = every epoch reads the same sequences,
+        with new masks.
+      packing: the largest number of short sequences that share a row. Each is a part with its own
+        positions, attention, masks and label. 1 = one sequence in each row.
+      row_length: tokens of a row that sequences share; None = `max_length`. Longer rows have less
+        padding, and their attention costs more.
+      static_masks: whether masks are drawn once, when the shards are written, or each time a
+        sequence is read.
+      rows: of a stream, the number of rows that continue side by side, which is the batch size.
+      reuse_length: of a stream, the number of tokens of a row that the next row continues from; a
+        row is then [reused text][A][SEP][B][SEP][CLS]. 0 = rows are text alone, one after the
+        other.
+      backward: of a stream, whether the second half of the rows reads the text in reverse.
+      short_documents: of a stream. `join` = a document starts where the one before it ends, after
+        an <eod> (a [SEP] if the vocabulary has no <eod>), and the memory continues as well; `drop`
+        = documents are read separately, and those shorter than a row are left out.
+    """
+
+    format: str = "pairs"
+    relation: str | None = None
+    max_length: int = 128
+    short_seq_prob: float = 0.1
+    single_prob: float = 0.1
+    random_next_prob: float = 0.5
+    random_negatives: bool = False
+    duplicates: int = 1
+    packing: int = 1
+    row_length: int | None = None
+    static_masks: bool = False
+    rows: int = 0
+    reuse_length: int = 0
+    backward: bool = False
+    short_documents: str = "join"
+
+    def __post_init__(self):
+        one_of("format", self.format, FORMATS)
+        paired = self.format in PAIR_FORMATS
+        if self.relation is None:
+            object.__setattr__(self, "relation", "next_sentence" if paired else "none")
+        one_of("relation", self.relation, RELATIONS)
+        if self.label and not paired and not self.reuse_length:
+            has = "two that belong together" if self.format == "halves" else "one"
+            raise ValueError(
+                f"relation: {self.relation} is one of two segments, and {self.format} has {has}: "
+                f"take none, or the format {' or '.join(PAIR_FORMATS)}, or a stream's reuse_length"
+            )
+        one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
+        if self.format == "stream":
+            self._check_stream()
+        for name in ("rows", "reuse_length", "backward", "short_documents"):
+            default = type(self).__dataclass_fields__[name].default
+            if self.format != "stream" and getattr(self, name) != default:
+                raise ValueError(f"{name}: has a meaning for the format stream, not {self.format}")
+        if self.format != "halves" and self.single_prob != Segments.single_prob:
+            raise ValueError(f"single_prob: has a meaning for the format halves, not {self.format}")
+        if self.random_negatives and self.relation != "sentence_order":
+            raise ValueError(
+                f"random_negatives: has a meaning for sentence_order, not for {self.relation}"
+            )
+        at_least(self, 8, "max_length")
+        at_least(self, 1, "duplicates", "packing")
+        if self.format == "blocks" and self.packing > 1:
+            raise ValueError(
+                f"packing: {self.packing} is not for the format blocks, whose rows are full: take 1"
+            )
+        if self.row_tokens < self.max_length:
+            raise ValueError(
+                f"row_length: {self.row_length} does not hold a sequence of max_length: "
+                f"{self.max_length}: make it that or more"
+            )
+        if self.row_tokens > self.max_length and self.packing == 1:
+            raise ValueError(
+                f"row_length: {self.row_length} is of rows that sequences share, and packing is 1: "
+                f"raise packing, or leave row_length out"
+            )
+        fraction(self, "short_seq_prob", "single_prob", "random_next_prob")
+
+    def _check_stream(self) -> None:
+        if self.rows < 1:
+            raise ValueError(
+                "rows: missing: the format stream is made for so many rows, the batch size"
+            )
+        if self.backward and self.rows % 2:
+            raise ValueError(
+                f"rows: half of {self.rows} rows cannot run backward: take an even number"
+            )
+        if self.relation not in ("none", "next_sentence"):
+            raise ValueError(f"relation: {self.relation} is none of a stream: none, next_sentence")
+        at_least(self, 0, "reuse_length")
+        limit = self.max_length - 5  # A and B of one token, two [SEP] and [CLS]
+        if self.reuse_length > limit:
+            raise ValueError(
+                f"reuse_length: {self.reuse_length} of {self.max_length} tokens leave no room for "
+                f"[A][SEP][B][SEP][CLS]: at most {limit}"
+            )
+        for name, only in {"packing": 1, "static_masks": False}.items():
+            if getattr(self, name) != only:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} is not for the format stream, whose rows are "
+                    f"full and whose masks are drawn when it is read: take {only}"
+                )
+
+    @property
+    def label(self) -> str | None:
+        """The feature with the relation of the two segments; None = the relation is `none`."""
+        return RELATIONS[self.relation]
+
+    @property
+    def row_tokens(self) -> int:
+        """T: the number of tokens of a row, with padding."""
+        return self.max_length if self.row_length is None else self.row_length
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The batch fields of such sequences."""
+        fields = {"token_ids", "segment_ids", "padding_mask", self.label}
+        fields |= PART_FIELDS if self.packing > 1 else set()
+        return frozenset(fields - {None}) | self.row_features
+
+    @property
+    def row_features(self) -> frozenset[str]:
+        """The features of a row of blocks or of a stream, which are also batch fields."""
+        if self.format == "blocks":
+            return frozenset({"next_id"})
+        if self.format != "stream":
+            return frozenset()
+        more = {"backward"} if self.backward else set()
+        return frozenset({"continues", *more, *(() if self.reuse_length else ("next_id",))})

@@ -1,0 +1,88 @@
+"""What a shard folder and a model folder record of a task."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from official.tasks.kinds import KINDS
+from official.utils import strict
+from official.utils.strict import omitted
+from official.utils.validators import one_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A task, and the splits of its shard folder.
+
+    Attributes:
+      name: the value of `--task`.
+      kind: a key of `official.tasks.kinds.KINDS`.
+      pair: whether an example has two texts.
+      labels: the names of the classes, in the order of their ids.
+      values: the value of each label in the source files.
+      metrics: the metrics that are reported; the first one picks the best checkpoint.
+      no_answers: of spans, whether some questions have no answer.
+      blank: of a choice, whether a run of underscores in a question is the place of the choice.
+      columns: the column of each text and of the label in the source files.
+      doc_stride: of spans, tokens from the start of a window to the start of the next one.
+      max_query_length: of spans, the largest number of tokens of a question.
+      unlabelled: the splits without labels, scores or answers.
+      sequences: the number of sequences in an example of each split; None if it is one.
+    """
+
+    name: str
+    kind: str
+    pair: bool = False
+    labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    no_answers: bool | None = omitted()
+    blank: bool | None = omitted()
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    doc_stride: int | None = omitted()
+    max_query_length: int | None = omitted()
+    unlabelled: tuple[str, ...] = ()
+    sequences: Mapping[str, int] | None = omitted()
+
+    def __post_init__(self):
+        one_of("kind", self.kind, KINDS)
+
+    @property
+    def by_name(self) -> dict[str, "Description"]:
+        """Returns the one task under its name."""
+        return {self.name: self}
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureDescription:
+    """Several tasks that one model learns.
+
+    Attributes:
+      metrics: the metrics over all tasks.
+      tasks: the tasks by name.
+    """
+
+    metrics: tuple[str, ...]
+    tasks: Mapping[str, Description]
+
+    @property
+    def by_name(self) -> Mapping[str, Description]:
+        """Returns the tasks by name."""
+        return self.tasks
+
+
+def description_from_dict(
+    values: Any, source: str, place: str = ""
+) -> Description | MixtureDescription:
+    """Builds a description from plain values.
+
+    Args:
+      values: the result of `official.utils.strict.to_dict`.
+      source: the file, for messages.
+      place: the dotted key of the values within the file.
+
+    Raises:
+      UserError: an entry is unknown, missing or of the wrong type.
+    """
+    mixture = isinstance(values, Mapping) and "tasks" in values
+    return strict.build(MixtureDescription if mixture else Description, values, source, place)

@@ -1,0 +1,202 @@
+"""Frozen dataclasses from the plain dicts of YAML and JSON files, and back.
+
+An unknown key, a missing key and a value of the wrong type raise a UserError that names the file,
+the dotted key, and what is expected there.
+"""
+
+import dataclasses
+import difflib
+import math
+import reprlib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from official.utils.errors import UserError
+from official.utils.validators import nearest
+
+T = TypeVar("T")
+
+_OMIT = "omit_none"
+_SHOWN = reprlib.Repr()  # of values in messages
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 2, 80, 80
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a mapping",
+    types.NoneType: "null",
+}
+
+
+class Tagged:
+    """Base of dataclasses that a dict names by the entry `type`.
+
+    Attributes:
+      type: the name.
+    """
+
+    type: ClassVar[str]
+
+
+def omitted() -> Any:
+    """Returns the default of an optional field: None, which `to_dict` leaves out."""
+    return dataclasses.field(default=None, metadata={_OMIT: True})
+
+
+def build(
+    cls: type[T],
+    values: Any,
+    source: str,
+    place: str = "",
+    ready: Mapping[str, Any] = types.MappingProxyType({}),
+) -> T:
+    """Builds a dataclass from a plain dict.
+
+    Args:
+      cls: the dataclass. Its annotations are the types of the values; see `typed`.
+      values: the dict.
+      source: the file, for messages.
+      place: the dotted key of the dict within the file; "" is the whole file.
+      ready: values of fields that are built already.
+
+    Raises:
+      UserError: a key is unknown or missing, a value has the wrong type, or the dataclass itself
+        raises a ValueError.
+    """
+    prefix = f"{place}." if place else ""
+    if not isinstance(values, Mapping):
+        _refuse("a mapping", values, place, source)
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    built = dict(ready)
+    for key, value in values.items():
+        if key not in fields:
+            known = f"{nearest(key, fields)} (known: {', '.join(fields)})"
+            raise UserError(f"{source}: {prefix}{key}: unknown key{known}")
+        if key not in ready:
+            built[key] = typed(hints[key], value, f"{prefix}{key}", source)
+    for name, field in fields.items():
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and name not in built:
+            raise UserError(f"{source}: {prefix}{name}: missing, and it has no default")
+    try:
+        return cls(**built)
+    except ValueError as error:
+        raise UserError(f"{source}: {prefix}{error}") from None
+
+
+def build_tagged(table: Mapping[str, type[T]], values: Any, source: str, place: str) -> T:
+    """Builds the dataclass of a table that the entry `type` of a dict names.
+
+    Args:
+      table: subclasses of `Tagged` by name.
+      values: the dict.
+      source: the file, for messages.
+      place: the dotted key of the dict within the file.
+
+    Raises:
+      UserError: the type is missing or unknown, or `build` raises it.
+    """
+    if not isinstance(values, Mapping):
+        raise UserError(
+            f"{source}: {place}: expected a mapping with a `type`, got {_described(values)}"
+        )
+    name = values.get("type")
+    if not isinstance(name, str) or name not in table:
+        reason = f"unknown type {_SHOWN.repr(name)}{nearest(name, table)}"
+        if name is None:
+            meant = difflib.get_close_matches("type", map(str, values), n=1)
+            reason = "no `type` is given"
+            if meant:
+                reason = f"unknown key {meant[0]!r}; did you mean 'type'?"
+        raise UserError(f"{source}: {place}: {reason} (known: {', '.join(table)})")
+    rest = {key: value for key, value in values.items() if key != "type"}
+    return build(table[name], rest, source, place)
+
+
+def typed(hint: Any, value: Any, place: str, source: str) -> Any:
+    """Returns a plain value as an annotation wants it.
+
+    Lists become tuples, dicts become dataclasses, and text such as "1e-4" becomes a number where
+    the annotation is float, because YAML 1.1 reads it as text.
+
+    Args:
+      hint: the annotation: bool, int, float, str, Any, a dataclass, `tuple[X, ...]`,
+        `Mapping[str, X]` or `X | None`.
+      value: the value, as it was read.
+      place: its dotted key, for messages.
+      source: the file, for messages.
+
+    Raises:
+      UserError: the value has another type, or is a number that is not finite.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and types.NoneType in args:
+            return None
+        return typed(next(a for a in args if a is not types.NoneType), value, place, source)
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, source, place)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            _refuse("a list", value, place, source)
+        return tuple(typed(args[0], item, f"{place}.{i}", source) for i, item in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            _refuse("a mapping", value, place, source)
+        return {
+            typed(args[0], key, place, source): typed(args[1], item, f"{place}.{key}", source)
+            for key, item in value.items()
+        }
+    if hint is float:
+        return _number(value, place, source)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        _refuse(_WORDS[hint], value, place, source)
+    return value
+
+
+def to_dict(value: Any) -> Any:
+    """Returns the plain form of a dataclass, from which `build` builds the same again."""
+    if dataclasses.is_dataclass(value):
+        plain = {"type": value.type} if isinstance(value, Tagged) else {}
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            if item is not None or not field.metadata.get(_OMIT):
+                plain[field.name] = to_dict(item)
+        return plain
+    if isinstance(value, Mapping):
+        return {key: to_dict(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_dict(item) for item in value]
+    return value
+
+
+def _number(value: Any, place: str, source: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        _refuse("a number", value, place, source)
+    try:
+        number = float(value)
+    except ValueError:
+        _refuse("a number", value, place, source)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        shown = _SHOWN.repr(value)
+        raise UserError(f"{source}: {place}: expected a number, got {shown} (not finite)")
+    return number
+
+
+def _refuse(expected: str, value: Any, place: str, source: str) -> NoReturn:
+    where = f"{source}: {place}" if place else source
+    raise UserError(f"{where}: expected {expected}, got {_described(value)}")
+
+
+def _described(value: Any) -> str:
+    return f"{_SHOWN.repr(value)} ({_WORDS.get(type(value), type(value).__name__)})"
