@@ -23,6 +23,7 @@ from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base
+from official.utils import keras_private
 
 NEVER = -1e30
 
@@ -59,7 +60,7 @@ class Objective(base.Objective):
 
     def build(self, input_shape=None):
         """Makes the variables."""
-        for layer in self._flatten_layers(include_self=False, recursive=False):
+        for layer in keras_private.sublayers(self, include_self=False, recursive=False):
             layer.build()
 
     def start_logits(self, states):
