@@ -64,7 +64,7 @@ def corrupt(
         _numbers(config, text, batch["padding_mask"]),
         seeds,
         size=config.perm_size or places,
-        most=config.num_predict,
+        max_targets=config.num_predict,
         k=config.k,
         max_span=0 if config.unit == "token" else config.max_span,
         whole=config.unit == "word_span",

@@ -42,7 +42,7 @@ class Model(keras.Layer):
         self.build()
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.encoder.build()
         for objective in self.objectives:
             objective.build()

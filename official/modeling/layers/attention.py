@@ -36,7 +36,7 @@ class Attention(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.query_key_value.build()
         self.output_projection.build()
 

@@ -22,7 +22,7 @@ class LayerNorm(keras.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
         self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)

@@ -60,7 +60,7 @@ class RelativeBlock(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.attention.build()
         self.attention_norm.build()
         self.feed_forward.build()

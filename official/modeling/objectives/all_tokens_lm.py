@@ -27,7 +27,7 @@ class Objective(masked_lm.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         super().build(input_shape)
         self.copy.build()
 

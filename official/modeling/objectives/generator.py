@@ -87,7 +87,7 @@ class Objective(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         if not self.generator.built:
             self.generator.build()
         self.head.build()

@@ -29,7 +29,7 @@ class Objective(ranking.Ranker):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_projection.build()
 
     @property

@@ -34,7 +34,7 @@ class Objective(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.transform.build()
         self.norm.build()
         self.output_bias = self.add_weight(

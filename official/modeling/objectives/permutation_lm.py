@@ -24,7 +24,7 @@ class Objective(base.Objective):
             raise UserError(f"objectives: permutation_lm: {error}") from None
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_bias = self.add_weight(
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )

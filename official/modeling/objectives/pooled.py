@@ -38,7 +38,7 @@ class Head(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_projection.build()
 
     @property

@@ -33,7 +33,7 @@ class Objective(base.Objective):
         self.output_projection = linear(1, "output")
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.transform.build()
         self.output_projection.build()
 

@@ -25,7 +25,7 @@ class Objective(base.Objective):
             raise UserError(f"{self.name} {POOLER_MISSING}")
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.kernel = self.add_weight(
             (self.encoder_config.hidden_size, 2), self.initializer, name="kernel"
         )

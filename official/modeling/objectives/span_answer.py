@@ -59,7 +59,7 @@ class Objective(base.Objective):
         self.answerable_projection = linear(size, 1, "answerable", use_bias=False)
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in keras_private.sublayers(self, include_self=False, recursive=False):
             layer.build()
 

@@ -47,7 +47,7 @@ class Objective(base.Objective):
         ]
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.offset_embedding, *self.transforms, *self.norms):
             layer.build()
         self.output_bias = self.add_weight(
