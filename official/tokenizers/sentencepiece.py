@@ -31,14 +31,10 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import offsets, word_starts
-from official.tokenizers.base import (
-    Splitter,
-    Tokenizer,
-    find_specials,
-    has_capitals,
-    switch,
-)
+from official.tokenizers.base import Tokenizer
 from official.tokenizers.digit_commas import BLANK, DigitCommas
+from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 from official.utils.errors import UserError
 

@@ -30,15 +30,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import offsets
-from official.tokenizers.base import (
-    SETTINGS_FILE,
-    Splitter,
-    Tokenizer,
-    find_specials,
-    has_capitals,
-    switch,
-)
+from official.tokenizers import offsets, settings_file
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.splitter import Splitter
 from official.utils.errors import UserError
 
 CONTINUES = "##"
@@ -267,7 +262,7 @@ class WordPiece(Tokenizer):
           UserError: see the constructor; or a line is not UTF-8, or a setting asks for what this
             tokenizer does not do.
         """
-        config = path.with_name(SETTINGS_FILE)
+        config = path.with_name(settings_file.FILE)
         for key, wanted in {"do_basic_tokenize": True, "tokenize_chinese_chars": True}.items():
             if switch(settings, key, wanted) != wanted:
                 raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
