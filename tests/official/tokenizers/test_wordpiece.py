@@ -285,7 +285,7 @@ def test_special_tokens_as_objects(tmp_path):
             {"tokenize_chinese_chars": False},
             r"tokenizer_config.json: tokenize_chinese_chars=False is not supported: only True",
         ),
-        (PIECES, {"mask_token": 4}, r"tokenizer_config.json: mask_token is 4, but the text of"),
+        (PIECES, {"mask_token": 4}, r"mask_token is 4, but must be the text of a token"),
         *(
             (
                 PIECES,
