@@ -121,7 +121,7 @@ class DigitCommas:
         return tf.RaggedTensor.from_row_splits(new, splits, validate=False), token, number, index
 
     def _spelled(self, texts: tf.Tensor, ids: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
-        """Returns whether a token is split and the text before its end is that of the piece: [K]."""
+        """Returns whether a token is split and the text before its end is its piece: [K]."""
         row = tf.gather(self._row_of, ids.values)  # [K]
         token = tf.reshape(tf.where(row > 0), [-1])
         row = tf.gather(row, token)
