@@ -59,20 +59,20 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
         raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
-    found = [name for name in KINDS if (folder / name).is_file()]
-    if not found:
+    names = [name for name in KINDS if (folder / name).is_file()]
+    if not names:
         inner = any((folder / "tokenizer" / name).is_file() for name in KINDS)
         has = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise UserError(
             f"{folder} holds no tokenizer: looked for {looked_for}, found {has}"
             + (f"; did you mean {folder / 'tokenizer'}?" if inner else "")
         )
-    if len(found) > 1:
-        raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
-    for name in (found[0], MERGES_FILE):
+    if len(names) > 1:
+        raise UserError(f"{folder} holds both {' and '.join(names)}: remove what is not wanted")
+    for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
             files.check(folder / name)
     settings = {**defaults, **settings_file.read(folder)}
-    tokenizer = KINDS[found[0]].read(folder / found[0], settings)
+    tokenizer = KINDS[names[0]].read(folder / names[0], settings)
     settings_file.check_fingerprint(tokenizer.fingerprint, settings, folder)
     return tokenizer

@@ -55,7 +55,7 @@ def reachable(merges: Sequence[tuple[str, str]], source: str = "the vocabulary")
         not the order in which pairs are joined.
     """
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    made: dict[str, tuple[int, str, str]] = {}  # {result: (rank, left part, right part)}
+    results: dict[str, tuple[int, str, str]] = {}  # {result: (rank, left part, right part)}
 
     def joined_across(left: str, right: str, limit: int) -> bool:
         """Returns whether a merge before `limit` joins the end of `left` to the start of `right`.
@@ -64,28 +64,29 @@ def reachable(merges: Sequence[tuple[str, str]], source: str = "the vocabulary")
         made `left` and `right`. The pair at the border must then not be a merge before the undone
         one. Of two equal merges the left one is done first.
         """
-        while left in made or right in made:
-            left_rank = made[left][0] if left in made else -1
-            right_rank = made[right][0] if right in made else -1
+        while left in results or right in results:
+            left_rank = results[left][0] if left in results else -1
+            right_rank = results[right][0] if right in results else -1
             if left_rank > right_rank:
-                limit, left = left_rank, made[left][2]
+                limit, left = left_rank, results[left][2]
             else:
-                limit, right = right_rank + 1, made[right][1]
+                limit, right = right_rank + 1, results[right][1]
             if ranks.get((left, right), limit) < limit:
                 return True
         return False
 
-    unmade = {}  # {part: rank of the first merge that needs it and comes too early}
+    too_early = {}  # {part: rank of the first merge that needs it and comes too early}
     for rank, pair in enumerate(merges):
         result = "".join(pair)
-        missing = [part for part in pair if len(part) > 1 and part not in made]
-        unmade |= {part: rank for part in missing if part not in unmade}
-        if not missing and result not in made and not joined_across(*pair, rank):
-            if result in unmade:
+        missing = [part for part in pair if len(part) > 1 and part not in results]
+        too_early |= {part: rank for part in missing if part not in too_early}
+        if not missing and result not in results and not joined_across(*pair, rank):
+            if result in too_early:
+                first = too_early[result]
                 raise UserError(
-                    f"{source}: merge {unmade[result] + 1} ({' '.join(merges[unmade[result]])}) "
+                    f"{source}: merge {first + 1} ({' '.join(merges[first])}) "
                     f"joins {result!r}, which no merge before merge {rank + 1} "
                     f"({' '.join(pair)}) makes of any text: are the lines in their order?"
                 )
-            made[result] = rank, *pair
-    return list(made)
+            results[result] = rank, *pair
+    return list(results)

@@ -340,7 +340,7 @@ def _check(pieces: Sequence[str], source: str) -> None:
             raise UserError(f"{source}, line {number}: empty, where a piece is wanted")
         if piece in lines:
             raise UserError(
-                f"{source}: {piece!r} stands in line {lines[piece]} and again in line {number}: "
+                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "
                 "a piece may have one id only; rename the one that is not used"
             )
         lines[piece] = number

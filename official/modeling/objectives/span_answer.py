@@ -104,9 +104,9 @@ class Objective(base.Objective):
         weights = self.example_weights(batch)
         allowed, cls = self._allowed(batch), self._cls(batch)
         shift = batch["context_start"] - batch["window_start"]
-        found = batch["answer_start"] >= 0  # [B]
-        start = ops.where(found, batch["answer_start"] + shift, cls)
-        end = ops.where(found, batch["answer_end"] + shift, cls)
+        answerable = batch["answer_start"] >= 0  # [B]
+        start = ops.where(answerable, batch["answer_start"] + shift, cls)
+        end = ops.where(answerable, batch["answer_end"] + shift, cls)
         if self.config.form == "independent":
             start_logits, end_logits = self.boundary_logits(states)
         else:
@@ -123,10 +123,10 @@ class Objective(base.Objective):
         metrics = {f"{self.name}_accuracy": (_total(hits, weights), ops.sum(weights))}
         if self.config.form == "conditional":
             logits = self.null_logits(states, start_logits, allowed, rng)
-            missing = ops.cast(ops.logical_not(found), logits.dtype)
+            missing = ops.cast(ops.logical_not(answerable), logits.dtype)
             against = ops.softplus(logits) - missing * logits  # of a logistic regression
             losses = losses + self.config.answerable_weight * against
-            right = ops.equal(logits > 0, ops.logical_not(found))
+            right = ops.equal(logits > 0, ops.logical_not(answerable))
             metrics[f"{self.name}_answerable_accuracy"] = (_total(right, weights), ops.sum(weights))
         return base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
 
@@ -140,10 +140,10 @@ class Objective(base.Objective):
         """
         del encoder
         states = encoded["sequence_output"]
-        place = self._places(batch)
+        position = self._positions(batch)
         begin = batch["context_start"][:, None]
-        number = place - begin + batch["window_start"][:, None]  # [B, T], in the whole context
-        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
+        number = position - begin + batch["window_start"][:, None]  # [B, T], in the whole context
+        inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
         own = (number >= batch["own_start"][:, None]) & (number < batch["own_end"][:, None])
         if self.config.form == "independent":
             start_logits, end_logits = self.boundary_logits(states)
@@ -183,9 +183,9 @@ class Objective(base.Objective):
         scores = start_logits[:, :, None] + ops.stack(later, axis=-1)  # [B, T, A]
         scores = ops.reshape(scores, (ops.shape(scores)[0], length * longest))
         scores = ops.pad(scores, [[0, 0], [0, count]], constant_values=2 * NEVER)
-        best, places = ops.top_k(scores, count)
-        first = places // longest
-        return best, first, first + places % longest
+        best, pairs = ops.top_k(scores, count)
+        first = pairs // longest
+        return best, first, first + pairs % longest
 
     def _beam(self, states, start_logits, allowed, starts, ends):
         """Returns log probabilities, starts and ends of the beam: [B, S * E] each."""
@@ -217,7 +217,7 @@ class Objective(base.Objective):
         scores, order = ops.top_k(scores, size)
         return scores, ops.take_along_axis(first, order, 1), ops.take_along_axis(last, order, 1)
 
-    def _places(self, batch):
+    def _positions(self, batch):
         """Returns the positions of a row: int [1, T]."""
         length = ops.shape(batch["token_ids"])[1]
         return ops.arange(length, dtype=batch["context_start"].dtype)[None]
@@ -232,9 +232,9 @@ class Objective(base.Objective):
         """Returns the positions that an answer may have, including [CLS]: bool [B, T]."""
         if self.config.candidates == "row":
             return batch["padding_mask"]
-        place, begin = self._places(batch), batch["context_start"][:, None]
-        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
-        return inside | ops.equal(place, self._cls(batch)[:, None])
+        position, begin = self._positions(batch), batch["context_start"][:, None]
+        inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
+        return inside | ops.equal(position, self._cls(batch)[:, None])
 
 
 def _total(flags, weights):

@@ -273,7 +273,7 @@ def test_special_tokens_as_objects(tmp_path):
         (
             [*PIECES, "cat"],
             None,
-            r"vocab.txt: 'cat' stands in line 10 and again in line 17: a piece may have one id",
+            r"vocab.txt: 'cat' is in line 10 and again in line 17: a piece may have one id",
         ),
         ([], None, r"vocab.txt is empty: a vocabulary has one piece a line"),
         (["", ""], None, r"vocab.txt is empty"),
