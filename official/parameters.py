@@ -19,9 +19,8 @@ from absl import app, flags
 
 from official import config as configs
 from official.config import registry
-from official.modeling import uninitialized
 from official.modeling.model import Model
-from official.utils import errors
+from official.utils import errors, keras_private
 from official.utils.errors import UserError
 
 
@@ -56,7 +55,7 @@ def count(config: configs.Config) -> Counts:
     """
     if lacking := _left_open(config):
         raise UserError(lacking)
-    with uninitialized.scope():
+    with keras_private.uninitialized_variables():
         model = Model(config)
     kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
     encoders = {"encoder": model.encoder}
@@ -64,7 +63,7 @@ def count(config: configs.Config) -> Counts:
     for objective in model.objectives:
         inside = [
             layer
-            for layer in objective._flatten_layers(include_self=False)
+            for layer in keras_private.sublayers(objective, include_self=False)
             if isinstance(layer, kinds) and layer is not model.encoder
         ]
         encoders |= {f"{objective.name}/{layer.name}": layer for layer in inside}

@@ -1,1 +1,1 @@
-"""corruption."""
+"""Corruption of examples: masks, spans, permutations and their targets."""

@@ -1,11 +1,13 @@
-"""Which units are hidden: random ones, until a row's number of tokens is reached, never beyond.
+"""Selects random units to hide, up to a given number of tokens in each row.
 
-Units that are taken whole (tokens, words, phrases) come in random order, each one if it fits into
-what is left; runs of words (n-grams, spans) begin at random places. A row that has units never ends
-up with none of them: `or_part_of_one` sees to it.
+Units that are taken whole (tokens, words, phrases) are tried in random order, and each is taken if
+it fits into the number of tokens left. Runs of words (n-grams, spans) begin at random positions.
+`or_part_of_one` makes sure that each row with units has something hidden.
 
 Shapes: B rows, T tokens with padding, R lengths.
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,11 +17,11 @@ from official.utils.seeding import Stream
 
 
 def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Takes units in random order, each if it fits into what is left of `number`.
+    """Takes units in random order, each if it fits into the number of tokens left.
 
-    Done in rounds over whole rows rather than unit by unit: a round takes all units before the
-    first one that does not fit. That one is larger than what is then left, so the largest unit
-    that can still be taken shrinks in each round, and few rounds are needed.
+    The loop runs in rounds over whole rows. A round takes all units before the first one that does
+    not fit. That unit is larger than the number then left, so the largest unit that can still be
+    taken shrinks in each round, and few rounds are needed.
 
     Args:
       units: number of each token's unit, -1 = none; int32 [B, T].
@@ -27,9 +29,9 @@ def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Ten
       seeds: uint64 [B].
 
     Returns:
-      int32 [B, T]: the number of the taken unit that a token is in, -1 where none was taken.
+      int32 [B, T]: the number of the taken unit that a token is in, -1 = the token is not taken.
     """
-    sizes = sum_at(units, tf.ones_like(units))  # [B, T]: of each unit; 0 past the last one
+    sizes = sum_at(units, tf.ones_like(units))  # [B, T], by unit; 0 after the last one
     order = tf.argsort(_draws(seeds, units), axis=1)
     sizes = tf.gather(sizes, order, batch_dims=1)
 
@@ -45,12 +47,12 @@ def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Ten
         (number, (sizes > 0) & (sizes <= number[:, None]), tf.zeros_like(order, tf.bool)),
         shape_invariants=(tf.TensorShape([None]), *[tf.TensorShape([None, None])] * 2),
     )
-    taken = sum_at(order, tf.cast(taken, tf.int32)) > 0  # [B, T]: of each unit
+    taken = sum_at(order, tf.cast(taken, tf.int32)) > 0  # [B, T], by unit
     return tf.where(tf.gather(taken, tf.maximum(units, 0), batch_dims=1), units, -1)
 
 
 def each_unit(units: tf.Tensor, rate: float, seeds: tf.Tensor) -> tf.Tensor:
-    """Keeps each unit with the probability `rate`, whatever becomes of the others.
+    """Keeps each unit with the probability `rate`, independently of the others.
 
     Args:
       units: number of each token's unit, -1 = none; int32 [B, T].
@@ -60,39 +62,39 @@ def each_unit(units: tf.Tensor, rate: float, seeds: tf.Tensor) -> tf.Tensor:
     Returns:
       int32 [B, T]: `units`, -1 where a unit is not kept.
     """
-    draws = seeding.uniforms(seeds, Stream.MASK_NUMBER, tf.shape(units)[1])  # of each unit
+    draws = seeding.uniforms(seeds, Stream.MASK_NUMBER, tf.shape(units)[1])  # by unit
     draws = tf.gather(draws, tf.maximum(units, 0), batch_dims=1)
     return tf.where(draws < rate, units, -1)
 
 
 def with_replacement(tokens: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Draws tokens of each row `number` times, each time from all of them.
+    """Draws tokens of each row with replacement.
 
     Args:
-      tokens: the tokens to draw from, numbered from 0, -1 = none; int32 [B, T].
-      number: of draws, at most T; int32 [B].
+      tokens: number of each token that can be drawn, from 0, -1 = none; int32 [B, T].
+      number: number of draws, at most T; int32 [B].
       seeds: uint64 [B].
 
     Returns:
-      int32 [B, T]: how often each token was drawn.
+      int32 [B, T]: how often each token is drawn.
     """
-    places = tf.shape(tokens)[1]
+    length = tf.shape(tokens)[1]
     count = tf.reduce_max(tokens, axis=1, keepdims=True) + 1  # [B, 1]
-    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, places)
+    draws = seeding.uniforms(seeds, Stream.MASK_ORDER, length)
     draws = tf.cast(draws * tf.cast(count, tf.float32), tf.int32)
     draws = tf.minimum(draws, count - 1)  # a product may be rounded up
-    draws = tf.where(tf.range(places) < number[:, None], draws, -1)
-    times = sum_at(draws, tf.ones_like(draws))  # [B, T] by the token's number
+    draws = tf.where(tf.range(length) < number[:, None], draws, -1)
+    times = sum_at(draws, tf.ones_like(draws))  # [B, T], by the number of the token
     return tf.where(tokens >= 0, tf.gather(times, tf.maximum(tokens, 0), batch_dims=1), 0)
 
 
 def or_part_of_one(
     taken: tf.Tensor, units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor
 ) -> tf.Tensor:
-    """Takes one unit, cut to `number` tokens, in each row of which nothing is taken.
+    """Takes one unit, cut to `number` tokens, in each row in which nothing is taken.
 
-    No unit of such a row fits into its number, or each unit was passed over by chance. The unit is
-    that of a random token, and the part of it is random too.
+    In such a row no unit fits into the number, or no unit was drawn. The function takes the unit of
+    a random token, and if the unit is too long a random part of it.
 
     Args:
       taken: number of the taken unit that a token is in, -1 = none; int32 [B, T].
@@ -101,104 +103,134 @@ def or_part_of_one(
       seeds: uint64 [B].
 
     Returns:
-      int32 [B, T]: `taken`, with the number of the one unit in rows that had none.
+      int32 [B, T]: `taken`, with the number of one unit in the rows that had none.
     """
     draws = tf.where(units >= 0, _draws(seeds, units), tf.int64.max)
     one = _at(units, tf.argmin(draws, axis=1, output_type=tf.int32))  # [B]
     mine = (units == one[:, None]) & (units >= 0)
-    place = tf.cumsum(tf.cast(mine, tf.int32), axis=1) - 1  # of a token in the unit
-    spare = tf.maximum(place[:, -1] + 1 - number, 0)
+    offset = tf.cumsum(tf.cast(mine, tf.int32), axis=1) - 1  # of a token in the unit
+    spare = tf.maximum(offset[:, -1] + 1 - number, 0)
     begin = seeding.uniforms(seeds, Stream.CONTEXT, 1)[:, 0] * tf.cast(spare + 1, tf.float32)
     begin = tf.cast(begin, tf.int32)[:, None]
-    part = tf.where(mine & (place >= begin) & (place < begin + number[:, None]), units, -1)
+    part = tf.where(mine & (offset >= begin) & (offset < begin + number[:, None]), units, -1)
     return tf.where(tf.reduce_any(taken >= 0, axis=1, keepdims=True), taken, part)
 
 
 def runs(
     words: tf.Tensor, number: tf.Tensor, lengths: tf.Tensor, cut: bool, seeds: tf.Tensor
 ) -> tf.Tensor:
-    """Takes runs of words, one try after the other, in all rows at the same time.
+    """Takes runs of words, one try after another, in all rows at the same time.
 
-    A run ends before the next special token, however long it was to be. (In ALBERT's release one
-    may go on behind a [SEP].)
+    A run ends before the next special token. (In ALBERT's release it may continue after a [SEP].)
 
     With `cut` (SpanBERT's release, `masking.py`) a try is a random token that is not taken yet. The
-    run begins with the word of that token and may meet earlier runs, of which no token is taken
-    again. The last run ends where `number` is reached, within a word if need be. Without `cut`
+    run begins with the word of that token. It may overlap earlier runs, whose tokens are not taken
+    again. The last run ends where `number` is reached, if need be within a word. Without `cut`
     (ALBERT's release, `create_masked_lm_predictions`) a try is a random word. A run that exceeds
-    what is left is shortened by whole words, and a run that meets an earlier one is not taken.
+    the number of tokens left is shortened by whole words, and a run that overlaps an earlier one is
+    not taken.
 
     Args:
       words: number of each token's word, -1 = none; int32 [B, T].
       number: tokens to take, int32 [B].
-      lengths: of the run of the first, second, ... try, in words; int32 [B, R], R >= T.
+      lengths: length in words of the run of each try, int32 [B, R], R >= T.
       cut: see above.
       seeds: uint64 [B].
 
     Returns:
-      int32 [B, T]: the number of the run that a token was taken with, from 0 in the order of
-      taking; -1 where it was not.
+      int32 [B, T]: the number of the run that a token is taken with, from 0 in the order of the
+      tries; -1 = the token is not taken.
     """
-    columns = tf.range(tf.shape(words)[1])
-    sizes = sum_at(words, tf.ones_like(words))  # [B, T] by word; 0 past the last one
-    first = sum_at(words, tf.where(_begins(words), columns, 0))  # [B, T]: first token of each word
-    ends = first + sizes
-    specials = tf.cumsum(tf.cast(words < 0, tf.int32), axis=1)
-    before = tf.gather(specials, first, batch_dims=1)  # [B, T]: specials before each word
-    count = tf.reduce_max(words, axis=1, keepdims=True) + 1  # [B, 1]
-    exists = columns < count
-    # The last word of each word's stretch: the words up to it have as many specials before them.
-    last = tf.searchsorted(tf.where(exists, before, columns.dtype.max), before, side="right")
-    last = tf.maximum(last - 1, 0)
-    candidates = words >= 0 if cut else exists
+    table = _word_table(words)
+    candidates = words >= 0 if cut else table.exists
     order = tf.argsort(tf.where(candidates, _draws(seeds, words), tf.int64.max), axis=1)
     tries = tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1)  # [B]
+    run_tokens = _cut_run if cut else _whole_run
 
-    def take(i, taken, placed, left):
-        place = order[:, i]  # [B]
-        word = tf.maximum(_at(words, place), 0) if cut else place
-        start = _at(first, word)
-        end = _at(ends, tf.minimum(word + lengths[:, i] - 1, _at(last, word)))
-        free = taken < 0
-        if not cut:
-            # The last word that still fits ends where the first one that does not begins.
-            beyond = tf.minimum(start + left, final_column)
-            shorter = _at(first, tf.maximum(_at(words, beyond), 0))
-            end = tf.where(end - start > left, shorter, end)
-        inside = (columns >= start[:, None]) & (columns < end[:, None])  # [B, T]
-        suits = (i < tries) & (left > 0)
-        if cut:
-            suits &= _at(free, place)
-            inside &= free
-            inside &= tf.cumsum(tf.cast(inside, tf.int32), axis=1) <= left[:, None]
-        else:
-            suits &= tf.reduce_all(free | ~inside, axis=1)
-        inside &= suits[:, None]
-        taken = tf.where(inside, placed[:, None], taken)
-        took = tf.reduce_sum(tf.cast(inside, tf.int32), axis=1)
-        return i + 1, taken, placed + tf.cast(took > 0, tf.int32), left - took
+    def take(i, taken, runs, left):
+        inside = run_tokens(words, table, order[:, i], lengths[:, i], taken < 0, left)
+        inside &= ((i < tries) & (left > 0))[:, None]
+        taken = tf.where(inside, runs[:, None], taken)
+        size = tf.reduce_sum(tf.cast(inside, tf.int32), axis=1)
+        return i + 1, taken, runs + tf.cast(size > 0, tf.int32), left - size
 
-    final_column = tf.shape(words)[1] - 1
-    most = tf.reduce_max(tries)
+    max_tries = tf.reduce_max(tries)
     _, taken, _, _ = tf.while_loop(
-        lambda i, taken, placed, left: (i < most) & tf.reduce_any(left > 0),
+        lambda i, taken, runs, left: (i < max_tries) & tf.reduce_any(left > 0),
         take,
         (0, tf.zeros_like(words) - 1, tf.zeros_like(number), number),
     )
     return taken
 
 
+class _WordTable(NamedTuple):
+    """The words of each row, by number.
+
+    Attributes:
+      exists: bool [B, T], whether the row has a word of this number.
+      first: int32 [B, T], the first token.
+      end: int32 [B, T], the token after the last one.
+      last: int32 [B, T], the last word that no special token separates from this word.
+    """
+
+    exists: tf.Tensor
+    first: tf.Tensor
+    end: tf.Tensor
+    last: tf.Tensor
+
+
+def _word_table(words: tf.Tensor) -> _WordTable:
+    columns = tf.range(tf.shape(words)[1])
+    sizes = sum_at(words, tf.ones_like(words))
+    first = sum_at(words, tf.where(_begins(words), columns, 0))
+    specials = tf.cumsum(tf.cast(words < 0, tf.int32), axis=1)
+    before = tf.gather(specials, first, batch_dims=1)  # [B, T]: special tokens before each word
+    exists = columns < tf.reduce_max(words, axis=1, keepdims=True) + 1
+    # Words without a special token between them have the same number of special tokens before them.
+    last = tf.searchsorted(tf.where(exists, before, columns.dtype.max), before, side="right")
+    return _WordTable(exists, first, first + sizes, tf.maximum(last - 1, 0))
+
+
+def _cut_run(words, table, token, length, free, left):
+    """Returns the free tokens of the run of a token's word, at most `left`: bool [B, T]."""
+    word = tf.maximum(_at(words, token), 0)
+    inside = _between(_at(table.first, word), _run_end(table, word, length), words) & free
+    inside &= tf.cumsum(tf.cast(inside, tf.int32), axis=1) <= left[:, None]
+    return inside & _at(free, token)[:, None]
+
+
+def _whole_run(words, table, word, length, free, left):
+    """Returns the tokens of a word's run, at most `left`, if all are free: bool [B, T]."""
+    start, end = _at(table.first, word), _run_end(table, word, length)
+    # The shortened run ends where the first word begins that does not fit.
+    beyond = tf.minimum(start + left, tf.shape(words)[1] - 1)
+    shortened = _at(table.first, tf.maximum(_at(words, beyond), 0))
+    inside = _between(start, tf.where(end - start > left, shortened, end), words)
+    return inside & tf.reduce_all(free | ~inside, axis=1, keepdims=True)
+
+
+def _run_end(table: _WordTable, word: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """Returns the token after a run of words: int32 [B]."""
+    return _at(table.end, tf.minimum(word + length - 1, _at(table.last, word)))
+
+
+def _between(start: tf.Tensor, end: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Returns which columns of a table [B, T] are from `start` [B] to before `end` [B]."""
+    columns = tf.range(tf.shape(like)[1])
+    return (columns >= start[:, None]) & (columns < end[:, None])
+
+
 def _draws(seeds: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """Random numbers to order a row's units by, int64 [B, T]."""
+    """Draws random numbers that order the units of a row: int64 [B, T]."""
     return tf.bitcast(seeding.bits(seeds, Stream.MASK_ORDER, tf.shape(like)[1]), tf.int64)
 
 
 def _at(table: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """One value from each row of a table [B, ...]: [B]."""
+    """Takes one value from each row of a table [B, ...]: [B]."""
     return tf.gather(table, columns, batch_dims=1)
 
 
 def _begins(words: tf.Tensor) -> tf.Tensor:
-    """True at the first token of each word, bool [B, T]."""
+    """Returns which tokens are the first of their word: bool [B, T]."""
     before = tf.pad(words[:, :-1], [[0, 0], [1, 0]], constant_values=-1)
     return (words >= 0) & (words != before)

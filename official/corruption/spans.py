@@ -1,4 +1,4 @@
-"""The words beside each hidden span, from which the span boundary objective predicts it.
+"""Finds the tokens beside each hidden span, for the span boundary objective.
 
 Shapes: B rows, T tokens with padding, P predictions (padded).
 """
@@ -14,10 +14,10 @@ GIVES = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
 
 
 def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Finds the tokens around each span (SpanBERT, section 3.2).
+    """Finds the tokens beside each span (SpanBERT, section 3.2).
 
-    A span is a longest stretch of hidden tokens, so what is beside it is not hidden. Where that is
-    a special token (or nothing), the span touches an edge of the text and has weight 0.
+    A span is a maximal sequence of hidden tokens, so its neighbours are not hidden. If a neighbour
+    is a special token or missing, the span has the weight 0.
 
         tokens            [CLS] an  [M] [M] red [M] [SEP]
         masked_positions         2   3       5
@@ -27,22 +27,23 @@ def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[s
         span_weights             1   1       0
 
     Args:
-      vocabulary: of the tokens.
-      batch: token_ids int32 [B, T], hidden or not, padding_mask bool [B, T], masked_positions
-        int32 [B, P] ascending, masked_weights float32 [B, P].
+      vocabulary: the vocabulary of the tokens.
+      batch: has token_ids int32 [B, T], before or after masking, padding_mask bool [B, T],
+        masked_positions int32 [B, P] ascending, and masked_weights float32 [B, P].
 
     Returns:
-      span_left and span_right int32 [B, P], positions; span_offset int32 [B, P], the place in the
-      span from 0; span_weights float32 [B, P]. Where the weight is 0 the others are 0.
+      span_left and span_right int32 [B, P], the positions of the neighbours; span_offset int32
+      [B, P], the offset in the span from 0; span_weights float32 [B, P]. The first three are 0
+      where the weight is 0.
     """
     positions, real = batch["masked_positions"], batch["masked_weights"] > 0
     before = tf.pad(positions[:, :-1], [[0, 0], [1, 0]], constant_values=-1)
     begins = real & (positions != before + 1)
     begins |= real & (tf.range(tf.shape(positions)[1]) == 0)
     spans = tf.where(real, tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1, -1)  # [B, P]
-    starts = sum_at(spans, tf.where(begins, positions, 0))  # [B, P]: of each span
+    starts = sum_at(spans, tf.where(begins, positions, 0))  # [B, P], by span
     sizes = sum_at(spans, tf.ones_like(spans))
-    start = tf.gather(starts, tf.maximum(spans, 0), batch_dims=1)  # [B, P]: of each prediction's
+    start = tf.gather(starts, tf.maximum(spans, 0), batch_dims=1)  # [B, P], by prediction
     left = start - 1
     right = start + tf.gather(sizes, tf.maximum(spans, 0), batch_dims=1)
     token_ids, padding_mask = batch["token_ids"], batch["padding_mask"]

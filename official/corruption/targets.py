@@ -1,4 +1,4 @@
-"""The list of what is to be predicted.
+"""Lists the positions to predict.
 
 Shapes: B rows, T tokens with padding, P predictions (padded).
 """
@@ -8,21 +8,21 @@ import tensorflow as tf
 GIVES = frozenset({"masked_positions", "masked_ids", "masked_weights"})
 
 
-def listed(times: tf.Tensor, token_ids: tf.Tensor, most: int) -> dict[str, tf.Tensor]:
+def listed(times: tf.Tensor, token_ids: tf.Tensor, max_predictions: int) -> dict[str, tf.Tensor]:
     """Lists the chosen positions of each row.
 
     Args:
       times: how often each position is chosen, int32 or bool [B, T]; at most P of a row are.
-      token_ids: what stands there, int32 [B, T].
-      most: P.
+      token_ids: the tokens at the positions, int32 [B, T].
+      max_predictions: P.
 
     Returns:
       masked_positions int32 [B, P], ascending; masked_ids int32 [B, P]; masked_weights float32
-      [B, P], how often the position is chosen. Where there is no prediction all three are 0.
+      [B, P], how often the position is chosen. All three are 0 after the last prediction.
     """
     cells = tf.where(tf.cast(times, tf.bool))  # [chosen tokens, 2], row by row
     rows, positions = cells[:, 0], tf.cast(cells[:, 1], tf.int32)
-    shape = [times.shape[0], most]
+    shape = [times.shape[0], max_predictions]
 
     def padded(values):
         return tf.RaggedTensor.from_value_rowids(

@@ -1,25 +1,23 @@
-"""Masks: some units of the text are hidden, and are what masked LM has to find.
+"""Token masks: hides some units of the text, which masked LM predicts.
 
 A unit is a token or a whole word (BERT, section 3.1 and appendix A.1, and the whole-word masks of
 its release), a phrase or an entity (ERNIE), an n-gram of words (ALBERT, section 4.1), or a span of
-words (SpanBERT, section 3.1); `official.corruption.units` says what belongs together and
-`official.corruption.selection` which units are taken. Each hidden token then becomes [MASK] (80%),
-any token of the vocabulary (10%), or stays as it is (10%).
+words (SpanBERT, section 3.1). `official.corruption.units` finds the units, and
+`official.corruption.selection` selects those to hide. Each hidden token becomes [MASK] (80%) or any
+token of the vocabulary (10%), or is kept (10%).
 
-With `block_size` a row is read in blocks: nobody sees a block behind his own, as in permutations.
-That is for rows of which only the first tokens are remembered (see `official.corruption.blocks`).
+With `block_size` a row is read in blocks that do not attend to later blocks, as in permutations.
+This is for rows of which only the first tokens are reused (see `official.corruption.blocks`).
 
-A row's draws depend on its seed alone, neither on its neighbours nor on its padding. Special tokens
-are never hidden (RoBERTa's release hides them like others; nothing here does), but for the one that
-stands for text that the vocabulary cannot spell. A row with any other token has a prediction, for
-every unit and count: where none comes of the draws, one unit is taken, or a part of it that is as
-long as the row's number.
+The draws of a row depend only on its seed, not on other rows or on padding. Special tokens are
+never hidden, except the unknown token. (RoBERTa's release hides them like other tokens.) Every row
+with another token has a prediction, whatever the unit and the count are: if nothing is drawn, one
+unit is taken, or a part of it with as many tokens as the row should have.
 
 Shapes: B rows, T tokens with padding, V pieces of the vocabulary, P predictions (padded).
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -30,10 +28,7 @@ from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 from official.utils.seeding import Stream
 
-if TYPE_CHECKING:
-    pass
-
-# Units that are taken whole: the function that numbers them.
+# Units that are taken whole, and the functions that number them.
 WHOLE = {
     "token": units.tokens,
     "word": units.words,
@@ -45,20 +40,20 @@ WHOLE = {
 def corrupt(
     config: TokenMasksConfig, vocabulary: Vocabulary, batch: dict[str, tf.Tensor], seeds: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Hides tokens of a batch; works the same eagerly and in a graph.
+    """Hides tokens of a batch, eagerly or in a graph.
 
     Args:
-      config: how much and how.
-      vocabulary: of the tokens.
-      batch: holds at least token_ids int32 [B, T] and padding_mask bool [B, T], and bool [B, T]
-        for what it `needs`.
-      seeds: one for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
+      config: the config of the corruption.
+      vocabulary: the vocabulary of the tokens.
+      batch: has at least token_ids int32 [B, T] and padding_mask bool [B, T], and bool [B, T] for
+        the other fields that the config `needs`.
+      seeds: a seed for each row, uint64 [B], from `official.utils.seeding.row_seeds`.
 
     Returns:
-      The batch with token_ids replaced, and with masked_positions int32 [B, P] (ascending),
-      masked_ids int32 [B, P] (what was there) and masked_weights float32 [B, P] (1 where there is
-      a prediction, with `replacement` how often it was drawn; elsewhere all three are 0), and what
-      `follows` from these.
+      The batch with masked token_ids, and with masked_positions int32 [B, P] (ascending),
+      masked_ids int32 [B, P] (the original tokens), masked_weights float32 [B, P] (1, or with
+      `replacement` how often the token was drawn), and the fields of `follows`. After the last
+      prediction of a row all three are 0.
     """
     token_ids = batch["token_ids"]
     taken, times = _take(config, vocabulary, batch, seeds)
@@ -73,11 +68,11 @@ def corrupt(
 def follows(
     config: TokenMasksConfig, vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """The fields that follow from a batch's tokens and masks, which may be static ones.
+    """Returns the fields that follow from the tokens and masks of a batch, also static ones.
 
     Returns:
-      Those of `spans.boundaries` if the unit is a span, and block_ids int32 [B, T] where there is a
-      `block_size`.
+      The fields of `spans.boundaries` if the unit is a span, and block_ids int32 [B, T] if the
+      config has a `block_size`.
     """
     fields = spans.boundaries(vocabulary, batch) if config.unit == "span" else {}
     if config.block_size is not None:
@@ -89,7 +84,7 @@ def run_lengths(config: TokenMasksConfig, seeds: tf.Tensor, number: int | tf.Ten
     """Draws the lengths, in words, of n-grams or spans.
 
     Args:
-      config: of the unit `ngram` or `span`.
+      config: a config with the unit `ngram` or `span`.
       seeds: uint64 [B].
       number: R.
 
@@ -112,11 +107,11 @@ def _take(
     batch: Mapping[str, tf.Tensor],
     seeds: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decides what is hidden.
+    """Selects the tokens to hide.
 
     Returns:
-      The number of the hidden unit that each token is in, int32 [B, T]; -1 = not hidden. Spans that
-      touch are one unit. And how often each token is to be predicted, int32 [B, T].
+      The number of the hidden unit that each token is in, int32 [B, T], -1 = not hidden; adjacent
+      spans are one unit. And how often each token is predicted, int32 [B, T].
     """
     numbered = WHOLE.get(config.unit, units.words)(vocabulary, batch)
     number = _number(config, numbered, batch, seeds)
@@ -133,14 +128,14 @@ def _take(
         taken = selection.whole_units(numbered, number, seeds)
     taken = selection.or_part_of_one(taken, numbered, number, seeds)
     if config.unit == "span":
-        taken = units.stretches(taken >= 0)
+        taken = units.sequences(taken >= 0)
     return taken, tf.cast(taken >= 0, tf.int32)
 
 
 def _number(
     config: TokenMasksConfig, units: tf.Tensor, batch: Mapping[str, tf.Tensor], seeds: tf.Tensor
 ) -> tf.Tensor:
-    """Returns how many tokens of each row to predict, int32 [B]; for `each` the most, P."""
+    """Returns the number of tokens to predict in each row, int32 [B]; for `each` the maximum, P."""
     if config.count == "each":
         return tf.fill([tf.shape(units)[0]], config.max_predictions)
     counted = units >= 0 if config.count == "up" else batch["padding_mask"]
@@ -164,21 +159,21 @@ def _replace(
     times: tf.Tensor,
     seeds: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the token ids with the hidden ones masked, randomised or kept."""
-    places = tf.shape(token_ids)[1]
-    action = seeding.uniforms(seeds, Stream.MASK_ACTION, places)
+    """Returns the token ids, with the hidden ones masked, randomised or kept."""
+    length = tf.shape(token_ids)[1]
+    action = seeding.uniforms(seeds, Stream.MASK_ACTION, length)
     if config.action == "unit":
         action = tf.gather(action, tf.maximum(taken, 0), batch_dims=1)
     if config.replacement:
-        # A token becomes [MASK] if one of its draws says so: the least of so many uniform numbers.
+        # A token becomes [MASK] if one of its draws does: the minimum of several uniform numbers.
         action = 1 - (1 - action) ** (1 / tf.cast(tf.maximum(times, 1), tf.float32))
     if config.random_tokens == "unigram":
-        random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, places, vocabulary.counted)
+        random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, length, vocabulary.counted)
     elif config.random_tokens == "non_special":
         ids = vocabulary.text_ids
-        random_ids = tf.gather(ids, seeding.integers(seeds, Stream.MASK_TOKEN, places, len(ids)))
+        random_ids = tf.gather(ids, seeding.integers(seeds, Stream.MASK_TOKEN, length, len(ids)))
     else:
-        random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, places, vocabulary.size)
+        random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, length, vocabulary.size)
     replaced = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
     replaced = tf.where(action < config.mask_prob, vocabulary.mask_id, replaced)
     return tf.where(taken >= 0, replaced, token_ids)

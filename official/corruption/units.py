@@ -1,7 +1,7 @@
-"""Which tokens belong together: the units of a sequence.
+"""Numbers the units of a sequence: tokens, words, phrases or entities.
 
-Units are runs of tokens, numbered from 0 in each row; a token of number -1 (a special token,
-padding) is never hidden, and no unit reaches over one.
+Units are sequences of tokens, numbered from 0 in each row. Special tokens and padding have the
+number -1. They are never hidden and separate units.
 
 Shapes: B rows, T tokens with padding.
 """
@@ -25,26 +25,26 @@ def words(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 def phrases(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Numbers the phrases, and the words that are in none: int32 [B, T]."""
+    """Numbers the phrases, and the words outside phrases: int32 [B, T]."""
     return _joined(vocabulary, batch, batch["phrase_inner"])
 
 
 def entities(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Numbers the entities, and the words that are in none: int32 [B, T]."""
+    """Numbers the entities, and the words outside entities: int32 [B, T]."""
     return _joined(vocabulary, batch, batch["entity_inner"])
 
 
-def stretches(flags: tf.Tensor) -> tf.Tensor:
-    """Numbers the stretches of true flags [B, T]: int32 [B, T], -1 where a flag is false."""
+def sequences(flags: tf.Tensor) -> tf.Tensor:
+    """Numbers the sequences of true flags [B, T]: int32 [B, T], -1 where a flag is false."""
     return _numbered(flags & ~_previous(flags), flags)
 
 
 def _joined(
     vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor], inner: tf.Tensor | bool
 ) -> tf.Tensor:
-    """Numbers words, where `inner` [B, T] is true together with the word before.
+    """Numbers words; where `inner` [B, T] is true, a word is joined to the word before.
 
-    In rows of reversed text (`backward` [B]) the piece that begins a word comes last.
+    In rows of reversed text (`backward` [B]) the first piece of a word comes last.
     """
     maskable = _maskable(vocabulary, batch)
     starts = tf.gather(vocabulary.word_starts, batch["token_ids"])
@@ -63,7 +63,7 @@ def _maskable(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tens
 
 
 def _previous(flags: tf.Tensor) -> tf.Tensor:
-    """The flags [B, T] of the token before; false before the first."""
+    """Returns the flags [B, T] of the previous token; false for the first."""
     return tf.pad(flags[:, :-1], [[0, 0], [1, 0]])
 
 
@@ -73,7 +73,7 @@ def _numbered(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
 
 
 def sum_at(columns: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Sums each row's values [B, T] by the columns they belong to [B, T]; -1 = to none."""
-    rows, places = tf.unstack(tf.shape(columns))
-    cells = tf.where(columns < 0, -1, columns + tf.range(rows)[:, None] * places)
-    return tf.reshape(tf.math.unsorted_segment_sum(values, cells, rows * places), [rows, places])
+    """Sums the values [B, T] of each row by their column [B, T]; -1 = no column."""
+    rows, length = tf.unstack(tf.shape(columns))
+    cells = tf.where(columns < 0, -1, columns + tf.range(rows)[:, None] * length)
+    return tf.reshape(tf.math.unsorted_segment_sum(values, cells, rows * length), [rows, length])

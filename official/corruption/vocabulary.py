@@ -1,4 +1,4 @@
-"""What corruption has to know of a vocabulary.
+"""The properties of a vocabulary that corruption needs.
 
 Shapes: V pieces of the vocabulary.
 """
@@ -22,15 +22,14 @@ class Vocabulary:
 
     Attributes:
       size: V.
-      mask_id: what stands for a token that is hidden; -1 = there is nothing for it.
-      special_ids: of special tokens, which are never hidden but for `unk_id`.
-      word_starts: bool [V], true where a piece begins a word.
-      counts: how often each piece stands in the corpus, int64 [V]; None = not known.
-      word_ends: bool [V], true where the piece after this one begins a word, whatever it is; None =
-        nowhere.
-      unk_id: of the special token for text that the vocabulary cannot spell. It stands for a token
-        of the text, so it may be hidden and predicted, as in all the releases (BERT, RoBERTa,
-        SpanBERT, ERNIE, ALBERT, ELECTRA, XLNet). -1 = there is none.
+      mask_id: id of the mask token; -1 = there is none.
+      special_ids: ids of special tokens, which are never hidden, except `unk_id`.
+      word_starts: bool [V], true for pieces that begin a word.
+      counts: number of occurrences of each piece in the corpus, int64 [V]; None = unknown.
+      word_ends: bool [V], true for pieces after which every piece begins a word; None = no piece.
+      unk_id: id of the token for text that the vocabulary cannot spell; -1 = there is none. It is
+        a token of the text, so it may be hidden and predicted, as in all releases (BERT, RoBERTa,
+        SpanBERT, ERNIE, ALBERT, ELECTRA, XLNet).
     """
 
     size: int
@@ -45,13 +44,13 @@ class Vocabulary:
     def from_tokenizer(
         cls, tokenizer: "Tokenizer", counts: np.ndarray | None = None, corruption: Any = None
     ) -> "Vocabulary":
-        """Returns that of a tokenizer.
+        """Returns the vocabulary of a tokenizer.
 
         Args:
-          tokenizer: of the text.
-          counts: how often each piece stands in the corpus; None = not known.
-          corruption: a `Config` that names the rule by which pieces begin a word; None = the first
-            of `RULES`.
+          tokenizer: the tokenizer of the text.
+          counts: number of occurrences of each piece in the corpus; None = unknown.
+          corruption: a config with the rule for pieces that begin a word; None = the first of
+            `RULES`.
         """
         rule = getattr(corruption, "word_starts", RULES[0])
         # A vocabulary may have one token for several purposes, as GPT-2's has.
@@ -68,10 +67,10 @@ class Vocabulary:
 
     @functools.cached_property
     def counted(self) -> np.ndarray:
-        """Int64 [V], how often the pieces up to each one stand in the corpus.
+        """The cumulative number of occurrences in the corpus, int64 [V].
 
         Raises:
-          UserError: not known.
+          UserError: the counts are unknown.
         """
         if self.counts is None:
             raise UserError(
@@ -82,7 +81,7 @@ class Vocabulary:
 
     @functools.cached_property
     def text_ids(self) -> np.ndarray:
-        """Int32, the ids that are no special tokens."""
+        """The ids that are not special tokens, int32."""
         return np.setdiff1d(np.arange(self.size, dtype=np.int32), self.special_ids)
 
     @functools.cached_property
@@ -94,12 +93,12 @@ class Vocabulary:
 
 
 def check_mask_token(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
-    """Refuses a corruption that puts mask tokens into the text of a vocabulary that has none.
+    """Checks that a vocabulary has the mask token that a corruption needs.
 
     Args:
-      corruption: its `Config`, or None.
-      tokenizer: of the text.
-      where: what messages call the tokenizer.
+      corruption: the config of the corruption, or None.
+      tokenizer: the tokenizer of the text.
+      where: the name of the tokenizer in messages.
 
     Raises:
       UserError: there is no mask token.

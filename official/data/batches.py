@@ -164,7 +164,7 @@ class BatchBuilder:
             "padding_mask": padding_mask,
         }
         if "context_start" in parsed:
-            whole = {**batch, **{name: parsed[name] for name in windows.PLACES}}
+            whole = {**batch, **{name: parsed[name] for name in windows.POSITIONS}}
             batch = windows.arrange_windows(whole, self.tokenizer, self.layout)
             parsed["context_start"] = batch.pop("context_start")
         else:

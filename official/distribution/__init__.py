@@ -1,1 +1,1 @@
-"""Strategies, and state that is carried over batches or summed over replicas."""
+"""Strategies, the memory of rows, and sums over replicas."""

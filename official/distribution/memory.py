@@ -1,9 +1,9 @@
-"""What an encoder remembers of each row, carried from one batch to the next.
+"""The memory of an encoder, carried from one batch to the next.
 
-Row b of each batch goes on where row b of the batch before left off (`segments.format: stream`), so
-the states that the encoder kept of the one are what the other one reads first. Every replica holds
-the memory of its own rows. Checkpoints hold that of all rows, in their order, so a run may go on
-with another number of replicas.
+Row b of each batch continues row b of the previous batch (`segments.format: stream`), so the states
+that the encoder kept of one row are the memory of the next. Every replica has the memory of its own
+rows. Checkpoints have the memory of all rows in order, so a run can continue with another number of
+replicas.
 
 Shapes: R rows of the batch, B those of one replica, L layers, M positions, D hidden.
 """
@@ -22,11 +22,11 @@ _STATES, _MASK = f"{MEMORY}states", f"{MEMORY}mask"
 
 
 class Memory:
-    """The memory of the rows of one kind of batch, under a strategy.
+    """The memory of the rows of a batch, under a strategy.
 
     Args:
       encoder: config of an encoder with `memory_length` M.
-      strategy: shares the rows out.
+      strategy: distributes the rows over replicas.
       rows: R.
     """
 
@@ -47,25 +47,26 @@ class Memory:
         self._gather = tf.function(self._all_rows, autograph=False)
 
     def read(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Adds to a replica's batch what is remembered of its rows.
+        """Adds the memory of its rows to the batch of a replica.
 
         Args:
-          batch: with `continues` [B], 0 where the row begins anew and remembers nothing.
+          batch: has `continues` [B], 0 for rows that begin a document and have no memory.
 
         Returns:
           The batch with `memory` [B, L, M, D] and `memory_mask` bool [B, M].
         """
-        goes_on = batch["continues"][:, None] > 0
+        continues = batch["continues"][:, None] > 0
         return {
             **batch,
             "memory": self._states.read_value(),
-            "memory_mask": self._mask.read_value() & goes_on,
+            "memory_mask": self._mask.read_value() & continues,
         }
 
     def write(self, states: tf.Tensor, mask: tf.Tensor) -> None:
-        """Keeps what the encoder returned for a replica's batch.
+        """Keeps the memory that the encoder returned for the batch of a replica.
 
-        A row whose states are not finite is forgotten: they would spread to every later batch.
+        The memory of a row with states that are not finite is cleared: they would spread to all
+        later batches.
 
         Args:
           states: [B, L, M, D].
@@ -76,8 +77,8 @@ class Memory:
         self._mask.assign(mask & finite[:, None])
 
     def clear(self) -> None:
-        """Forgets all rows."""
-        self._strategy.run(self._mask_nothing)
+        """Clears the memory of all rows."""
+        self._strategy.run(self._clear_mask)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Copies the memory of all rows to the host; every worker must take part.
@@ -89,21 +90,21 @@ class Memory:
         return {_STATES: states.numpy(), _MASK: mask.numpy() > 0}
 
     def assign(self, arrays: Mapping[str, np.ndarray], source: str) -> None:
-        """Puts back what `arrays` gave, on as many replicas as there are now.
+        """Restores what `arrays` returned, on any number of replicas.
 
         Raises:
-          UserError: there is none, or it is of another size; `source` says where it came from.
+          UserError: the memory is missing or has another size; `source` is the name of its origin.
         """
         shape = (self.rows, *self._states.shape[1:])
-        found = arrays[_STATES].shape if _STATES in arrays else None
-        if found != shape:
-            kept = "no memory of rows" if found is None else f"a memory of shape {list(found)}"
+        given = arrays[_STATES].shape if _STATES in arrays else None
+        if given != shape:
+            kept = "no memory of rows" if given is None else f"a memory of shape {list(given)}"
             raise UserError(
                 f"{source}: has {kept}, and this run needs {list(shape)}: it belongs to another "
                 "config"
             )
 
-        def of_replica(context):
+        def replica_values(context):
             first = context.replica_id_in_sync_group * self._share
             mine = slice(first, first + self._share)
             return (
@@ -113,7 +114,7 @@ class Memory:
 
         states, mask = (
             self._strategy.experimental_distribute_values_from_function(
-                lambda context, i=i: of_replica(context)[i]
+                lambda context, i=i: replica_values(context)[i]
             )
             for i in range(2)
         )
@@ -123,7 +124,7 @@ class Memory:
         self._states.assign(states)
         self._mask.assign(mask)
 
-    def _mask_nothing(self) -> None:
+    def _clear_mask(self) -> None:
         self._mask.assign(tf.zeros(self._mask.shape, tf.bool))
 
     def _all_rows(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -139,12 +140,12 @@ class Memory:
 def make_memory(
     config: configs.Config, strategy: tf.distribute.Strategy, rows: int
 ) -> Memory | None:
-    """Makes the memory that a run needs; None where its encoder or its data has none.
+    """Makes the memory that a run needs; None if its encoder or its data has none.
 
     Args:
-      config: as resolved.
-      strategy: that the run computes under.
-      rows: of a batch.
+      config: the resolved config.
+      strategy: the strategy of the run.
+      rows: number of rows in a batch.
     """
     stream = config.segments is not None and config.segments.format == "stream"
     if not stream or not getattr(config.encoder, "memory_length", 0):

@@ -1,4 +1,4 @@
-"""Sums of losses and metrics over replicas, and their means over steps.
+"""Packs the losses and metrics of a step for the sum over replicas, and computes their means.
 
 Shapes: K statistics of a step.
 """
@@ -12,11 +12,11 @@ from keras import ops
 
 
 class Statistics:
-    """Names the entries of the vector that a step returns; set while the step is traced.
+    """Names the entries of the vector that a step returns. They are set while the step is traced.
 
-    Sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
+    The sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
     `tokens`. A metric that is a pair of histograms (`official.modeling.objectives.base`) has an
-    entry for each bin, `positive/NAME/0` and so on.
+    entry for each bin, such as `positive/NAME/0`.
     """
 
     def __init__(self):
@@ -25,7 +25,7 @@ class Statistics:
     def pack(
         self, losses: Mapping, loss_weights: Mapping, metrics: Mapping, batch: Mapping
     ) -> tf.Tensor:
-        """Sums of one replica as one vector [K]."""
+        """Returns the sums of a replica as one vector [K]."""
         entries = {f"loss/{name}": value for name, value in losses.items()}
         entries |= {f"loss_weight/{name}": loss_weights[name] for name in losses}
         for name, (total, weight) in metrics.items():
@@ -33,7 +33,7 @@ class Statistics:
             kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
             entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
         weights = batch["example_weights"]
-        # Of each example, however many sequences it has.
+        # An example may have several sequences.
         real = ops.reshape(ops.cast(batch["padding_mask"], "float32"), (ops.shape(weights)[0], -1))
         entries["tokens"] = ops.sum(real * weights[:, None])
         self.names, parts = [], []
@@ -46,9 +46,13 @@ class Statistics:
         return tf.concat(parts, axis=0)
 
     def summarise(self, rows: np.ndarray, term_weights: Mapping[str, float]) -> dict[str, float]:
-        """Means over steps from their vectors [steps, K]: `loss`, each term, each metric.
+        """Returns means over steps: `loss`, each term, and each metric.
 
-        Without any term (a ranking is evaluated by its metrics alone) there is no `loss`.
+        There is no `loss` without a term: rankings are evaluated by their metrics only.
+
+        Args:
+          rows: vectors of the steps, [steps, K].
+          term_weights: factor of each term in the loss.
         """
         sums = dict(zip(self.names, np.asarray(rows, np.float64).sum(axis=0), strict=False))
         summary = {"loss": 0.0} if any(name.startswith("loss/") for name in sums) else {}
@@ -67,14 +71,16 @@ class Statistics:
 
 
 def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> float:
-    """The chance that a positive scores higher than a negative, ties counting half.
+    """Returns the probability that a positive has a higher score than a negative.
+
+    Ties count half.
 
     Args:
-      positive: weight of the positives in bins of rising score.
-      negative: the same of the negatives.
+      positive: weights of the positives in bins of rising score.
+      negative: weights of the negatives in the same bins.
 
     Returns:
-      The area under the ROC curve, or 0.5 where a class has no weight.
+      The area under the ROC curve, or 0.5 if a class has no weight.
     """
     positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     pairs = positive.sum() * negative.sum()

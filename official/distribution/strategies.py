@@ -1,7 +1,7 @@
-"""Where a run computes: one device, mirrored devices, several workers, or a TPU.
+"""Distribution strategies: one device, mirrored devices, several workers, or a TPU.
 
-Several workers run the same program, each in its own process. What one of them knows alone reaches
-the others by `gather`, which all call at the same point of the program.
+Several workers run the same program, each in its own process. They exchange values with `gather`,
+which all workers call at the same point of the program.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ from official.modeling.model import Model
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
-_TEXT = 1024  # bytes of a text that a worker sends to the others; the rest is cut off
+_TEXT = 1024  # bytes of a text that a worker sends to the others; longer texts are cut
 
 
 def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strategy:
-    """Makes a strategy. Must be called before TensorFlow has touched its devices.
+    """Makes a strategy. It must be called before TensorFlow initializes its devices.
 
     Args:
       name: one of `NAMES`.
       tpu: address or name of the TPU, for `tpu` only; empty = the local one.
-      replicas: how many devices to use; 0 = all GPUs, or one CPU. More CPUs than one are logical
-        devices of the same processor: slower than one, useful to try things out.
+      replicas: number of devices; 0 = all GPUs, or one CPU. Several CPUs are logical devices of the
+        same processor, which are slower than one and are meant for tests.
 
     Raises:
-      UserError: what was asked for is not there.
+      UserError: the requested devices do not exist.
     """
     if name not in NAMES:
         raise UserError(f"--distribution_strategy={name}: known are {', '.join(NAMES)}")
@@ -55,10 +55,10 @@ def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strateg
 
 
 def mirrored(devices: list[str]) -> tf.distribute.Strategy:
-    """Mirrors variables over devices of this machine.
+    """Makes a strategy that mirrors variables over devices of this machine.
 
-    On CPUs sums are made on one device: collectives gain nothing there, and two strategies of one
-    process would mix up theirs.
+    On CPUs, sums are computed on one device: collectives are not faster there, and those of two
+    strategies in a process would interfere.
     """
     on_cpu = all("CPU" in device for device in devices)
     reduction = tf.distribute.ReductionToOneDevice() if on_cpu else None
@@ -66,21 +66,21 @@ def mirrored(devices: list[str]) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes files: worker 0 of several, or the only one."""
+    """Returns whether this process writes files: it is worker 0, or the only worker."""
     return _worker(strategy)[0] == 0
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """How many processes run the same program together."""
+    """Returns the number of processes that run the program together."""
     return _worker(strategy)[1]
 
 
 def gather(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
-    """The values that each worker gives; every worker must take part.
+    """Gathers the values of all workers. Every worker must call it.
 
     Args:
-      strategy: that the workers share.
-      values: [n], numbers of the same type and as many on each worker.
+      strategy: the strategy of the workers.
+      values: [n], with the same dtype and length on each worker.
 
     Returns:
       [workers, n], the same on all of them.
@@ -93,27 +93,27 @@ def gather(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
 
 
 def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
-    """The text that each worker gives, cut to 1,024 bytes of UTF-8."""
+    """Gathers a text of each worker, cut to 1,024 bytes of UTF-8."""
     data = np.zeros(_TEXT, np.int32)
-    coded = text.encode()[:_TEXT]
-    data[: len(coded)] = list(coded)
+    encoded = text.encode()[:_TEXT]
+    data[: len(encoded)] = list(encoded)
     rows = gather(strategy, data)
     return [bytes(row.tolist()).rstrip(b"\0").decode(errors="ignore") for row in rows]
 
 
 def check_alike(strategy: tf.distribute.Strategy, holds: str, digest: str) -> None:
-    """Stops all workers unless each of them has the same.
+    """Checks that all workers have the same state, and stops all of them otherwise.
 
     Args:
-      strategy: that the workers share.
-      holds: what this worker has, in words.
-      digest: of what it has; empty where it cannot go on.
+      strategy: the strategy of the workers.
+      holds: a description of the state of this worker.
+      digest: a digest of the state; empty if this worker cannot continue.
 
     Raises:
-      UserError: on every worker: what each of them has.
+      UserError: on every worker, with the descriptions of all workers.
     """
-    found = [text.split("\n", 1) for text in gather_texts(strategy, f"{digest}\n{holds}")]
-    digests, words = zip(*found, strict=True)
+    states = [text.split("\n", 1) for text in gather_texts(strategy, f"{digest}\n{holds}")]
+    digests, words = zip(*states, strict=True)
     if len(set(digests)) == 1 and digests[0]:
         return
     if len(set(words)) == 1 and not any(digests):
@@ -127,10 +127,10 @@ def check_alike(strategy: tf.distribute.Strategy, holds: str, digest: str) -> No
 
 @contextlib.contextmanager
 def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """A block that all workers end together: where one of them fails, all do.
+    """Makes all workers fail if one of them fails in the block.
 
     Raises:
-      UserError: on every worker: that of the first worker that had one.
+      UserError: on every worker, the error of the first worker that failed.
     """
     if num_workers(strategy) == 1:
         yield
@@ -147,10 +147,10 @@ def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Says in words that another worker has ended before its time.
+    """Reports the loss of another worker as a user error.
 
     Raises:
-      UserError: the others cannot be reached.
+      UserError: another worker cannot be reached.
     """
     try:
         yield
@@ -165,7 +165,7 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @functools.cache
 def _gather(strategy: tf.distribute.Strategy):
-    """A graph that gathers what each replica gives."""
+    """Returns a graph that gathers a value of each replica."""
 
     def gathered(values: tf.Tensor) -> tf.Tensor:
         return strategy.gather(strategy.run(tf.identity, args=(values,)), axis=0)
@@ -194,11 +194,11 @@ def _devices(count: int) -> list[str]:
                 tf.config.list_physical_devices("CPU")[0],
                 [tf.config.LogicalDeviceConfiguration()] * count,
             )
-        except (RuntimeError, ValueError):  # TensorFlow has started: its devices stay as they are.
-            found = len(tf.config.list_logical_devices("CPU"))
-            if found < count:
+        except (RuntimeError, ValueError):  # TensorFlow has initialized its devices.
+            existing = len(tf.config.list_logical_devices("CPU"))
+            if existing < count:
                 raise UserError(
-                    f"--num_replicas={count}: TensorFlow has started with {found} CPU devices"
+                    f"--num_replicas={count}: TensorFlow has started with {existing} CPU devices"
                 ) from None
     return [f"CPU:{i}" for i in range(count)]
 
@@ -235,7 +235,7 @@ def _tpu(address: str) -> tf.distribute.Strategy:
 
 
 def build_model(config: configs.Config, strategy: tf.distribute.Strategy) -> Model:
-    """Makes the model and all its variables on the devices of a strategy."""
+    """Makes a model with its variables on the devices of a strategy."""
     with strategy.scope():
         return Model(config)
 
@@ -246,7 +246,7 @@ def distribute(
     batch_size: int,
     start_step: int = 0,
 ):
-    """The batches of a source, shared out over the replicas of a strategy."""
+    """Distributes the batches of a source over the replicas of a strategy."""
 
     def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         workers = context.num_input_pipelines

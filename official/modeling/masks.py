@@ -1,6 +1,6 @@
-"""Attention masks: boolean, True = may attend, broadcastable to [B, N, T, S].
+"""Boolean attention masks: True = may attend, broadcastable to [B, N, T, S].
 
-Masks stay boolean until `bias`, the only place where one becomes a number.
+Masks stay boolean until `bias` converts them to numbers that are added to scores.
 
 Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 """
@@ -10,10 +10,10 @@ from keras import ops
 
 
 def padding(padding_mask):
-    """Lets every query attend to the real keys.
+    """Lets every query attend to the keys that are not padding.
 
     Args:
-        padding_mask: [B, S], true (or not 0) where there is a token.
+        padding_mask: [B, S], true (or not 0) for tokens.
 
     Returns:
         bool [B, 1, 1, S].
@@ -22,7 +22,7 @@ def padding(padding_mask):
 
 
 def parts(part_ids):
-    """Lets every query attend to the keys of its own part of a row that several sequences share.
+    """Lets every query attend to the keys of its own part, in rows that several sequences share.
 
     Args:
         part_ids: int [B, T], the number of each token's part.
@@ -34,10 +34,10 @@ def parts(part_ids):
 
 
 def blocks(block_ids):
-    """Lets every query attend to the keys of its own block of a row and of those before it.
+    """Lets every query attend to the keys of its own block and of earlier blocks.
 
     Args:
-        block_ids: int [B, T], the number of each token's block, rising.
+        block_ids: int [B, T], the number of each token's block, in rising order.
 
     Returns:
         bool [B, 1, T, T].
@@ -46,12 +46,15 @@ def blocks(block_ids):
 
 
 def causal(query_length, key_length, first=None, attention_window=0):
-    """Lets each query attend to itself and to what stands before it.
+    """Lets each query attend to itself and to earlier keys.
 
-    Queries are the last `query_length` of the keys, so with a memory in front of the sequence
-    all of the memory is visible; or those from key number `first` on (an integer or a scalar
-    tensor), so what a cache has room for and does not hold yet is not. With an `attention_window`,
-    a query attends to so many keys at most, itself counted.
+    Args:
+        query_length: T.
+        key_length: S.
+        first: the key of the first query, an integer or a scalar tensor. None = the queries are
+            the last keys, so that all keys of a memory before the sequence are visible. With a
+            cache, `first` keeps slots that are not filled yet from being visible.
+        attention_window: maximum number of keys for a query, itself included; 0 = no limit.
 
     Returns:
         bool [1, 1, T, S].
@@ -59,30 +62,30 @@ def causal(query_length, key_length, first=None, attention_window=0):
     first = key_length - query_length if first is None else first
     rows = ops.arange(query_length)[:, None] + first
     keys = ops.arange(key_length)[None, :]
-    seen = keys <= rows
+    mask = keys <= rows
     if attention_window:
-        seen = ops.logical_and(seen, keys > rows - attention_window)
-    return seen[None, None, :, :]
+        mask = ops.logical_and(mask, keys > rows - attention_window)
+    return mask[None, None, :, :]
 
 
 def permutation(permutation_mask):
-    """Lets each query attend to what its order of prediction allows, and to itself.
+    """Lets each query attend to the keys that the order of prediction allows, and to itself.
 
-    That is the content stream's mask; the query stream has `permutation_mask` as it is.
+    This is the mask of the content stream. The query stream uses `permutation_mask` unchanged.
 
     Args:
-        permutation_mask: bool [B, T, T], True where the row's token may see the column's.
+        permutation_mask: bool [B, T, T], True where the row may attend to the column.
 
     Returns:
         bool [B, 1, T, T].
     """
-    places = ops.arange(ops.shape(permutation_mask)[1])
-    itself = ops.equal(places[:, None], places[None, :])
+    positions = ops.arange(ops.shape(permutation_mask)[1])
+    itself = ops.equal(positions[:, None], positions[None, :])
     return ops.logical_or(ops.cast(permutation_mask, "bool"), itself)[:, None]
 
 
 def rows(mask, positions):
-    """The rows of a mask that belong to some positions.
+    """Returns the rows of a mask for some positions.
 
     Args:
         mask: bool [B or 1, N or 1, T or 1, S]; None stays None.
@@ -97,11 +100,11 @@ def rows(mask, positions):
 
 
 def after_memory(mask, memory_mask, length):
-    """Puts the keys of a memory before those of a sequence.
+    """Puts the keys of a memory before the keys of a sequence.
 
     Args:
-        mask: bool [B or 1, N or 1, T or 1, S]; None = every key of the sequence may be seen.
-        memory_mask: bool [B, M], False for slots that hold nothing.
+        mask: bool [B or 1, N or 1, T or 1, S]; None = all keys of the sequence are visible.
+        memory_mask: bool [B, M], False for empty slots.
         length: S.
 
     Returns:
@@ -122,7 +125,7 @@ def after_memory(mask, memory_mask, length):
 
 
 def attended(mask, batch, length):
-    """The positions that some query may attend to, and so are no padding.
+    """Returns the positions that some query may attend to, which are those without padding.
 
     Args:
         mask: bool, broadcastable to [B, N, T, S]; None stays None.
@@ -138,10 +141,10 @@ def attended(mask, batch, length):
 
 
 def combine(*masks):
-    """Attention allowed by all of `masks`; those that are None allow everything.
+    """Combines masks with a logical and; a mask that is None allows everything.
 
     Returns:
-        bool, the broadcast shape of the masks, or None where all are None.
+        bool, of the broadcast shape of the masks; None if all are None.
     """
     combined = None
     for mask in masks:
@@ -151,10 +154,11 @@ def combine(*masks):
 
 
 def bias(mask, dtype):
-    """What to add to attention scores: 0 where allowed, a very large negative number elsewhere.
+    """Converts a mask to numbers to add to attention scores.
 
-    The number is finite, so that a row that may attend to nothing gets equal weights and not NaN;
-    it is large enough to swallow any score, so that forbidden weights are exactly 0 in all others.
+    The number is 0 for True and a large negative number for False. That number is finite, so that
+    the weights of a row without any key are equal and not NaN. It is large enough that the weights
+    of masked keys are exactly 0 in all other rows.
     """
     forbidden = -3e4 if keras.backend.standardize_dtype(dtype) == "float16" else -1e30
     return ops.where(mask, *[ops.convert_to_tensor(x, dtype) for x in (0.0, forbidden)])

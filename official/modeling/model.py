@@ -1,4 +1,4 @@
-"""An encoder and its objectives: outputs and loss terms.
+"""The model: an encoder and its objectives.
 
 Shapes: B batch, T length, D hidden.
 """
@@ -11,22 +11,22 @@ from official.utils.errors import UserError
 
 
 class Model(keras.Layer):
-    """What a config describes, with all its variables made.
+    """The encoder and the objectives of a config, with all their variables.
 
-    Variables' paths do not depend on the recipe: `encoder/...` and one prefix per objective.
+    The paths of variables do not depend on the recipe: `encoder/...` and a prefix per objective.
     """
 
     def __init__(self, config, *, dtype=None, head_dtype=None, name="model"):
         """Makes the encoder and the objectives of `config`.
 
         Args:
-            config: has `seed`, `encoder` and `objectives`, each of these a `Config` of its module.
+            config: has `seed`, `encoder` and `objectives`.
             dtype: Keras dtype policy; None = the global one.
-            head_dtype: that of the objectives; None = the same.
-            name: not part of any path.
+            head_dtype: dtype policy of the objectives; None = `dtype`.
+            name: name of the layer, which is not part of any path.
 
         Raises:
-            UserError: parts that do not fit together, or two objectives of the same name.
+            UserError: the parts do not fit together, or two objectives have the same name.
         """
         super().__init__(name=name, dtype=dtype)
         dtype = self.dtype_policy
@@ -42,54 +42,54 @@ class Model(keras.Layer):
         self.build()
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.encoder.build()
         for objective in self.objectives:
             objective.build()
 
     def variables_by_path(self):
-        """All variables, trainable or not, by their unique paths."""
+        """Returns all variables, trainable or not, by their unique paths."""
         paths = {v.path.removeprefix(f"{self.name}/"): v for v in self.variables}
         assert len(paths) == len(self.variables), "two variables have the same path"
         return paths
 
     @property
     def term_weights(self):
-        """The factor of each term in the loss that is minimised: {term: float}."""
+        """The factor of each term in the loss: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
     def encode(self, batch, rng=None, output_all=False, first_only=False):
-        """Runs the encoder on a batch; `official.modeling.encoders.inputs` describes the dict."""
+        """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`."""
         if self.objectives and all(objective.encoder_frozen for objective in self.objectives):
-            rng = None  # no dropout in what does not learn
+            rng = None  # no dropout in an encoder that is not trained
         return encode(self.encoder, batch, rng, output_all, first_only)
 
     @property
     def uses_first_position_only(self):
-        """Whether the objectives read no position of the last layer but the first."""
+        """Whether the objectives read only the first position of the last layer."""
         return bool(self.objectives) and all(o.uses_first_position_only for o in self.objectives)
 
     def encode_as_read(self, batch, rng=None):
-        """As `encode`, of the last layer no more than the objectives read."""
+        """Runs the encoder, and computes only what the objectives read of the last layer."""
         return self.encode(batch, rng, first_only=self.uses_first_position_only)
 
     def prepare(self, batch, rng=None):
-        """Lets each objective do what has to happen before the encoder runs."""
+        """Runs the `prepare` of each objective, which comes before the encoder."""
         for objective in self.objectives:
             batch = objective.prepare(batch, rng)
         return batch
 
     def weight_sums(self, batch):
-        """What to divide each term's sum by: {term: scalar}."""
+        """Returns the divisor of each term's sum: {term: scalar}."""
         return _merged(objective.weight_sums(batch) for objective in self.objectives)
 
     def terms(self, batch, rng=None, encoded=None):
-        """Asks every objective of a prepared batch.
+        """Returns the loss terms and metrics of all objectives for a prepared batch.
 
         Args:
             batch: dict of tensors.
             rng: `Draws`, or None for inference (no dropout).
-            encoded: what `encode` gave for the batch; None = encode it here.
+            encoded: the result of `encode` for the batch; None = encode it here.
 
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.
@@ -99,16 +99,16 @@ class Model(keras.Layer):
         return _merged(t.losses for t in terms), _merged(t.metrics for t in terms)
 
     def predictions(self, batch, encoded=None):
-        """What the objectives predict for each example: a dict of tensors [B, ...].
+        """Returns the predictions of all objectives: a dict of tensors [B, ...].
 
-        `encoded` is as for `terms`.
+        `encoded` is as in `terms`.
         """
         encoded = self.encode_as_read(batch) if encoded is None else encoded
         return _merged(o.predictions(batch, encoded, self.encoder) for o in self.objectives)
 
 
 def make_objectives(config, dtype=None):
-    """The objectives of a config in their order, without variables; arguments as for `Model`."""
+    """Makes the objectives of a config in order, without variables; arguments as in `Model`."""
     return [
         module_of(objective).Objective(objective, config.encoder, seed=config.seed, dtype=dtype)
         for objective in config.objectives

@@ -6,12 +6,11 @@ from typing import Any
 
 from official import config as configs
 from official import tokenizers
-from official.modeling import uninitialized
 from official.modeling.model import Model
 from official.saving import checkpoints
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, description_from_dict
-from official.utils import atomic, json_files, strict
+from official.utils import atomic, json_files, keras_private, strict
 from official.utils.errors import UserError
 
 
@@ -61,7 +60,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
 
 def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
     """The shape of each variable of the model of a config, by path; no variable is made."""
-    with uninitialized.scope():
+    with keras_private.uninitialized_variables():
         variables = build(config).variables_by_path()
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 

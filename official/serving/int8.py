@@ -1,24 +1,30 @@
-"""Products of integers of 8 bits: y = x W + b, with W as it is stored and x rounded when it comes.
+"""Affine maps with 8-bit integers: y = x W + b, with W quantised beforehand and x at run time.
 
-Both are symmetric. W is scale * integer with a scale for each output channel, and so is x with one
-for each row: 127 stands for the largest number of the row, so that what is found for a row depends
-on no other. The sums of the products are exact; they become float32, are scaled and get the bias.
+Both are quantised symmetrically, as scale * integer. W has a scale for each output channel. x has a
+scale for each row, with 127 for the largest magnitude of the row, so the result for a row does not
+depend on other rows. The integer sums are exact. They are cast to float32 and scaled, and the bias
+is added.
 
 The integers of W are at most 64, a range of 7 bits. A CPU without VNNI (AVX2 alone) adds two
-products in 16 bits, of x + 128 and W: 2 * 255 * 64 fits, 2 * 255 * 127 is cut off without a word.
+products of x + 128 and W in 16 bits: 2 * 255 * 64 fits, while 2 * 255 * 127 saturates silently.
 
-The product is oneDNN's, `_QuantizedMatMul`, which TensorFlow's wheels for x86 have. It has no
-wrapper in Python, so it is put into a graph by its name. It packs a matrix when it is first used,
-and keeps it: the matrix must not change.
+The product is oneDNN's `_QuantizedMatMul`, which TensorFlow's wheels for x86 contain. It has no
+Python wrapper, so it is added to a graph by its name. It packs a matrix on first use and keeps the
+packed matrix, so the matrix must not change.
 
 Shapes: R rows, I input size, O output size.
 """
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from official.modeling.layers.linear import Linear
+from official.utils import keras_private
 from official.utils.errors import UserError
 
 LARGEST = 127
@@ -29,47 +35,62 @@ _OP = "_QuantizedMatMul"
 def quantised(
     array: np.ndarray, axis: int, integer: int = LARGEST
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds a matrix to integers of 8 bits.
+    """Quantises a matrix to 8-bit integers.
 
     Args:
       array: float32 [I, O].
-      axis: what has a scale of its own each.
-      integer: what the largest number becomes.
+      axis: the axis with a scale for each index: 0 for rows, -1 for columns.
+      integer: the integer that the largest magnitude becomes.
 
     Returns:
-      int8 [I, O], and float32 [1, O] or [I, 1].
+      The integers, int8 [I, O], and the scales, float32 [I, 1] or [1, O].
     """
     largest = np.abs(array).max(axis=1 if axis == 0 else 0, keepdims=True)
     scale = np.where(largest > 0, largest / integer, 1).astype(np.float32)
     return np.rint(array / scale).astype(np.int8), scale
 
 
-class Linear:
-    """An affine map with the weights of a layer, whose place it can take (`Linear.int8_linear`).
+class Int8Linear(keras.Layer):
+    """The affine map of a `Linear` layer, computed with integers.
+
+    It has no Keras variables and is never trained. `swapped` puts it in the place of the layer.
 
     Attributes:
       integers: variable int8 [I, O].
-      largest: variable float32 [O], what 127 stands for in each column.
+      largest: variable float32 [O], the number that 127 stands for in each column.
+      bias: variable float32 [O], or None.
     """
 
-    def __init__(self, kernel: np.ndarray, bias: Any = None):
-        """Rounds a kernel [I, O].
+    fuses_activation = False
+
+    def __init__(self, kernel: np.ndarray, bias: Any = None, name: str | None = None):
+        """Quantises a kernel.
 
         Args:
           kernel: float32 [I, O].
-          bias: variable float32 [O]; None = there is none.
+          bias: variable float32 [O], or None.
+          name: the name of the layer.
         """
+        super().__init__(name=name, dtype="float32", trainable=False)
         integers, scale = quantised(kernel, -1, LARGEST_WEIGHT)
         self.integers = tf.Variable(integers, trainable=False)
         self.largest = tf.Variable(scale[0] * LARGEST, trainable=False)
-        self._bias = bias
-        self._graph = tf.function(self._map, autograph=False)  # of which the product is
+        self.bias = bias
+        self._graph = tf.function(self._map, autograph=False)  # `product` needs a graph
+        self.built = True
 
-    def matrix(self) -> tf.Tensor:
-        """What the integers stand for: float32 [I, O]."""
+    @classmethod
+    def from_layer(cls, layer: Linear) -> "Int8Linear":
+        """Returns the integer form of a layer; both share the bias."""
+        bias = None if layer.bias is None else layer.bias.value
+        return cls(np.asarray(layer.kernel), bias, layer.name)
+
+    @property
+    def kernel(self) -> tf.Tensor:
+        """The float32 matrix [I, O] that the integers stand for."""
         return tf.cast(self.integers, tf.float32) * (self.largest / LARGEST)
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         """Maps x float32 [..., I] to [..., O]."""
         return self._graph(x) if tf.executing_eagerly() else self._map(x)
 
@@ -78,14 +99,53 @@ class Linear:
         rows = tf.reshape(x, [-1, size])
         integers, scale = rounded(rows)
         y = product(integers, self.integers, self.largest) * scale
-        if self._bias is not None:
-            y += self._bias
+        if self.bias is not None:
+            y += self.bias
         return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [width]], axis=0))
 
 
+def linear_layers(layer: keras.Layer) -> list[Linear]:
+    """Returns the `Linear` layers inside a layer."""
+    return [part for part in keras_private.sublayers(layer) if isinstance(part, Linear)]
+
+
+def swap(layer: keras.Layer, twins: Mapping[Linear, keras.Layer]) -> None:
+    """Puts other layers in the place of `Linear` layers, wherever an attribute holds these.
+
+    The variables of a layer remain those that it was built with.
+
+    Args:
+      layer: the layer whose sublayers hold the attributes.
+      twins: by the layer that is replaced.
+    """
+    for parent in keras_private.sublayers(layer):
+        # `setattr` would make the new layer part of the parent's state, which is fixed by then.
+        attributes = vars(parent)
+        for name, value in attributes.items():
+            if isinstance(value, Linear | Int8Linear) and value in twins:
+                attributes[name] = twins[value]
+
+
+@contextlib.contextmanager
+def swapped(layer: keras.Layer, twins: Mapping[Linear, keras.Layer]) -> Iterator[None]:
+    """Does what `swap` does, and undoes it at the end of the block."""
+    swap(layer, twins)
+    try:
+        yield
+    finally:
+        swap(layer, {twin: original for original, twin in twins.items()})
+
+
 def rounded(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rounds rows: x float32 [R, I] to int8 [R, I], and the scale of each row, float32 [R, 1]."""
-    # No pass over the magnitudes is written to memory.
+    """Quantises the rows of x.
+
+    Args:
+      x: float32 [R, I].
+
+    Returns:
+      The integers, int8 [R, I], and the scale of each row, float32 [R, 1].
+    """
+    # Maximum and minimum are read without writing a tensor of magnitudes to memory.
     largest = tf.maximum(
         tf.reduce_max(x, axis=1, keepdims=True), -tf.reduce_min(x, axis=1, keepdims=True)
     )
@@ -94,26 +154,26 @@ def rounded(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def product(rows: tf.Tensor, matrix: Any, largest: Any) -> tf.Tensor:
-    """The product of integers, in a graph.
+    """Adds a product of integer matrices to the current graph.
 
     Args:
       rows: int8 [R, I].
-      matrix: int8 [I, O], always the same, of magnitudes up to 64.
-      largest: float32 [O], what 127 stands for in each column.
+      matrix: int8 [I, O], constant, of magnitudes up to 64.
+      largest: float32 [O], the number that 127 stands for in each column.
 
     Returns:
       float32 [R, O].
     """
-    one = tf.constant(float(LARGEST))  # 127 of a row is 127
-    given = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), tf.zeros(largest.shape)]
+    one = tf.constant(float(LARGEST))  # the integers of a row stand for themselves
+    inputs = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), tf.zeros(largest.shape)]
     ranges = [one, one, *[tf.convert_to_tensor(largest)] * 2]  # only magnitudes matter
-    made = tf.compat.v1.get_default_graph().create_op(
+    operation = tf.compat.v1.get_default_graph().create_op(
         _OP,
-        given + ranges,
+        inputs + ranges,
         [tf.float32],
         name="product",
         attrs={
-            "Tdevice_inputs": _types(given),
+            "Tdevice_inputs": _types(inputs),
             "Thost_inputs": _types(ranges),
             "Tdevice_outputs": _types([one]),
             "Thost_outputs": _types([]),
@@ -127,19 +187,19 @@ def product(rows: tf.Tensor, matrix: Any, largest: Any) -> tf.Tensor:
             "fused_ops": _list(s=[b"BiasAdd", b"Dequantize"]),
         },
     )
-    (y,) = made.outputs
+    (y,) = operation.outputs
     y.set_shape([rows.shape[0], largest.shape[0]])
     return y
 
 
 def check() -> None:
-    """Computes a small product.
+    """Checks that this TensorFlow has products of 8-bit integers.
 
     Raises:
-      UserError: this TensorFlow cannot.
+      UserError: it has none.
     """
     try:
-        Linear(np.ones((2, 3), np.float32))(tf.ones([1, 2]))
+        Int8Linear(np.ones((2, 3), np.float32))(tf.ones([1, 2]))
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         raise UserError(
             "--precision=int8: this TensorFlow has no products of 8-bit integers (oneDNN's, as the "

@@ -15,9 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.modeling.layers.linear import Linear
 from official.modeling.model import Model
-from official.serving import int8 as integer_products
+from official.serving import int8
 from official.utils import checksums
 
 # Last parts of the paths of variables that become integers, and the axis of their scales.
@@ -29,7 +28,7 @@ class Restored(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self, array: np.ndarray, axis: int):
         super().__init__()
-        integers, scale = integer_products.quantised(array, axis)
+        integers, scale = int8.quantised(array, axis)
         # Matrices with the same name are the same, in whichever models of a process.
         content = repr(array.shape).encode() + integers.tobytes() + scale.tobytes()
         self._name = f"int8_{checksums.hash_bytes(content)}"
@@ -64,13 +63,14 @@ class Weights:
         Raises:
           UserError: `precision` is not for this TensorFlow.
         """
-        self._maps: list[tuple[Linear, integer_products.Linear]] = []
+        self._encoder = layers[0]
+        self._twins: dict[keras.Layer, int8.Int8Linear] = {}
         self._restored: list[tuple[keras.Variable, Restored]] = []
         gone: set[int] = set()
         if precision == "int8":
-            integer_products.check()
-            self._maps = [(layer, integer_map(layer)) for layer in maps(layers[0])]
-            gone |= {id(layer.kernel) for layer, _ in self._maps}
+            int8.check()
+            self._twins = _twins(self._encoder)
+            gone |= {id(layer.kernel) for layer in self._twins}
             self._restored = [
                 (variable, Restored(variable.numpy(), axis))
                 for variable in layers[0].variables
@@ -89,53 +89,38 @@ class Weights:
         self.module.restored = [matrix for _, matrix in self._restored]
         self.module.integers = [
             *(matrix.integers for _, matrix in self._restored),
-            *(product.integers for _, product in self._maps),
+            *(twin.integers for twin in self._twins.values()),
         ]
         self.module.scales = [
             *(matrix.scale for _, matrix in self._restored),
-            *(product.largest for _, product in self._maps),
+            *(twin.largest for twin in self._twins.values()),
         ]
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
-        """Within it, layers find these weights."""
-        if not self._maps and not self._restored:
+        """Makes the layers compute with these weights inside the block."""
+        if not self._twins and not self._restored:
             yield
             return
-        pairs = [(variable, matrix.read()) for variable, matrix in self._restored]
-        # What a graph does not use of these is not computed.
-        pairs += [(layer.kernel, product.matrix()) for layer, product in self._maps]
-        with keras.StatelessScope(pairs):
-            for layer, product in self._maps:
-                layer.int8_linear = product
-            try:
-                yield
-            finally:
-                for layer, _ in self._maps:
-                    layer.int8_linear = None
+        matrices = [(variable, matrix.read()) for variable, matrix in self._restored]
+        with keras.StatelessScope(matrices), int8.swapped(self._encoder, self._twins):
+            yield
 
 
-def maps(layer: keras.Layer) -> list[Linear]:
-    """The affine maps in a layer."""
-    return [part for part in layer._flatten_layers() if isinstance(part, Linear)]
-
-
-def integer_map(layer: Linear) -> integer_products.Linear:
-    """What computes a layer with integers."""
-    bias = None if layer.bias is None else layer.bias.value
-    return integer_products.Linear(np.asarray(layer.kernel), bias)
+def _twins(encoder: keras.Layer) -> dict[keras.Layer, int8.Int8Linear]:
+    """Returns the integer form of each `Linear` layer of an encoder, by the layer."""
+    return {layer: int8.Int8Linear.from_layer(layer) for layer in int8.linear_layers(encoder)}
 
 
 def axis_of(variable: keras.Variable) -> int | None:
-    """The axis of the scales of a variable that `int8` stores as integers; None = it does not."""
+    """Returns the axis of the scales of a variable that `int8` stores as integers, or None."""
     return _AXES.get(variable.path.rsplit("/", 1)[-1]) if len(variable.shape) == 2 else None
 
 
 def round_weights(model: Model) -> None:
-    """Gives a model the weights and the products that it would have after an export as `int8`."""
-    for layer in maps(model.encoder):
-        layer.int8_linear = integer_map(layer)
+    """Gives a model the weights and products that it would have after an export as `int8`."""
+    int8.swap(model.encoder, _twins(model.encoder))
     for variable in model.encoder.variables:
         if (axis := axis_of(variable)) is not None:
-            integers, scale = integer_products.quantised(np.asarray(variable), axis)
+            integers, scale = int8.quantised(np.asarray(variable), axis)
             variable.assign(integers.astype(np.float32) * scale)

@@ -1,9 +1,10 @@
-"""Tokenizers: the same ids in Python and inside a graph, kept in folders of the usual file names.
+"""Tokenizers that give the same ids in Python and inside a graph.
 
-`load(folder)` reads one: `vocab.txt` means WordPiece, `spiece.model` SentencePiece, `vocab.json`
-(with `merges.txt`) byte-level BPE. Its
-`encode(["some text"])` gives int32 arrays, its `tokenize(tf.constant(["some text"]))` the same ids
-as a RaggedTensor, also in tf.function and tf.data; neither adds special tokens: packing does.
+`load(folder)` reads a tokenizer from files with the usual names: `vocab.txt` for WordPiece,
+`spiece.model` for SentencePiece, `vocab.json` with `merges.txt` for byte-level BPE. The tokenizer's
+`encode(["some text"])` returns int32 arrays. Its `tokenize(tf.constant(["some text"]))` returns the
+same ids as a RaggedTensor, also in tf.function and tf.data. Neither adds special tokens; `pack`
+does.
 """
 
 import os
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from official.tokenizers import base
+from official.tokenizers import settings_file
 from official.tokenizers.base import Tokenizer
-from official.tokenizers.byte_bpe import MERGES_FILE, ByteBPE
+from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.byte_bpe_files import MERGES_FILE
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
@@ -38,16 +40,16 @@ KINDS: dict[str, type[Tokenizer]] = {
 
 
 def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokenizer:
-    """Reads the tokenizer in `folder`; which kind it is, its files tell.
+    """Reads the tokenizer in a folder, whose files determine its kind.
 
     Args:
-      folder: holds `vocab.txt`, `spiece.model` or `vocab.json` with `merges.txt`, and
-        `tokenizer_config.json` where settings differ from what the vocabulary itself tells.
-      defaults: settings that hold where that file does not have them.
+      folder: contains `vocab.txt`, `spiece.model`, or `vocab.json` with `merges.txt`. It contains
+        `tokenizer_config.json` if settings differ from those that follow from the vocabulary.
+      defaults: settings that apply if that file does not have them.
 
     Raises:
-      UserError: no such files, those of several kinds, files that cannot be used, or others than
-        were saved.
+      UserError: there are no such files or those of several kinds, or the files are not valid or
+        not those that were saved.
     """
     folder = Path(folder)
     looked_for = (
@@ -57,20 +59,20 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
         raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
-    found = [name for name in KINDS if (folder / name).is_file()]
-    if not found:
+    names = [name for name in KINDS if (folder / name).is_file()]
+    if not names:
         inner = any((folder / "tokenizer" / name).is_file() for name in KINDS)
         has = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise UserError(
             f"{folder} holds no tokenizer: looked for {looked_for}, found {has}"
             + (f"; did you mean {folder / 'tokenizer'}?" if inner else "")
         )
-    if len(found) > 1:
-        raise UserError(f"{folder} holds both {' and '.join(found)}: remove what is not wanted")
-    for name in (found[0], MERGES_FILE):
+    if len(names) > 1:
+        raise UserError(f"{folder} holds both {' and '.join(names)}: remove what is not wanted")
+    for name in (names[0], MERGES_FILE):
         if (folder / name).exists():
             files.check(folder / name)
-    settings = {**defaults, **base.read_settings(folder)}
-    made = KINDS[found[0]].read(folder / found[0], settings)
-    base.check_fingerprint(made, settings, folder)
-    return made
+    settings = {**defaults, **settings_file.read(folder)}
+    tokenizer = KINDS[names[0]].read(folder / names[0], settings)
+    settings_file.check_fingerprint(tokenizer.fingerprint, settings, folder)
+    return tokenizer

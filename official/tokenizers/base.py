@@ -1,82 +1,26 @@
-"""What all tokenizers share: ids in and outside a graph, special tokens, files, fingerprint.
+"""The base class of all tokenizers: ids, special tokens, files and fingerprint.
 
-Shapes: N texts, V pieces of the vocabulary; a ragged dimension is written None.
+Shapes: N texts, V pieces of the vocabulary, S slices; a ragged dimension is written None.
 """
 
 import abc
 import functools
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, word_starts
-from official.utils import atomic, checksums, json_files
-from official.utils.errors import UserError
+from official.tokenizers import offsets, settings_file, word_starts
+from official.tokenizers.splitter import Splitter
+from official.tokenizers.text_tensors import characters, chunks, strings
+from official.utils import atomic, checksums
 
-SETTINGS_FILE = "tokenizer_config.json"
-# The key under which `save` notes the tokenizer's fingerprint, so that `check_fingerprint` notices
-# files that were damaged, or changed one without the other.
-FINGERPRINT = "fingerprint"
-# The key in the settings file → what the special token is called where the settings do not say.
-SPECIALS = {
-    "pad_token": ("[PAD]", "<pad>"),
-    "unk_token": ("[UNK]", "<unk>"),
-    "cls_token": ("[CLS]", "<cls>"),
-    "sep_token": ("[SEP]", "<sep>"),
-    "mask_token": ("[MASK]", "<mask>"),
-}
 _EOD = "<eod>"  # as in XLNet's vocabulary
-# Settings of no use here that are saved as they were read.
+# Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
-_CHUNK_CHARACTERS = 1 << 20
-
-
-class Splitter(tf.Module):
-    """The part of a tokenizer that a SavedModel carries: strings in, ids out.
-
-    Text never gives a special token other than the unknown one, whatever it spells: a literal
-    "[MASK]" in a corpus is text. The splitters of WordPiece and SentencePiece see to it for the
-    usual special tokens; for others (a `CLS` without brackets, a user-defined SentencePiece symbol)
-    `forbid` makes it so.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self._allowed = None
-
-    def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns ids of string [N], int32 [N, None], as the vocabulary has them."""
-        raise NotImplementedError
-
-    def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """Returns the same ids with the characters that they come from, of valid UTF-8 [N]."""
-        raise NotImplementedError
-
-    def forbid(self, ids: Sequence[int], replacement: int, size: int) -> None:
-        """From now on `replacement` comes where `split` gives one of `ids`."""
-        table = np.arange(size, dtype=np.int32)
-        table[list(ids)] = replacement
-        self._allowed = tf.constant(table)
-
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns ids of string [N], int32 [N, None], without special tokens around them."""
-        return self.allowed(self.split(texts))
-
-    def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """Returns what `tokenize` does, and which characters of string [N] each id is for."""
-        found = self.split_with_offsets(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
-        return found._replace(ids=self.allowed(found.ids))
-
-    def allowed(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns ids of `split` without those that `forbid` names."""
-        if self._allowed is not None:
-            ids = ids.with_values(tf.gather(self._allowed, ids.values))
-        return ids
 
 
 class Tokenizer(abc.ABC):
@@ -84,24 +28,25 @@ class Tokenizer(abc.ABC):
 
     Attributes:
       vocab_size: V.
-      pieces: id → the text of the piece.
-      pad_id: id of the token that fills rows up.
-      unk_id: id of the token for what the vocabulary cannot spell.
-      cls_id: id of the token that opens a sequence.
+      pieces: the text of each piece, by id.
+      pad_id: id of the padding token.
+      unk_id: id of the token for text that the vocabulary cannot spell.
+      cls_id: id of the first token of a sequence.
       sep_id: id of the token that ends a segment.
-      mask_id: id of the token that hides another; None where the vocabulary has none.
-      special_ids: these, ascending.
-      eod_id: id of <eod>, which stands between the documents of a stream; None where the vocabulary
-        has none. It is no special token: it may be predicted.
-      pair_separators: how many `sep_id` stand between the two texts of a pair.
-      word_starts: bool [V], true where a piece begins a word, and for special tokens; by the first
+      mask_id: id of the mask token; None if the vocabulary has none.
+      special_ids: the ids above, ascending.
+      eod_id: id of <eod>, which separates the documents of a stream; None if the vocabulary has
+        none. It is not a special token, so it may be predicted.
+      pair_separators: number of `sep_id` between the two texts of a pair.
+      word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
-      word_ends: bool [V], true where a piece ends with white space, so that the next one begins a
-        word.
-      keeps_space: whether ids tell a text whole, with its white space and control characters.
-      files: name → SHA-256 of each file, as `save` writes it.
-      fingerprint: SHA-256 over all that decides the ids; two tokenizers with the same one give the
-        same ids for every text.
+      word_ends: bool [V], true for pieces that end with white space, so that the next piece begins
+        a word.
+      keeps_space: whether ids represent a text exactly, with its white space and control
+        characters.
+      files: {name: SHA-256} of the files that `save` writes.
+      fingerprint: SHA-256 of everything that decides the ids. Two tokenizers with the same
+        fingerprint give the same ids for every text.
     """
 
     FILE: str
@@ -120,7 +65,10 @@ class Tokenizer(abc.ABC):
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
-        named = [self.pieces.index(specials[key]) if key in specials else None for key in SPECIALS]
+        named = [
+            self.pieces.index(specials[key]) if key in specials else None
+            for key in settings_file.SPECIALS
+        ]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = named
         ids = sorted({i for i in named if i is not None})
         self.special_ids = tuple(ids)
@@ -135,22 +83,22 @@ class Tokenizer(abc.ABC):
             name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
         }
         decides = {**self._decides(), "special_ids": named, **vocabulary}
-        self.fingerprint = checksums.hash_bytes(json_bytes(decides))
-        settings = checksums.hash_bytes(self._settings_file())
-        self.files = {**vocabulary, SETTINGS_FILE: settings}
+        self.fingerprint = checksums.hash_bytes(settings_file.json_bytes(decides))
+        digest = checksums.hash_bytes(self._settings_file())
+        self.files = {**vocabulary, settings_file.FILE: digest}
 
     @classmethod
     @abc.abstractmethod
     def read(cls, path: Path, settings: dict[str, Any]) -> Self:
-        """Makes a tokenizer from its vocabulary file and settings."""
+        """Reads a tokenizer from its vocabulary file and settings."""
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Returns readable text of ids; special tokens show as they are written."""
+        """Returns the text of ids; special tokens appear as in the vocabulary."""
 
     @abc.abstractmethod
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Does in a graph what `decode` does.
+        """Decodes in a graph, as `decode` does.
 
         Args:
           ids: int32 [N, None].
@@ -161,7 +109,7 @@ class Tokenizer(abc.ABC):
 
     @functools.cached_property
     def spellings(self) -> list[bytes]:
-        """What each piece stands for in a text, in UTF-8, with a blank for its blank mark."""
+        """The text of each piece in UTF-8, with a blank in the place of a blank mark."""
         return [self._spelled(piece) for piece in self.pieces]
 
     @abc.abstractmethod
@@ -175,31 +123,31 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _vocabulary_files(self) -> dict[str, bytes]:
-        """The vocabulary's files, by name; `FILE` is one of them."""
+        """Returns the contents of the vocabulary's files by name, including `FILE`."""
 
     @abc.abstractmethod
     def _decides(self) -> dict[str, Any]:
-        """Settings, besides the special tokens, that ids depend on; they are saved as well."""
+        """Returns the saved settings that ids depend on, besides the special tokens."""
 
     @abc.abstractmethod
     def _for_others(self) -> dict[str, Any]:
-        """Settings that are saved for other tools only."""
+        """Returns the settings that are saved only for other tools."""
 
     def word_starts_by(self, rule: str) -> np.ndarray:
-        """Returns `word_starts` by one of `word_starts.RULES`, which SentencePiece tells apart."""
+        """Returns `word_starts` by one of `word_starts.RULES`, which are for SentencePiece."""
         starts = np.array([self._begins_word(piece, rule) for piece in self.pieces], bool)
         starts[list(self.special_ids)] = True
         return starts
 
     def module(self) -> tf.Module:
-        """Returns the trackable object with `tokenize` that a SavedModel has to hold."""
+        """Returns the object with `tokenize` that a SavedModel tracks."""
         return self._splitter
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Splits texts, in a graph or eagerly.
 
         Args:
-          texts: UTF-8 strings [N]. Bytes that are not UTF-8 are unknown to the vocabulary.
+          texts: UTF-8 strings [N]. Bytes that are not UTF-8 become unknown tokens.
 
         Returns:
           Ids, int32 [N, None], without special tokens around them.
@@ -207,13 +155,13 @@ class Tokenizer(abc.ABC):
         return self._splitter.tokenize(texts)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """Splits texts and says where the tokens come from, in a graph or eagerly.
+        """Splits texts into tokens with their offsets, in a graph or eagerly.
 
         Args:
-          texts: UTF-8 strings [N]; what is not UTF-8 is U+FFFD, as `bytes.decode` replaces it.
+          texts: UTF-8 strings [N]. Bytes that are not UTF-8 become U+FFFD, as in `bytes.decode`.
 
         Returns:
-          `offsets.Tokens`: the ids of `tokenize`, and for each the first and the last character.
+          `offsets.Tokens`: the ids of `tokenize`, and the first and last character of each.
         """
         return self._splitter.tokenize_with_offsets(texts)
 
@@ -222,16 +170,16 @@ class Tokenizer(abc.ABC):
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Returns ids, starts and ends of each text: its token i is `text[starts[i]:ends[i]]`.
 
-        All are int32, and places are those of Python's strings. See `offsets.Tokens`.
+        All are int32, and offsets are indices of Python's strings. See `offsets.Tokens`.
         """
         if isinstance(texts, (str, bytes)):
             raise TypeError("a list of texts is wanted, not one text")
         rows = []
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
-                found = self.tokenize_with_offsets(_characters(chunk))
-                splits = found.ids.row_splits.numpy()
-                parts = [part.values.numpy() for part in found]
+                tokens = self.tokenize_with_offsets(characters(chunk))
+                splits = tokens.ids.row_splits.numpy()
+                parts = [part.values.numpy() for part in tokens]
                 rows += [
                     tuple(part[a:b] for part in parts)
                     for a, b in zip(splits[:-1], splits[1:], strict=True)
@@ -239,18 +187,18 @@ class Tokenizer(abc.ABC):
         return rows
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Returns the same ids for each text as an int32 array."""
+        """Returns the ids of each text as an int32 array, the same as `tokenize`."""
         values, splits = self.encode_ragged(texts)
         return [values[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
 
     def encode_ragged(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts in one array: fast for thousands of texts at once.
+        """Returns the ids of all texts in one array, which is fast for thousands of texts.
 
         Args:
-          texts: any number of texts; they are taken some megabytes at a time.
+          texts: any number of texts; they are processed some megabytes at a time.
 
         Returns:
-          values, int32 [sum of lengths], and row_splits, int64 [N + 1]: text i has
+          values, int32 [sum of lengths], and row_splits, int64 [N + 1]: the ids of text i are
           `values[row_splits[i]:row_splits[i + 1]]`.
         """
         if isinstance(texts, (str, bytes)):
@@ -264,15 +212,16 @@ class Tokenizer(abc.ABC):
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
 
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of documents that are given in slices, such as sentences.
+        """Returns the ids of documents that are given as slices, such as sentences.
 
         Args:
-          texts: the slices of each document. Together they are its text, white space included.
+          texts: the slices of each document. Concatenated they are its text, including white
+            space.
 
         Returns:
-          values, int32 [sum of lengths], and row_splits, int64 [S + 1]: the tokens of slice i, of
-          the slices of all documents, are `values[row_splits[i]:row_splits[i + 1]]`. Here each
-          slice is a text of its own, as these tokenizers do not keep white space.
+          values, int32 [sum of lengths], and row_splits, int64 [S + 1], over the slices of all
+          documents: the ids of slice i are `values[row_splits[i]:row_splits[i + 1]]`. Each slice
+          is split separately, since these tokenizers do not keep white space.
         """
         return self.encode_ragged([part.strip() for text in texts for part in text])
 
@@ -282,7 +231,7 @@ class Tokenizer(abc.ABC):
         Raises:
           UserError: the disk is full.
         """
-        contents = {**self._vocabulary_files(), SETTINGS_FILE: self._settings_file()}
+        contents = {**self._vocabulary_files(), settings_file.FILE: self._settings_file()}
         for name, data in contents.items():
             with atomic.file(Path(folder) / name, "wb") as file:
                 file.write(data)
@@ -290,129 +239,5 @@ class Tokenizer(abc.ABC):
     def _settings_file(self) -> bytes:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
-        settings[FINGERPRINT] = self.fingerprint
-        return json_bytes(settings)
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Reads `tokenizer_config.json`; empty where there is none.
-
-    Raises:
-      UserError: it is not a JSON object, or a special token in it is not a string.
-    """
-    path = folder / SETTINGS_FILE
-    if not path.exists():
-        return {}
-    settings = json_files.read(path)
-    for key in SPECIALS:
-        name = settings.get(key)
-        name = name.get("content") if isinstance(name, dict) else name
-        if not isinstance(name, str | None):
-            raise UserError(f"{path}: {key} is {name!r}, but the text of a token is wanted")
-        settings[key] = name
-    return settings
-
-
-def check_fingerprint(tokenizer: Tokenizer, settings: dict[str, Any], folder: Path) -> None:
-    """Refuses a tokenizer that is another one than was saved; older files do not say which.
-
-    Raises:
-      UserError: the fingerprint that the settings give is not the tokenizer's.
-    """
-    if settings.get(FINGERPRINT, tokenizer.fingerprint) != tokenizer.fingerprint:
-        raise UserError(
-            f"{folder}: these are not the files that were saved: together they give the "
-            f"fingerprint {tokenizer.fingerprint[:16]}…, and {SETTINGS_FILE} says "
-            f"{str(settings[FINGERPRINT])[:16]}…. Copy the folder again; if it was changed on "
-            f"purpose, remove {FINGERPRINT!r} from {SETTINGS_FILE}"
-        )
-
-
-def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | None:
-    """Returns a true-or-false setting.
-
-    Raises:
-      UserError: it is neither.
-    """
-    value = settings.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise UserError(f"{SETTINGS_FILE}: {key} is {value!r}, but true or false is wanted")
-    return default if value is None else value
-
-
-def find_specials(
-    pieces: Sequence[str],
-    settings: dict[str, Any],
-    source: str,
-    usual: dict[str, tuple[str, ...]] = SPECIALS,
-) -> dict[str, str]:
-    """Finds what the special tokens are called.
-
-    Args:
-      pieces: the vocabulary.
-      settings: may name them, under the keys of `SPECIALS`.
-      source: the name of the vocabulary in messages.
-      usual: what they are called where the settings do not say.
-
-    Returns:
-      Key → name. A vocabulary may lack the mask token, and then this does too.
-
-    Raises:
-      UserError: others are not in the vocabulary, or a mask token that the settings name is not.
-    """
-    known = set(pieces)
-    found, missing = {}, []
-    for key in SPECIALS:
-        given = settings.get(key)
-        names = usual[key] if given is None else (given,)
-        if name := next((name for name in names if name in known), None):
-            found[key] = name
-        elif key != "mask_token" or given is not None:
-            missing.append(f"{key} ({' or '.join(names)})")
-    if missing:
-        raise UserError(
-            f"{source} lacks special tokens: {', '.join(missing)}: add them to the vocabulary, or "
-            f"name in {SETTINGS_FILE} those that it has"
-        )
-    return found
-
-
-def has_capitals(pieces: Sequence[str], specials: dict[str, str]) -> bool:
-    """Whether a vocabulary can spell capital letters, special tokens apart."""
-    return any(piece != piece.lower() for piece in set(pieces) - set(specials.values()))
-
-
-def json_bytes(value: dict[str, Any]) -> bytes:
-    """Returns JSON that is the same for the same contents."""
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields texts in groups of about a megabyte."""
-    start = size = 0
-    for i, text in enumerate(texts):
-        size += len(text)
-        if size >= _CHUNK_CHARACTERS:
-            yield texts[start : i + 1]
-            start, size = i + 1, 0
-    if start < len(texts):
-        yield texts[start:]
-
-
-def strings(texts: Sequence[str]) -> tf.Tensor:
-    """Returns texts as a tensor of their UTF-8 bytes."""
-    try:
-        return tf.constant(texts, tf.string)
-    except ValueError:  # a lone surrogate: its bytes are not UTF-8, and split as such
-        return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)
-
-
-def _characters(texts: Sequence[str]) -> tf.Tensor:
-    """Strings whose characters are those of Python's, a lone surrogate being U+FFFD."""
-    try:
-        return tf.constant(texts, tf.string)
-    except ValueError:
-        plain = (
-            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts
-        )
-        return tf.constant(list(plain), tf.string)
+        settings[settings_file.FINGERPRINT] = self.fingerprint
+        return settings_file.json_bytes(settings)

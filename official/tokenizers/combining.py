@@ -1,8 +1,8 @@
 """The combining marks of Unicode 14.0.0: characters whose canonical combining class is not 0.
 
-They are listed because the regular expressions of TensorFlow do not know the class, and because
-the tables of Python's `unicodedata` differ from one version of Python to the next, while a
-tokenizer is to give the same ids under each.
+They are listed because TensorFlow's regular expressions do not have this class, and because the
+tables of Python's `unicodedata` depend on the version of Python, while a tokenizer must give the
+same ids in all versions.
 """
 
 _RANGES = """

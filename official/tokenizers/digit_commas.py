@@ -1,10 +1,11 @@
-"""Pieces such as "▁1990,", split into the number, encoded again, and the comma.
+"""Splits pieces such as "▁1990," into the number, which is encoded again, and the comma.
 
-The releases of ALBERT (`tokenization.py`) and XLNet (`prepro_utils.py`) do so in `encode_pieces`.
-What a piece becomes depends on the piece alone, so it is a table, made once.
+This is done in `encode_pieces` of the releases of ALBERT (`tokenization.py`) and XLNet
+(`prepro_utils.py`). The parts of a piece depend only on the piece, so they are computed once, as a
+table.
 
-Shapes: N texts, V pieces of the vocabulary, S pieces that are split, K tokens of all texts, P of
-all texts after the split; a ragged dimension is written None.
+Shapes: N texts, V pieces of the vocabulary, S pieces that are split, K tokens of all texts before
+and P after the split; a ragged dimension is written None.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,12 @@ BLANK = "▁"
 
 
 class _Parts(NamedTuple):
-    """What a piece is split into.
+    """The parts of a piece.
 
     Attributes:
-      ids: of the parts.
-      rest: bytes from the end of each part to the end of the piece.
-      text: what the piece spells, in bytes; empty where the parts do not spell the same.
+      ids: the ids of the parts.
+      rest: number of bytes from the end of each part to the end of the piece.
+      text: the text of the piece in bytes; empty if the parts do not spell the same text.
     """
 
     ids: list[int]
@@ -46,9 +47,9 @@ class DigitCommas:
 
         Args:
           pieces: the vocabulary.
-          encode: the ids of texts.
-          ids_of: the ids of pieces, `unk_id` for what is no piece.
-          unk_id: of what the vocabulary cannot spell.
+          encode: returns the ids of texts.
+          ids_of: returns the ids of pieces, `unk_id` for strings that are no pieces.
+          unk_id: id of the unknown token.
         """
         split = [i for i, p in enumerate(pieces) if p[-1:] == "," and p[-2:-1].isdigit()]
         numbers = encode([pieces[i][:-1].replace(BLANK, "") for i in split])
@@ -77,18 +78,18 @@ class DigitCommas:
         """Splits pieces: int32 [N, None]."""
         return self._split(ids)[0]
 
-    def split_with_places(
+    def split_with_offsets(
         self, texts: tf.Tensor, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Splits pieces and their places in the texts.
+        """Splits pieces and their offsets in the texts.
 
-        Where the model has normalised what a piece stands for, each part has the whole of it.
+        If the model has normalised the text of a piece, each part has the offsets of the piece.
 
         Args:
-          texts: string [N], as the model reads them.
+          texts: string [N], the input of the model.
           ids: int32 [N, None].
           starts: the first byte of each token, integers [N, None].
-          ends: behind its last byte.
+          ends: the byte after its last one.
 
         Returns:
           ids, starts and ends, int32 [N, None].
@@ -96,31 +97,31 @@ class DigitCommas:
         starts, ends = (
             values.with_values(tf.cast(values.values, tf.int32)) for values in (starts, ends)
         )
-        split, token, number, place = self._split(ids)
+        split, token, number, index = self._split(ids)
         apart = tf.gather(self._spelled(texts, ids, ends), token)  # [P]
         start, end = (tf.gather(values.values, token) for values in (starts, ends))
         left = tf.where(
-            apart & (number > 0), end - tf.gather(self._rest, tf.maximum(place - 1, 0)), start
+            apart & (number > 0), end - tf.gather(self._rest, tf.maximum(index - 1, 0)), start
         )
-        right = tf.where(apart, end - tf.gather(self._rest, place), end)
+        right = tf.where(apart, end - tf.gather(self._rest, index), end)
         return split, split.with_values(left), split.with_values(right)
 
     def _split(
         self, ids: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns new ids and, for each of them, its token, number and place in the table: [P]."""
+        """Returns the new ids, and the token, number and table index of each: [P]."""
         row = tf.gather(self._row_of, ids.values)  # [K]
         counts, firsts = tf.gather(self._counts, row), tf.gather(self._firsts, row)
-        places = tf.ragged.range(firsts, firsts + counts)  # [K, None]
-        token, place = offsets.rows_of(places), places.values  # [P]
+        indices = tf.ragged.range(firsts, firsts + counts)  # [K, None]
+        token, index = offsets.rows_of(indices), indices.values  # [P]
         whole = tf.equal(tf.gather(row, token), 0)
-        new = tf.where(whole, tf.gather(ids.values, token), tf.gather(self._ids, place))
-        splits = tf.gather(places.row_splits, ids.row_splits)
-        number = place - tf.gather(firsts, token)
-        return tf.RaggedTensor.from_row_splits(new, splits, validate=False), token, number, place
+        new = tf.where(whole, tf.gather(ids.values, token), tf.gather(self._ids, index))
+        splits = tf.gather(indices.row_splits, ids.row_splits)
+        number = index - tf.gather(firsts, token)
+        return tf.RaggedTensor.from_row_splits(new, splits, validate=False), token, number, index
 
     def _spelled(self, texts: tf.Tensor, ids: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
-        """Whether a token is of a piece that is split, and its place ends as it is spelled: [K]."""
+        """Returns whether a token is split and the text before its end is its piece: [K]."""
         row = tf.gather(self._row_of, ids.values)  # [K]
         token = tf.reshape(tf.where(row > 0), [-1])
         row = tf.gather(row, token)

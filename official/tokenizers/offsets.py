@@ -1,8 +1,8 @@
-"""Which characters of a text its tokens come from, in a graph.
+"""Maps tokens to the characters of a text, in a graph.
 
-Places are counted in characters (code points) of the text that the user gave, whatever a tokenizer
-does to it first. A tokenizer says what each character became (`origins`), and where its tokens
-stand in what all of them became together, in bytes (`characters_of`).
+Offsets are in characters (code points) of the original text, whatever a tokenizer does to the text
+first. A tokenizer provides the cleaned form of each character (`origins`), and the position of each
+token in the cleaned text, in bytes (`characters_of`).
 
 Shapes: N texts, C characters of all texts, Y bytes of all cleaned texts, K tokens of all texts; a
 ragged dimension is written None.
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# What no answer begins or ends with: Python's white space, and two blanks of no width.
+# Characters that no answer begins or ends with: Python's white space, and two zero-width blanks.
 _BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ\x{200b}\x{feff}]"
 
 
 class Tokens(NamedTuple):
-    """The tokens of texts, and where they come from.
+    """The tokens of texts and their offsets.
 
-    A token of a part of a character (a byte; one of the signs that "½" is spelled with) has the
-    whole of it, and so may have the same place as its neighbours. White space around a token is
-    not counted to it, unless it is all that the token stands for.
+    A token for a part of a character (a byte, or one of the signs that spell "½") has the offsets
+    of the whole character, so several tokens may have the same offsets. White space around a token
+    does not belong to it, unless the token is white space only.
 
     Attributes:
       ids: int32 [N, None].
-      starts: int32 [N, None], the token's first character.
-      ends: int32 [N, None], behind its last one: `text[start:end]`, never empty.
+      starts: int32 [N, None], the first character of each token.
+      ends: int32 [N, None], the character after its last one: `text[start:end]` is never empty.
     """
 
     ids: tf.RaggedTensor
@@ -38,8 +38,8 @@ class Origins(NamedTuple):
     """The characters that the bytes of cleaned texts come from.
 
     Attributes:
-      firsts: int32 [N, None], for each byte.
-      lasts: int32 [N, None], the last character of those that the byte comes from.
+      firsts: int32 [N, None], the first character that each byte comes from.
+      lasts: int32 [N, None], the last character that each byte comes from.
     """
 
     firsts: tf.RaggedTensor
@@ -47,18 +47,18 @@ class Origins(NamedTuple):
 
 
 def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Origins:
-    """The origin of each byte of texts that were cleaned character by character.
+    """Returns the origin of each byte of texts that were cleaned character by character.
 
     Args:
-      cleaned: string [N, None], what became of each character, perhaps nothing.
-      attached: bool [C], characters that belong to the one before them (accents that were
-        removed); None = there are none.
+      cleaned: string [N, None], the cleaned form of each character, which may be empty.
+      attached: bool [C], characters that belong to the character before (removed accents); None =
+        no character.
     """
     sizes = tf.strings.length(cleaned.values)  # [C]
-    places = tf.ragged.range(tf.cast(cleaned.row_lengths(), tf.int32)).values  # [C]
-    lasts = places
+    positions = tf.ragged.range(tf.cast(cleaned.row_lengths(), tf.int32)).values  # [C]
+    lasts = positions
     if attached is not None:
-        count = tf.size(places)
+        count = tf.size(positions)
         # The next character that is not attached, or the end of the text.
         free = tf.concat([tf.reshape(tf.where(~attached), [-1]), [tf.cast(count, tf.int64)]], 0)
         following = tf.gather(free, tf.cumsum(tf.cast(~attached, tf.int32)))
@@ -66,20 +66,20 @@ def origins(cleaned: tf.RaggedTensor, attached: tf.Tensor | None = None) -> Orig
         row_ends = tf.gather(cleaned.row_limits(), rows)
         begins = tf.gather(cleaned.row_starts(), rows)
         following = tf.minimum(following, row_ends) - begins
-        lasts = tf.maximum(tf.cast(following, tf.int32) - 1, places)
+        lasts = tf.maximum(tf.cast(following, tf.int32) - 1, positions)
     ends = tf.concat([[0], tf.cumsum(tf.cast(sizes, tf.int64))], 0)
     splits = tf.gather(ends, cleaned.row_splits)
 
     def of_bytes(values: tf.Tensor) -> tf.RaggedTensor:
         return tf.RaggedTensor.from_row_splits(tf.repeat(values, sizes), splits, validate=False)
 
-    return Origins(of_bytes(places), of_bytes(lasts))
+    return Origins(of_bytes(positions), of_bytes(lasts))
 
 
 def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """The row of each value of [N, None], int64.
+    """Returns the row of each value of [N, None], int64.
 
-    `value_rowids` gives the same, by way of a tensor [N, length of the longest row].
+    `value_rowids` is the same, but it makes a tensor [N, length of the longest row].
     """
     ends = ragged.row_splits[1:-1]
     count = tf.size(ragged.flat_values, tf.int32)
@@ -90,32 +90,32 @@ def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
 def joined(ragged: tf.RaggedTensor, separator: str = "") -> tf.Tensor:
     """Joins the strings [N, None] of each row: [N].
 
-    `reduce_join` gives the same, by way of a tensor [N, length of the longest row].
+    `reduce_join` is the same, but it makes a tensor [N, length of the longest row].
     """
     rows = tf.cast(ragged.nrows(), tf.int32)
     return tf.strings.unsorted_segment_join(ragged.values, rows_of(ragged), rows, separator)
 
 
 def characters_of(
-    found: Origins, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+    cleaned: Origins, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Turns places in cleaned texts, in bytes, into places in the texts, in characters.
+    """Converts byte offsets in cleaned texts to character offsets in the texts.
 
     Args:
-      found: of the texts.
+      cleaned: the origins of the bytes.
       starts: integers [N, None], the first byte of each token.
-      ends: [N, None], behind its last byte; a token of no byte is taken as one of one byte.
+      ends: [N, None], the byte after its last one. Tokens without a byte are treated as one byte.
 
     Returns:
-      starts and ends int32 [N, None], in characters; a start comes before its end.
+      starts and ends int32 [N, None], in characters; each start is before its end.
     """
-    begins = tf.gather(found.firsts.row_starts(), rows_of(starts))  # [K]
-    # One more, so that texts without a byte can be looked up in.
-    firsts = tf.concat([found.firsts.values, [0]], 0)
-    lasts = tf.concat([found.lasts.values, [0]], 0)
-    most = tf.size(firsts, tf.int64) - 1
-    first = tf.minimum(begins + tf.cast(starts.values, tf.int64), most)
-    last = tf.minimum(begins + tf.cast(ends.values, tf.int64) - 1, most)
+    begins = tf.gather(cleaned.firsts.row_starts(), rows_of(starts))  # [K]
+    # One more value, so that look-ups in texts without a byte are valid.
+    firsts = tf.concat([cleaned.firsts.values, [0]], 0)
+    lasts = tf.concat([cleaned.lasts.values, [0]], 0)
+    max_index = tf.size(firsts, tf.int64) - 1
+    first = tf.minimum(begins + tf.cast(starts.values, tf.int64), max_index)
+    last = tf.minimum(begins + tf.cast(ends.values, tf.int64) - 1, max_index)
     start = tf.gather(firsts, first)
     end = tf.gather(lasts, tf.maximum(first, last)) + 1
     return starts.with_values(start), starts.with_values(tf.maximum(end, start + 1))
@@ -124,22 +124,22 @@ def characters_of(
 def trimmed(
     characters: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Takes white space from both ends of tokens that have something else.
+    """Removes white space from both ends of tokens with other characters.
 
     Args:
       characters: string [N, None].
       starts: int32 [N, None], in characters.
       ends: int32 [N, None].
     """
-    dark = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
-    numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(dark), [-1]), tf.int32)], 0)
-    before = tf.concat([[0], tf.cumsum(tf.cast(dark, tf.int32))], 0)  # [C + 1]
+    visible = ~tf.strings.regex_full_match(characters.values, _BLANK)  # [C]
+    numbers = tf.concat([[-1], tf.cast(tf.reshape(tf.where(visible), [-1]), tf.int32)], 0)
+    before = tf.concat([[0], tf.cumsum(tf.cast(visible, tf.int32))], 0)  # [C + 1]
     begins = tf.cast(tf.gather(characters.row_starts(), rows_of(starts)), tf.int32)
     first = tf.gather(before, begins + starts.values)
-    last = tf.gather(before, begins + ends.values)  # dark ones before the end
+    last = tf.gather(before, begins + ends.values)  # visible characters before the end
     some = last > first
-    most = tf.size(numbers) - 1
-    start = tf.gather(numbers, tf.minimum(first + 1, most)) - begins
+    max_index = tf.size(numbers) - 1
+    start = tf.gather(numbers, tf.minimum(first + 1, max_index)) - begins
     end = tf.gather(numbers, last) - begins + 1
     return (
         starts.with_values(tf.where(some, start, starts.values)),

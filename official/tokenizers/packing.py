@@ -1,22 +1,22 @@
-"""One or two texts as the sequence that an encoder reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+"""Packs one or two texts as [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
 
-Between the texts of a pair stand as many [SEP] as the tokenizer has it: RoBERTa's pairs are
+The tokenizer defines the number of [SEP] between the texts of a pair: RoBERTa's pairs are
 <s> A </s></s> B </s>.
 
-That is the layout `cls_first`, in which the shards of tasks are written. XLNet's has the same
-tokens in another order, and `arrange` brings them into it when they are read:
+This is the layout `cls_first`, in which task shards are written. XLNet's layout has the same tokens
+in another order. `arrange` rearranges them when shards are read:
 
   cls_first  [CLS] A [SEP] B [SEP] [PAD] [PAD]    segments  0 0 0 1 1 0 0
   cls_last   [PAD] [PAD] A [SEP] B [SEP] [CLS]    segments  4 4 0 0 1 1 2
 
-There [CLS] is at one place in all rows, the last, next to the text and never next to padding, and a
-row goes on as those of pretraining do (Yang et al., 2019, section 2.5; the release's
-classifier_utils.py). Such an encoder knows distances only, and padding is attended to by nobody, so
-nothing depends on how much of it stands on the left.
+In `cls_last`, [CLS] is the last token of all rows, next to the text and never next to padding, and
+rows end as in pretraining (Yang et al., 2019, section 2.5; the release's classifier_utils.py).
+These encoders use only distances, and no token attends to padding, so the amount of padding on the
+left has no effect.
 
-What is too long is cut at the end, token by token from whichever text is longer at the time (from B
-where they are equal), as BERT does for pairs in fine-tuning. With `cut="first"` A alone is cut, and
-B only where nothing is left of A: a question and a choice beside a long text.
+Long examples are cut at the end, token by token from the text that is longer at the time (from B if
+both are equal), as in BERT's fine-tuning. With `cut="first"` only A is cut, and B only if nothing
+is left of A. This is for a question and a choice next to a long text.
 
 Shapes: B examples, T tokens of the longest one.
 """
@@ -31,12 +31,12 @@ from official.utils.errors import UserError
 
 LAYOUTS = ("cls_first", "cls_last")
 CUTS = ("longer", "first")
-# Segment numbers of `cls_last`, beside those of the texts, 0 and 1.
+# Segment ids of `cls_last`. The texts have the segment ids 0 and 1.
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
 
 
 class SpecialIds(Protocol):
-    """What packing wants of a tokenizer."""
+    """The properties of a tokenizer that packing needs."""
 
     pad_id: int
     cls_id: int
@@ -56,9 +56,9 @@ def pack(
     Args:
       segments: one or two batches of ids, int32 [B, None] each.
       tokenizer: has the special ids.
-      max_length: the most tokens of an example, special ones counted.
-      layout: one of `LAYOUTS`; an encoder's config has it as `layout`.
-      cut: which text loses what is too much: one of `CUTS`.
+      max_length: maximum number of tokens in an example, including special tokens.
+      layout: one of `LAYOUTS`, the `layout` of the encoder's config.
+      cut: one of `CUTS`, which text is cut.
 
     Returns:
       token_ids int32 [B, T], segment_ids int32 [B, T] (`cls_first`: 0 for padding as well),
@@ -76,13 +76,13 @@ def pack(
     parts = [first]
     for ids, keep, after in zip(segments, kept, _separators(len(segments), tokenizer), strict=True):
         starts = ids.row_starts()
-        places = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
-        parts += [places.with_values(tf.gather(ids.values, places.values)), *[last] * after]
+        positions = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
+        parts += [positions.with_values(tf.gather(ids.values, positions.values)), *[last] * after]
     token_ids = tf.concat(parts, axis=1).to_tensor(tokenizer.pad_id)  # [B, T]
     totals = num_specials(len(segments), tokenizer) + sum(kept)
-    place = tf.range(tf.shape(token_ids)[1])[None, :]
-    padding_mask = place < totals[:, None]
-    in_second = (place >= kept[0][:, None] + 1 + tokenizer.pair_separators) & padding_mask
+    column = tf.range(tf.shape(token_ids)[1])[None, :]
+    padding_mask = column < totals[:, None]
+    in_second = (column >= kept[0][:, None] + 1 + tokenizer.pair_separators) & padding_mask
     batch = {
         "token_ids": token_ids,
         "segment_ids": tf.cast(in_second, tf.int32),
@@ -94,7 +94,7 @@ def pack(
 def arrange(
     batch: dict[str, tf.Tensor], tokenizer: SpecialIds, layout: str
 ) -> dict[str, tf.Tensor]:
-    """Brings rows that are laid out as `cls_first` into a layout.
+    """Rearranges rows with the layout `cls_first` for another layout.
 
     Args:
       batch: token_ids int32 [B, T], segment_ids int32 [B, T], padding_mask bool [B, T].
@@ -133,17 +133,17 @@ def pack_arrays(
     max_length: int,
     cut: str = "longer",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Packs one example with numpy, to the same ids as `pack`.
+    """Packs one example with numpy, with the same ids as `pack`.
 
     Args:
       segments: the ids of one or two texts.
       tokenizer: has the special ids.
-      max_length: the most tokens of the example, special ones counted.
-      cut: which text loses what is too much: one of `CUTS`.
+      max_length: maximum number of tokens in the example, including special tokens.
+      cut: one of `CUTS`, which text is cut.
 
     Returns:
-      token_ids, int32, unpadded; segment_lengths, int32: the tokens of each segment, [CLS] counted
-      with the first and each [SEP] with the segment that it ends.
+      token_ids, int32, unpadded; segment_lengths, int32, the number of tokens in each segment.
+      [CLS] belongs to the first segment, and each [SEP] to the segment before it.
 
     Raises:
       UserError: `max_length` has no room for a token of each text.
@@ -161,12 +161,12 @@ def pack_arrays(
 
 
 def num_specials(segments: int, tokenizer: SpecialIds) -> int:
-    """Returns how many special tokens an example of one or two texts has."""
+    """Returns the number of special tokens in an example of one or two texts."""
     return 1 + sum(_separators(segments, tokenizer))
 
 
 def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
-    """How many [SEP] stand after each text."""
+    """Returns the number of [SEP] after each text."""
     if segments not in (1, 2):
         raise ValueError(f"one or two texts are wanted, not {segments}")
     return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
@@ -184,7 +184,7 @@ def _room(segments: int, tokenizer: SpecialIds, max_length: int) -> int:
 
 
 def _kept(lengths, room, smaller, larger, cut):
-    """What remains of each length after cutting tokens one by one from the longer text."""
+    """Returns the lengths after tokens are cut one by one from the longer text."""
     if cut not in CUTS:
         raise ValueError(f"cut: {cut!r} is not one of {', '.join(CUTS)}")
     if len(lengths) == 1:
@@ -192,7 +192,7 @@ def _kept(lengths, room, smaller, larger, cut):
     if cut == "first":
         second = smaller(lengths[1], room)
         return [smaller(lengths[0], room - second), second]
-    # A text gives nothing while it is within its half: the other one has what it leaves.
+    # A text within its half is not cut; the other text gets the rest of the room.
     first, second = lengths
     return [
         smaller(first, larger((room + 1) // 2, room - second)),

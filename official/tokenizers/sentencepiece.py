@@ -1,21 +1,21 @@
-"""SentencePiece, unigram and BPE: one `spiece.model` holds the pieces, scores and normalisation.
+"""SentencePiece, unigram and BPE: `spiece.model` has the pieces, scores and normalisation.
 
-The ids are those of the `sentencepiece` package, save that where two segmentations score the same
-(a long run of one character, "666" as "66 6" or "6 66") another may be taken. Text that spells a
-special token never gives its id.
+The ids are those of the `sentencepiece` package, except for segmentations with equal scores (a long
+run of one character, "666" as "66 6" or "6 66"), where another one may be chosen. Text that spells
+a special token never becomes the special id.
 
-The releases of ALBERT and XLNet prepare text before the model reads it, and split numbers from
-commas after that, and so do `AlbertTokenizer` and `XLNetTokenizer` of transformers. The settings
+The releases of ALBERT and XLNet normalise text before the model reads it, and split numbers from
+commas afterwards. `AlbertTokenizer` and `XLNetTokenizer` of transformers do the same. The settings
 `remove_space`, `keep_accents`, `replace_quotes` and `split_digit_comma` of `tokenizer_config.json`
-say which of this is done. Where they are missing, they are on if transformers would load one of
-these two classes, and off otherwise. The ids are those of the slow tokenizers there, but for the
-segmentations of the same score, and
+select the steps. If they are missing, the steps are on if transformers would load one of these two
+classes, and off otherwise. The ids are those of the slow tokenizers of transformers, except for
+segmentations with equal scores, and for
 
-  - text that spells a special token, which gives the token there;
-  - a capital sigma at the end of a word, of which lower-casing makes "ς" here and in the releases,
-    and "σ" there;
-  - characters that are newer than Unicode 13, which the libraries decompose and lower-case by
-    tables of different versions.
+  - text that spells a special token, which becomes the special token there;
+  - a capital sigma at the end of a word, which is lower-cased to "ς" here and in the releases, and
+    to "σ" there;
+  - characters that are newer than Unicode 13, since the libraries have tables of different Unicode
+    versions.
 
 Shapes: N texts.
 """
@@ -31,23 +31,19 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import offsets, word_starts
-from official.tokenizers.base import (
-    Splitter,
-    Tokenizer,
-    find_specials,
-    has_capitals,
-    switch,
-)
+from official.tokenizers.base import Tokenizer
 from official.tokenizers.digit_commas import BLANK, DigitCommas
+from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 from official.utils.errors import UserError
 
-# The classes of transformers whose releases prepare text, by `model_type` of config.json.
+# The classes of transformers that normalise text, by the `model_type` of config.json.
 RELEASED = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 
 
 class SentencePieceSplitter(Splitter):
-    """A SentencePiece model as graph operations, with what happens to text before and after it."""
+    """A SentencePiece model as graph operations, with the steps before and after it."""
 
     def __init__(self, model: bytes):
         super().__init__()
@@ -61,7 +57,7 @@ class SentencePieceSplitter(Splitter):
         return [piece.decode() for piece in self._model.id_to_string(ids).numpy()]
 
     def split_digit_commas(self, unk_id: int) -> None:
-        """From now on numbers are split from the commas behind them."""
+        """Turns on the split of numbers and the commas after them."""
         self._digit_commas = DigitCommas(
             self.pieces(),
             lambda texts: self._model.tokenize(tf.constant(texts, tf.string)).to_list(),
@@ -70,30 +66,29 @@ class SentencePieceSplitter(Splitter):
         )
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns ids of string [N], int32 [N, None]."""
+        """Returns the ids of string [N], int32 [N, None]."""
         ids = self._model.tokenize(self.rules.apply(texts))
         return ids if self._digit_commas is None else self._digit_commas.split(ids)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`; of what the model normalises, it knows itself where it comes from."""
+        """See `Splitter`; the model itself maps the text that it normalises to its input."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned, attached = self.rules.apply_by_character(characters)
         texts = self.rules.apply(texts)
-        found = self._model.tokenize_with_offsets(texts)
+        tokens = self._model.tokenize_with_offsets(texts)
         if self._digit_commas is not None:
-            found = self._digit_commas.split_with_places(texts, *found)
-        ids, starts, ends = found
-        places = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
-        return offsets.Tokens(ids, *offsets.trimmed(characters, *places))
+            tokens = self._digit_commas.split_with_offsets(texts, *tokens)
+        ids, starts, ends = tokens
+        starts, ends = offsets.characters_of(offsets.origins(cleaned, attached), starts, ends)
+        return offsets.Tokens(ids, *offsets.trimmed(characters, starts, ends))
 
 
 class SentencePiece(Tokenizer):
     """SentencePiece.
 
     Attributes:
-      rules: what happens to text before the model's own normalisation, which may lower-case as
-        well.
-      split_digit_comma: whether a piece of a number and a comma is split.
+      rules: the steps before the model's own normalisation, which may lower-case as well.
+      split_digit_comma: whether a piece with a number and a comma is split.
     """
 
     FILE = "spiece.model"
@@ -113,18 +108,18 @@ class SentencePiece(Tokenizer):
         """Makes a tokenizer from a serialized model.
 
         Args:
-          model: what the sentencepiece trainer writes.
-          lower_case: None for what the vocabulary tells: no, if any of its pieces has a capital.
-          settings: names of special tokens where they are not `[PAD] …` or `<pad> …`.
+          model: the bytes of a model file.
+          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter.
+          settings: names of special tokens other than `[PAD] …` or `<pad> …`.
           source: the name of the model in messages.
           remove_space: see `text_rules.TextRules`.
-          keep_accents: the same.
-          replace_quotes: the same.
-          split_digit_comma: whether a piece of a number and a comma, such as "▁1990,", is split
-            into the pieces of the number alone and the comma.
+          keep_accents: see `text_rules.TextRules`.
+          replace_quotes: see `text_rules.TextRules`.
+          split_digit_comma: whether a piece with a number and a comma, such as "▁1990,", is split
+            into the pieces of the number and the comma.
 
         Raises:
-          UserError: it is no SentencePiece model, or lacks special tokens.
+          UserError: `model` is not a SentencePiece model, or lacks special tokens.
         """
         settings = settings or {}
         if not model:
@@ -148,7 +143,7 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any]) -> "SentencePiece":
-        """Makes a tokenizer from a `spiece.model`, its settings, and a `config.json` beside it.
+        """Reads a tokenizer from a `spiece.model`, its settings, and a `config.json` beside it.
 
         Raises:
           UserError: see the constructor; or `config.json` is not JSON.
@@ -173,7 +168,7 @@ class SentencePiece(Tokenizer):
         return self.rules.lower_case
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Returns readable text of ids; special tokens show as they are written."""
+        """Returns the text of ids; special tokens appear as in the vocabulary."""
         words = (f" {self.pieces[i]} " if i in self.special_ids else self.pieces[i] for i in ids)
         return " ".join("".join(words).replace(BLANK, " ").split())
 
@@ -198,12 +193,12 @@ class SentencePiece(Tokenizer):
     def _decides(self) -> dict[str, Any]:
         settings = {**dataclasses.asdict(self.rules), "split_digit_comma": self.split_digit_comma}
         lower_case = {"do_lower_case": settings.pop("lower_case")}
-        # Fingerprints and folders are older than the other rules.
+        # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
     def _for_others(self) -> dict[str, Any]:
-        # With these transformers leaves the text to the model, as it is done here; only quotes and
-        # a digit before a comma it changes in any case.
+        # With these settings transformers leaves the text to the model, as this class does. It only
+        # replaces quotes, and splits digits and commas, in any case.
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
@@ -216,10 +211,10 @@ _NO_RULES = {
 
 
 def _released(settings: dict[str, Any]) -> bool:
-    """Whether settings, as far as they go, are those of a release's tokenizer.
+    """Returns whether the settings are those of a tokenizer of the releases.
 
-    A folder that this project wrote before it had the rules names `AlbertTokenizer` as well, with
-    both of the switches set so that transformers leaves the text alone.
+    Folders that this project wrote before it had the rules also name `AlbertTokenizer`, with both
+    switches set so that transformers does not change the text.
     """
     name = str(settings.get("tokenizer_class")).removesuffix("Fast")
     alone = settings.get("keep_accents") is True and settings.get("remove_space") is False
@@ -227,7 +222,7 @@ def _released(settings: dict[str, Any]) -> bool:
 
 
 def _class_of_model(path: Path) -> str | None:
-    """The class that transformers would load for the `config.json` beside a vocabulary."""
+    """Returns the class that transformers would load for the `config.json` beside a vocabulary."""
     config = path.with_name("config.json")
     if not config.is_file():
         return None

@@ -1,8 +1,8 @@
-"""What happens to text before SentencePiece reads it: blanks, quotes, accents, case.
+"""Normalises blanks, quotes, accents and case before SentencePiece reads a text.
 
-The releases of ALBERT (`tokenization.preprocess_text`) and XLNet (`prepro_utils.preprocess_text`)
-prepare text like this, and so do the tokenizers of transformers for both. Each rule is a setting of
-its own. The rules apply in the order in which `TextRules` lists them.
+These are the steps of the releases of ALBERT (`tokenization.preprocess_text`) and XLNet
+(`prepro_utils.preprocess_text`), and of the tokenizers of transformers for both. Each rule has its
+own setting. Rules are applied in the order of the attributes of `TextRules`.
 
 Shapes: N texts, C characters of all texts; a ragged dimension is written None.
 """
@@ -14,7 +14,7 @@ import tensorflow_text as tf_text
 
 from official.tokenizers import combining, offsets
 
-# What Python's `split` takes for a blank.
+# The characters that Python's `split` treats as blanks.
 WHITE_SPACE = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
 _COMBINING = f"[{combining.PATTERN}]"
 _NONCHARACTER = "\uffff"
@@ -25,10 +25,11 @@ class TextRules:
     """The rules for one tokenizer.
 
     Attributes:
-      remove_space: each run of blanks becomes one space, and none stays at the ends of a text.
-      replace_quotes: two grave accents and two apostrophes become a straight double quote.
-      keep_accents: False = compatibility decomposition (NFKD), without combining marks.
-      lower_case: letters become lower case.
+      remove_space: whether each run of blanks becomes one space, and blanks at the ends of a text
+        are removed.
+      replace_quotes: whether two grave accents or two apostrophes become a straight double quote.
+      keep_accents: False = the text is decomposed (NFKD), and combining marks are removed.
+      lower_case: whether letters become lower case.
     """
 
     remove_space: bool = False
@@ -37,7 +38,7 @@ class TextRules:
     lower_case: bool = False
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """Prepares strings [N]."""
+        """Normalises strings [N]."""
         if self.remove_space:
             texts = tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " ")
             texts = tf.strings.regex_replace(texts, "^ | $", "")
@@ -46,18 +47,18 @@ class TextRules:
         return self._apply_to_letters(texts)
 
     def apply_by_character(self, characters: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Does the same to texts that are split into characters.
+        """Normalises texts that are split into characters, as `apply` does.
 
-        What becomes of a text is what becomes of its characters, but for the form of a Greek sigma,
-        which does not change the number of bytes.
+        A text is normalised character by character, except for the form of a Greek sigma, which
+        does not change the number of bytes.
 
         Args:
           characters: string [N, None].
 
         Returns:
-          What becomes of each character, string [N, None], perhaps nothing; and bool [C], whether
-          a character belongs to the one before it: a combining mark that is removed, or the second
-          of two quotes.
+          The normalised form of each character, string [N, None], which may be empty; and bool [C],
+          whether a character belongs to the one before it: a combining mark that is removed, or the
+          second of two quotes.
         """
         given = characters.values  # [C]
         runs = _Runs(characters)
@@ -65,12 +66,12 @@ class TextRules:
         values = given
         if self.remove_space:
             blank = tf.strings.regex_full_match(given, WHITE_SPACE)
-            space = blank & (runs.place == 0) & ~runs.at_edge
+            space = blank & (runs.offset == 0) & ~runs.at_edge
             values = tf.where(blank, tf.where(space, " ", ""), values)
         if self.replace_quotes:
             quote = tf.equal(given, "`") | tf.equal(given, "'")
-            first = quote & (runs.place % 2 == 0) & (runs.place + 1 < runs.length)
-            second = quote & (runs.place % 2 == 1)
+            first = quote & (runs.offset % 2 == 0) & (runs.offset + 1 < runs.length)
+            second = quote & (runs.offset % 2 == 1)
             values = tf.where(first, '"', tf.where(second, "", values))
         values = self._apply_to_letters(values)
         if not self.keep_accents:
@@ -82,7 +83,7 @@ class TextRules:
             texts = tf_text.normalize_utf8(texts, "NFKD")
             texts = tf.strings.regex_replace(texts, f"{_COMBINING}+", "")
         if self.lower_case:
-            # TensorFlow cuts text at NUL. A noncharacter, which no vocabulary has, goes through.
+            # TensorFlow cuts text at NUL, so NUL is replaced by a noncharacter in between.
             texts = tf.strings.regex_replace(texts, r"\x{0}", _NONCHARACTER)
             texts = tf.strings.lower(texts, encoding="utf-8")
             texts = tf.strings.regex_replace(texts, _NONCHARACTER, "\0")
@@ -93,8 +94,8 @@ class _Runs:
     """The runs of equal characters in texts; all blanks are equal.
 
     Attributes:
-      place: int32 [C], of a character in its run, from 0.
-      length: int32 [C], of its run.
+      offset: int32 [C], the position of a character in its run, from 0.
+      length: int32 [C], the length of its run.
       at_edge: bool [C], whether the run begins or ends its text.
     """
 
@@ -109,7 +110,7 @@ class _Runs:
         sizes = tf.concat([start[1:], tf.reshape(count, [1])[: tf.size(start)]], 0) - start
         self.length = tf.gather(sizes, run)
         first = tf.gather(start, run)
-        self.place = tf.range(count) - first
+        self.offset = tf.range(count) - first
         row_starts = tf.cast(tf.gather(characters.row_starts(), rows), tf.int32)
         row_ends = tf.cast(tf.gather(characters.row_limits(), rows), tf.int32)
         self.at_edge = (first == row_starts) | (first + self.length == row_ends)

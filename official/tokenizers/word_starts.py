@@ -1,7 +1,7 @@
-"""Which pieces begin a word.
+"""Rules for the pieces that begin a word.
 
-Words are what whole-word masks, n-grams, spans and lexicons are made of. SentencePiece marks the
-pieces that follow a blank with "▁". The releases add more, each by its own rule:
+Whole-word masks, n-grams, spans and lexicons need words. SentencePiece marks the pieces after a
+blank with "▁". The releases add other pieces, each by its own rule:
 
   piece     ▁New  .     com   )     18    's    ий    東京
   blank     x
@@ -13,10 +13,10 @@ import bisect
 
 RULES = ("xlnet", "albert", "blank")
 BLANK = "▁"
-# The punctuation signs that both releases list.
+# The punctuation signs in both releases.
 SIGNS = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = SIGNS | frozenset("abcdefghijklmnopqrstuvwxyz")
-# First and last characters of Unicode blocks whose scripts have no blanks between words.
+# First and last characters of Unicode blocks with scripts that have no blanks between words.
 _UNSPACED = (
     (0x0E00, 0x109F),  # Thai, Lao, Tibetan, Myanmar
     (0x1780, 0x17FF),  # Khmer
@@ -35,14 +35,15 @@ _UNSPACED = (
 
 
 def of_piece(piece: str, rule: str) -> bool:
-    """Whether a SentencePiece piece begins a word.
+    """Returns whether a SentencePiece piece begins a word.
 
     Args:
       piece: its text, with "▁" for a blank.
-      rule: 'xlnet' = it begins with the blank mark or "<", or is a single sign (`_is_start_piece`
-        of XLNet's release), or has a character of a script without blanks (which the release
-        does not look at); 'albert' = also if a character is neither an ASCII letter nor one of
-        the signs (`_is_start_piece_sp` of ALBERT's release); 'blank' = it begins with the mark.
+      rule: 'blank' = the piece begins with the blank mark. 'xlnet' = it begins with the mark or
+        with "<", or is a single sign (`_is_start_piece` of XLNet's release), or has a character of
+        a script without blanks (not in the release). 'albert' = it begins with the mark or "<", or
+        has a character that is neither an ASCII letter nor a sign, or is a single sign
+        (`_is_start_piece_sp` of ALBERT's release).
     """
     if piece.startswith(BLANK) or rule == "blank":
         return piece.startswith(BLANK)
@@ -54,16 +55,16 @@ def of_piece(piece: str, rule: str) -> bool:
 
 
 def of_bytes(piece: bytes) -> bool:
-    """Whether a piece of byte-level BPE begins a word by itself, whatever is before it.
+    """Returns whether a piece of byte-level BPE begins a word, whatever is before it.
 
-    It does where it begins with white space, or with a character of a script without blanks. The
-    last bytes of this character may be in the next piece.
+    It does if it begins with white space, or with a character of a script without blanks. The last
+    bytes of this character may be in the next piece.
     """
     if piece[:1].isascii():
         return piece[:1].isspace()
     for lacking in range(4):
         try:
-            # The first and the last character that the bytes may be completed to.
+            # The first and the last character that begin with these bytes.
             low, high = ((piece + bytes([end] * lacking)).decode()[:1] for end in (0x80, 0xBF))
         except UnicodeDecodeError:
             continue
@@ -72,17 +73,17 @@ def of_bytes(piece: bytes) -> bool:
 
 
 def unspaced(character: str) -> bool:
-    """Whether a character is of a script that is written without blanks."""
+    """Returns whether a character belongs to a script without blanks between words."""
     return _block(character) is not None
 
 
 def ends_in_space(piece: bytes) -> bool:
-    """Whether a piece of byte-level BPE ends with white space: the next one begins a word."""
+    """Returns whether a piece of byte-level BPE ends with white space."""
     return piece[-1:].isspace() if piece.isascii() else piece.decode(errors="replace")[-1].isspace()
 
 
 def _block(character: str) -> int | None:
-    """The number of a character's block in `_UNSPACED`, None if it is in none."""
+    """Returns the index of a character's block in `_UNSPACED`, or None."""
     code = ord(character)
     number = bisect.bisect(_UNSPACED, (code, 0x110000)) - 1
     return number if number >= 0 and code <= _UNSPACED[number][1] else None

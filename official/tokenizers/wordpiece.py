@@ -1,23 +1,23 @@
 """WordPiece as in the BERT release, cased and uncased.
 
 The ids are those of the release's Python tokenizer, at tens of megabytes a second and inside a
-graph: the text is cleaned by string operations, and only the split into pieces is left to
-tensorflow-text's FastBertTokenizer. (Its own lower-casing is not BERT's: it also turns "…" into
-three full stops, "½" into three pieces and "ß" into "ss", and parts words at soft hyphens and
-zero-width spaces.) What still differs from the release: characters are told apart by a newer
-Unicode version, so that what was not assigned then is a character of its kind instead of being
-dropped.
+graph. String operations clean the text, and tensorflow-text's FastBertTokenizer only splits it into
+pieces. (Its own lower-casing is not BERT's: it also turns "…" into three full stops, "½" into three
+pieces and "ß" into "ss", and splits words at soft hyphens and zero-width spaces.) One difference to
+the release remains: the Unicode version is newer, so characters that were not assigned then are
+kept and not dropped.
 
-A word of more than `max_input_chars_per_word` characters is unknown, counted in what cleaning
-leaves of it. The release has 200, and so do new tokenizers. transformers has 100 and does not say
-so in its files, so a folder that does not say has 100: one of transformers, and one that was
-written before this was a setting. With 100 nothing is written, as there, and the fingerprint is
-that of before.
+A word with more than `max_input_chars_per_word` characters after cleaning is unknown. The limit is
+200 in the release and in new tokenizers. transformers has a limit of 100, which is not in its
+files. So the limit is 100 for folders without the setting: those of transformers, and those from
+before this setting existed. A limit of 100 is not written to the settings, and does not change the
+fingerprint.
 
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
-and never gives the special id. transformers' tokenizers differ in this (they give the id) and in
-two details where this one follows the release: both lower-case character by character, so that a
-Greek word in capitals ends in "σ", not "ς"; and the slow one composes cased text first (NFC).
+and never becomes the special id. The tokenizers of transformers return the special id. They differ
+in two other details, where this tokenizer follows the release: both lower-case character by
+character, so that a Greek word in capitals ends in "σ" and not "ς", and the slow one composes cased
+text first (NFC).
 
 Shapes: N texts.
 """
@@ -30,27 +30,22 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import offsets
-from official.tokenizers.base import (
-    SETTINGS_FILE,
-    Splitter,
-    Tokenizer,
-    find_specials,
-    has_capitals,
-    switch,
-)
+from official.tokenizers import offsets, settings_file
+from official.tokenizers.base import Tokenizer
+from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.splitter import Splitter
 from official.utils.errors import UserError
 
 CONTINUES = "##"
 MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
-RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and where a folder does not say
+RELEASE_LIMIT, DEFAULT_LIMIT = 200, 100  # of new tokenizers, and of folders without the setting
 _MAX_CHARACTERS = 1_000_000
-_BYTES = 4  # of a character, at most
-# Dropped: control, format, private-use and unassigned characters, but for three that are blanks,
-# and U+FFFD.
+_BYTES = 4  # maximum of a character
+# Control, format, private-use and unassigned characters are dropped, except three blanks. U+FFFD is
+# dropped as well.
 _DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
-# A private-use character, so no text has it after cleaning, and no vocabulary.
+# A private-use character, which is in no cleaned text and in no vocabulary.
 UNKNOWN_WORD = "\ue000"
 _BLANK = r"\p{Z}\t\n\r"
 # ASCII signs, all other punctuation, and the blocks of Chinese characters that BERT names.
@@ -63,34 +58,35 @@ _ALONE = (
 def clean(
     texts: tf.Tensor, lower_case: bool, strip_accents: bool, max_characters: int = RELEASE_LIMIT
 ) -> tf.Tensor:
-    """Cleans strings [N] as BERT does before it looks for words.
+    """Cleans strings [N] as BERT does before it splits words.
 
     Words of more than `max_characters` become `UNKNOWN_WORD`.
     """
     cleaned = _clean(texts, lower_case, strip_accents)
-    # Few texts have such a word, and to look at each character takes long. A long word is a long
-    # run without white space and without the commonest Chinese characters: the texts that have one
-    # are looked at again, without signs, and what then has one is looked at closely. (Of more
-    # repetitions, or of all signs as well, RE2 makes a program that takes too much memory.)
+    # Few texts have such a word, and a check of each character is slow. A long word is a long run
+    # without white space and without common Chinese characters. Texts with such a run are checked
+    # again without signs, and only those that still have one are split into characters. (With more
+    # repetitions, or with all signs, the program of RE2 needs too much memory.)
     repeated = min(max_characters, RELEASE_LIMIT) + 1
     run = rf"(?s).*[^{_BLANK}\x{{4e00}}-\x{{9fff}}]{{{repeated},}}.*"
     long = tf.strings.regex_full_match(cleaned, run)
 
     def shortened() -> tf.Tensor:
-        places = tf.where(long)  # [M, 1]
-        words = tf.strings.regex_replace(tf.gather_nd(cleaned, places), f"[{_ALONE}]+", " ")
-        places = tf.boolean_mask(places, tf.strings.regex_full_match(words, run))
-        characters = tf.strings.unicode_split(tf.gather_nd(cleaned, places), "UTF-8")
+        rows = tf.where(long)  # [M, 1]
+        words = tf.strings.regex_replace(tf.gather_nd(cleaned, rows), f"[{_ALONE}]+", " ")
+        rows = tf.boolean_mask(rows, tf.strings.regex_full_match(words, run))
+        characters = tf.strings.unicode_split(tf.gather_nd(cleaned, rows), "UTF-8")
         short = characters.with_values(_shortened(characters, max_characters)[0])
-        return tf.tensor_scatter_nd_update(cleaned, places, offsets.joined(short))
+        return tf.tensor_scatter_nd_update(cleaned, rows, offsets.joined(short))
 
     return tf.cond(tf.reduce_any(long), shortened, lambda: cleaned)
 
 
 def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """The same but for long words: what becomes of a text is what becomes of its characters.
+    """Cleans strings [N], character by character, without a check for long words.
 
-    But for the form of a sigma, and the order of some marks: neither changes what a byte is of.
+    Only the form of a sigma and the order of some marks depend on other characters. Neither changes
+    the character that a byte comes from.
     """
     texts = tf.strings.regex_replace(texts, _DROPPED, "")
     if lower_case:
@@ -102,7 +98,7 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
 
 
 def space_words(cleaned: tf.Tensor) -> tf.Tensor:
-    """Puts a blank between any two words of strings [N]; each sign and Chinese character is one."""
+    """Puts a blank between the words of strings [N]; signs and Chinese characters are words."""
     parted = tf.strings.regex_replace(cleaned, f"([{_ALONE}])", r" \1 ")
     return tf.strings.regex_replace(parted, f"[{_BLANK}]+", " ")
 
@@ -110,16 +106,16 @@ def space_words(cleaned: tf.Tensor) -> tf.Tensor:
 def _shortened(
     characters: tf.RaggedTensor, max_characters: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Puts `UNKNOWN_WORD` in the place of words that are too long.
+    """Replaces words that are too long by `UNKNOWN_WORD`.
 
     Args:
-      characters: of cleaned texts, string [N, None]; C of them.
-      max_characters: of a word.
+      characters: the C characters of cleaned texts, string [N, None].
+      max_characters: maximum length of a word.
 
     Returns:
-      What becomes of each character, string [C]: of the first one of such a word `UNKNOWN_WORD`, of
-      its others nothing. Whether it is in such a word, bool [C]. The number of the run of
-      characters that it is in, int32 [C]: each word is a run, and so is all between two words.
+      The new form of each character, string [C]: `UNKNOWN_WORD` for the first character of a long
+      word, empty for its other characters. Whether each character is in a long word, bool [C]. The
+      number of its run, int32 [C]: words and the text between words are runs.
     """
     rows = offsets.rows_of(characters)
     values = characters.values
@@ -133,7 +129,7 @@ def _shortened(
 
 
 class WordPieceSplitter(Splitter):
-    """Cleaning, then the longest pieces from the left."""
+    """Cleans text, and splits words into the longest pieces from the left."""
 
     def __init__(
         self,
@@ -157,53 +153,55 @@ class WordPieceSplitter(Splitter):
         )
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns ids of string [N], int32 [N, None]."""
+        """Returns the ids of string [N], int32 [N, None]."""
         cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
         return self._words_to_ids.tokenize(self._normalizer.normalize(cleaned))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
-        """See `Splitter`; an accent that is removed belongs to its letter."""
+        """See `Splitter`; a removed accent belongs to its letter."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned = _clean(characters.values, self._lower_case, self._strip_accents)  # [C]
         accents = tf.equal(cleaned, "") & tf.strings.regex_full_match(characters.values, r"\pM")
-        found = offsets.origins(characters.with_values(cleaned), accents)
+        origins = offsets.origins(characters.with_values(cleaned), accents)
         whole = _clean(texts, self._lower_case, self._strip_accents)
         parts = tf.strings.unicode_split(whole, "UTF-8")
         short, long, runs = _shortened(parts, self._max_characters)
         sizes = tf.strings.length(parts.values)
-        found = _of_long_words(found, tf.repeat(long, sizes), tf.repeat(runs, sizes))
+        origins = _shortened_origins(origins, tf.repeat(long, sizes), tf.repeat(runs, sizes))
         texts = offsets.joined(parts.with_values(short))
         normalized, before = self._normalizer.normalize_with_offsets(texts)
         ids, starts, ends = self._words_to_ids.tokenize_with_offsets(normalized)
-        # (`FastBertTokenizer` does the same, by way of a tensor [N, length of the longest row].)
+        # (`FastBertTokenizer` does the same, but makes a tensor [N, length of the longest row].)
         first = tf.gather(before.row_starts(), offsets.rows_of(ids))
         starts, ends = (
             at.with_values(tf.gather(before.values, first + at.values)) for at in (starts, ends)
         )
-        return offsets.Tokens(ids, *offsets.characters_of(found, starts, ends))
+        return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
 
 
-def _of_long_words(found: offsets.Origins, long: tf.Tensor, runs: tf.Tensor) -> offsets.Origins:
-    """The origins after each long word of cleaned texts has become `UNKNOWN_WORD`.
+def _shortened_origins(
+    origins: offsets.Origins, long: tf.Tensor, runs: tf.Tensor
+) -> offsets.Origins:
+    """Returns the origins after each long word of cleaned texts has become `UNKNOWN_WORD`.
 
     Args:
-      found: of the Y bytes of the cleaned texts.
-      long: whether a byte is of such a word, bool [Y].
-      runs: the number of the run that it is in, int32 [Y]; see `_shortened`.
+      origins: the origins of the Y bytes of the cleaned texts.
+      long: whether a byte is in a long word, bool [Y].
+      runs: the number of the run of each byte, int32 [Y]; see `_shortened`.
     """
     count = tf.reduce_max(tf.concat([runs, [-1]], 0)) + 1
     first = tf.concat([[True], runs[1:] != runs[:-1]], 0)[: tf.size(runs)]
-    last_of_run = tf.math.unsorted_segment_max(found.lasts.values, runs, count)
-    lasts = tf.where(long, tf.gather(last_of_run, runs), found.lasts.values)
+    last_of_run = tf.math.unsorted_segment_max(origins.lasts.values, runs, count)
+    lasts = tf.where(long, tf.gather(last_of_run, runs), origins.lasts.values)
     times = tf.where(long, tf.where(first, len(UNKNOWN_WORD.encode()), 0), 1)
-    rows = tf.repeat(offsets.rows_of(found.firsts), times)
+    rows = tf.repeat(offsets.rows_of(origins.firsts), times)
 
     def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
         return tf.RaggedTensor.from_value_rowids(
-            tf.repeat(values, times), rows, nrows=found.firsts.nrows(), validate=False
+            tf.repeat(values, times), rows, nrows=origins.firsts.nrows(), validate=False
         )
 
-    return offsets.Origins(of_rows(found.firsts.values), of_rows(lasts))
+    return offsets.Origins(of_rows(origins.firsts.values), of_rows(lasts))
 
 
 class WordPiece(Tokenizer):
@@ -211,7 +209,7 @@ class WordPiece(Tokenizer):
 
     Attributes:
       lower_case: whether text is lower-cased.
-      strip_accents: whether accents are removed; when lower-casing they are unless told otherwise.
+      strip_accents: whether accents are removed, by default if text is lower-cased.
       max_input_chars_per_word: longer words are unknown.
     """
 
@@ -229,15 +227,16 @@ class WordPiece(Tokenizer):
         """Makes a tokenizer from a list of pieces.
 
         Args:
-          pieces: the vocabulary in the order of the ids; `##` marks what does not begin a word.
-          lower_case: None for what the vocabulary tells: no, if any of its pieces has a capital.
-          strip_accents: None for the same as `lower_case`.
-          settings: names of special tokens where they are not `[PAD] [UNK] [CLS] [SEP] [MASK]`.
+          pieces: the vocabulary in the order of the ids; `##` marks pieces that continue a word.
+          lower_case: None = lower-case unless a piece of the vocabulary has a capital letter.
+          strip_accents: None = as `lower_case`.
+          settings: names of special tokens other than `[PAD] [UNK] [CLS] [SEP] [MASK]`.
           source: the name of the vocabulary in messages.
           max_input_chars_per_word: longer words are unknown.
 
         Raises:
-          UserError: an empty vocabulary, an empty or duplicate piece, missing special tokens.
+          UserError: the vocabulary is empty, has an empty or duplicate piece, or lacks special
+            tokens.
         """
         settings = settings or {}
         _check(pieces, source)
@@ -255,19 +254,18 @@ class WordPiece(Tokenizer):
                 self.strip_accents,
                 max_input_chars_per_word,
             )
-        except RuntimeError:  # there is nothing to look for
+        except RuntimeError:  # there is no piece but special tokens
             raise UserError(f"{source} has special tokens alone: is it whole?") from None
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any]) -> "WordPiece":
-        """Makes a tokenizer from a `vocab.txt`, one piece a line, and its settings.
+        """Reads a tokenizer from a `vocab.txt`, with one piece per line, and its settings.
 
         Raises:
-          UserError: see the constructor; or a line is not UTF-8, or a setting asks for what this
-            tokenizer does not do.
+          UserError: see the constructor; or a line is not UTF-8, or a setting is not supported.
         """
-        config = path.with_name(SETTINGS_FILE)
+        config = path.with_name(settings_file.FILE)
         for key, wanted in {"do_basic_tokenize": True, "tokenize_chinese_chars": True}.items():
             if switch(settings, key, wanted) != wanted:
                 raise UserError(f"{config}: {key}={settings[key]} is not supported: only {wanted}")
@@ -289,7 +287,7 @@ class WordPiece(Tokenizer):
         )
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Returns readable text of ids; special tokens show as they are written."""
+        """Returns the text of ids; special tokens appear as in the vocabulary."""
         return " ".join(self.pieces[i] for i in ids).replace(f" {CONTINUES}", "")
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -342,7 +340,7 @@ def _check(pieces: Sequence[str], source: str) -> None:
             raise UserError(f"{source}, line {number}: empty, where a piece is wanted")
         if piece in lines:
             raise UserError(
-                f"{source}: {piece!r} stands in line {lines[piece]} and again in line {number}: "
+                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "
                 "a piece may have one id only; rename the one that is not used"
             )
         lines[piece] = number

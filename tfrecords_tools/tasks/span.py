@@ -179,7 +179,7 @@ def _examples(
         packed = {name: value.numpy() for name, value in packed.items()}
         for i, row in enumerate(packed["row"].tolist()):
             ids = values[splits[i] : splits[i + 1]]
-            example = {name: int(packed[name][i]) for name in windows.PLACES}
+            example = {name: int(packed[name][i]) for name in windows.POSITIONS}
             example |= {
                 "token_ids": ids,
                 "segment_lengths": packed["segment_lengths"][i],
@@ -230,7 +230,7 @@ def _manifest(
         max_query_length=sizes.max_query_length,
         unlabelled=tuple(split for split, tally in tallies.items() if not tally.labelled),
     )
-    places = (*windows.PLACES, "answer_start", "answer_end")
+    places = (*windows.POSITIONS, "answer_start", "answer_end")
     return make_manifest(
         description,
         ("token_ids", "segment_lengths", "row", *places),

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from official.tokenizers import byte_bpe
+from official.tokenizers import byte_words
+from official.tokenizers.byte_alphabet import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.merges import grow
 from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts
@@ -22,7 +23,7 @@ def word_counts(max_words: int = MAX_WORDS) -> WordCounts:
     """Returns a counter of the words that the tokenizer sees, white space among them."""
 
     def words(texts: tf.Tensor) -> list[bytes]:
-        return byte_bpe.words(texts).values.numpy().tolist()
+        return byte_words.words(texts).values.numpy().tolist()
 
     return WordCounts(lambda texts: filter(None, words(texts)), max_words)
 
@@ -46,14 +47,14 @@ def learn(
     Raises:
       UserError: `vocab_size` is too small for the bytes, or too large for the text.
     """
-    pieces = [*SPECIAL, *byte_bpe.ALPHABET.values()]
+    pieces = [*SPECIAL, *ALPHABET.values()]
     if len(pieces) > vocab_size:
         raise UserError(
             f"--vocab_size={vocab_size} is too small: the 256 bytes and {len(SPECIAL)} special "
             f"tokens alone take {len(pieces)} pieces"
         )
     ids = {piece: i for i, piece in enumerate(pieces)}
-    byte_ids = [ids[byte_bpe.ALPHABET[byte]] for byte in range(256)]
+    byte_ids = [ids[ALPHABET[byte]] for byte in range(256)]
     words = (([byte_ids[byte] for byte in word], count) for word, count in counts.items())
     merges = grow(pieces, vocab_size, words, str.__add__, report)
     return pieces, merges

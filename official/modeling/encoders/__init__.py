@@ -1,1 +1,1 @@
-"""encoders."""
+"""The encoders: a module with a class `Encoder` for each type of the config."""

@@ -1,4 +1,4 @@
-"""How an encoder is run on a batch: one place, for the model and for a generator beside it.
+"""Runs encoders on batches, for the model and for a generator beside it.
 
 Shapes: B batch, T length, S key length, N heads, K parts of a row, P predictions, L layers,
 M memory, D hidden.
@@ -9,64 +9,68 @@ from keras import ops
 from official.modeling import masks
 from official.utils.errors import UserError
 
-# What only some encoders take from a batch: their `batch_fields` name it.
+# Fields that only some encoders read; the `batch_fields` of an encoder name them.
 FIELDS = ("memory", "memory_mask", "permutation_mask", "backward")
 
 
 def encode(encoder, batch, rng=None, output_all=False, first_only=False):
-    """Runs an encoder on `token_ids`, `segment_ids` and `padding_mask` [B, T] of a batch.
+    """Runs an encoder on a batch.
 
-    The latter two may be missing; a field `attention_mask` [B, 1 or N, T, S] and `positions` are
-    handed through. With `part_ids` [B, T] each part of a row is read as if it were alone, and with
-    `part_starts` [B, K], which come with it, each has its pooled output. With `block_ids` [B, T]
-    no token sees a block behind its own. An encoder with a memory
-    takes `memory` [B, L, M, D] and `memory_mask` [B, M]; one that reads in many orders takes
-    `permutation_mask` [B, T, T] and with it `masked_positions` [B, P], for which it has a query
-    stream, and `backward` [B] for rows whose text is reversed.
+    The batch has `token_ids` [B, T], and may have
 
-    With `first_only` an encoder that can (`can_stop_at_first`) computes of its last layer no more
-    than the first position of each row, which saves most of that layer.
+    * `segment_ids` and `padding_mask` [B, T];
+    * `attention_mask` [B, 1 or N, T, S] and `positions`, which the encoder gets as they are;
+    * `part_ids` [B, T]: tokens attend only to tokens of their own part of a row. `part_starts`
+      [B, K] come with them, and each part has a pooled output;
+    * `block_ids` [B, T]: tokens do not attend to later blocks;
+    * `memory` [B, L, M, D] and `memory_mask` [B, M], for encoders with a memory;
+    * `permutation_mask` [B, T, T], for encoders with a query stream, which they compute for
+      `masked_positions` [B, P];
+    * `backward` [B], for rows of reversed text.
+
+    With `first_only`, an encoder with `can_stop_at_first` computes only the first position of the
+    last layer, which saves most of that layer.
 
     Returns:
-        The encoder's dict, and `padding_mask` in it where the batch has one.
+        The dict of the encoder, with the `padding_mask` of the batch if there is one.
 
     Raises:
-        UserError: the batch has a field that this encoder has no use for.
+        UserError: the batch has a field that the encoder cannot use.
     """
     padding_mask = batch.get("padding_mask")
     padding = None if padding_mask is None else masks.padding(padding_mask)
     part_ids = batch.get("part_ids")
-    apart = None if part_ids is None else masks.parts(part_ids)
+    parts = None if part_ids is None else masks.parts(part_ids)
     block_ids = batch.get("block_ids")
-    before = None if block_ids is None else masks.blocks(block_ids)
-    given = {name: batch[name] for name in FIELDS if name in batch}
-    for name in given:
+    blocks = None if block_ids is None else masks.blocks(block_ids)
+    options = {name: batch[name] for name in FIELDS if name in batch}
+    for name in options:
         if name not in getattr(encoder, "batch_fields", ()):
             raise UserError(
                 f"{name}: the batch has this field, and the encoder cannot take it: use "
                 "encoder.type transformer_xl, or segments and corruption that do not give it"
             )
-    if "permutation_mask" in given and "masked_positions" in batch:
-        given["query_positions"] = batch["masked_positions"]
+    if "permutation_mask" in options and "masked_positions" in batch:
+        options["query_positions"] = batch["masked_positions"]
     if first_only and getattr(encoder, "can_stop_at_first", False) and part_ids is None:
-        given["first_only"] = True
+        options["first_only"] = True
     encoded = encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
-        masks.combine(padding, apart, before, batch.get("attention_mask")),
+        masks.combine(padding, parts, blocks, batch.get("attention_mask")),
         positions=batch.get("positions"),
         rng=rng,
         output_all=output_all,
         pooled_positions=_pooled_positions(encoder, batch),
-        **given,
+        **options,
     )
     return encoded if padding_mask is None else {**encoded, "padding_mask": padding_mask}
 
 
 def check_ranks(token_ids, attention_mask, mask_shape):
-    """Raises UserError where token ids are not [B, T], or a mask has not four axes.
+    """Raises UserError if token ids are not [B, T], or if a mask has not four axes.
 
-    `mask_shape` is what the message says that a mask broadcasts to.
+    `mask_shape` is the shape that the message gives for a mask.
     """
     if len(token_ids.shape) != 2:
         raise UserError(f"token_ids: expected [B, T], got shape {tuple(token_ids.shape)}")
@@ -78,9 +82,10 @@ def check_ranks(token_ids, attention_mask, mask_shape):
 
 
 def _pooled_positions(encoder, batch):
-    """The first position of each part, or the last one if the encoder pools that: [B, K], or None.
+    """Returns the first position of each part, or the last one if the encoder pools that.
 
-    It is 0 where there is no part.
+    Returns:
+        [B, K], 0 for parts that do not exist; or None if the batch has no parts.
     """
     starts = batch.get("part_starts")
     if starts is None or getattr(encoder.config, "pooled_position", "first") == "first":

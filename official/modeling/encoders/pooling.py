@@ -1,6 +1,6 @@
-"""Which positions of the last states are pooled.
+"""Selects the states that a pooler reads.
 
-Shapes: B batch, T length, D hidden, K places.
+Shapes: B batch, T length, D hidden, K pooled positions.
 """
 
 from keras import ops
@@ -8,20 +8,20 @@ from keras import ops
 from official.modeling.layers import gather
 
 
-def states(x, position, real=None, places=None):
-    """The states that a pooler reads.
+def states(x, position, real=None, positions=None):
+    """Returns the states of the pooled positions.
 
     Args:
         x: [B, T, D].
-        position: 'first', or 'last' = the last real one of each row.
-        real: bool [B, T], False for padding; None = there is none.
-        places: int [B, K], positions to take in place of these; None = none.
+        position: 'first', or 'last' for the last position of each row that is not padding.
+        real: bool [B, T], False for padding; None = there is no padding.
+        positions: int [B, K], positions to use instead; None = `position`.
 
     Returns:
-        [B, D], or [B, K, D] with `places`.
+        [B, D], or [B, K, D] with `positions`.
     """
-    if places is not None:
-        return gather.each(x, places)
+    if positions is not None:
+        return gather.each(x, positions)
     if position == "first":
         return x[:, 0]
     if real is None:

@@ -1,4 +1,4 @@
-"""What a row leaves for the row that goes on from it (Dai et al. 2019, section 3.2).
+"""The memory that a row leaves for the row that continues it (Dai et al. 2019, section 3.2).
 
 Shapes: B batch, T length, L layers, M memory, D hidden.
 """
@@ -9,16 +9,16 @@ from official.utils.errors import UserError
 
 
 def keep(row, old, size, reuse):
-    """The last M positions of what was remembered and of the row's part that is reused.
+    """Returns the last M positions of the memory followed by the reused part of the row.
 
     Args:
-        row: [B, T, ...], something for each position.
-        old: [B, M, ...], the same of the memory; None = zeros.
+        row: [B, T, ...], a value for each position.
+        old: [B, M, ...], the same for the memory; None = zeros.
         size: M.
-        reuse: how many positions of the row count, the first ones; 0 = all.
+        reuse: how many of the first positions of the row are reused; 0 = all.
 
     Returns:
-        [B, M, ...], through which no gradient goes.
+        [B, M, ...], without a gradient.
     """
     row = row[:, : reuse or None]
     if old is None:
@@ -28,13 +28,13 @@ def keep(row, old, size, reuse):
 
 
 def after(inputs, real, memory, memory_mask, *, size, reuse):
-    """The memory after a row.
+    """Returns the memory after a row.
 
     Args:
-        inputs: what each layer read, L tensors [B, T, D].
+        inputs: the inputs of the layers, L tensors [B, T, D].
         real: bool [B, T], False for padding.
-        memory: [B, L, M, D], what there was before; None = nothing.
-        memory_mask: bool [B, M].
+        memory: [B, L, M, D], the memory before the row, or None.
+        memory_mask: bool [B, M], or None.
         size: M.
         reuse: as in `keep`.
 
@@ -51,8 +51,18 @@ def after(inputs, real, memory, memory_mask, *, size, reuse):
     }
 
 
+def mask(memory, memory_mask):
+    """Returns the mask of a memory, by default all true: bool [B, M], or None without a memory."""
+    if memory is None:
+        return None
+    if memory_mask is None:
+        batch, _, size, _ = ops.shape(memory)
+        return ops.ones((batch, size), "bool")
+    return memory_mask
+
+
 def check(memory, config):
-    """Raises UserError where a memory is not [B, L, M, D], or where there cannot be one."""
+    """Raises UserError if a memory is not [B, L, M, D], or if the config has no memory."""
     if memory is None:
         return
     if not config.memory_length:

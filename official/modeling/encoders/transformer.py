@@ -1,7 +1,7 @@
-"""The transformer encoder: BERT and, by its arguments, RoBERTa, ALBERT, ELECTRA and GPT-2.
+"""The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA and GPT-2.
 
-Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, E embedding,
-V vocabulary, L layers (depths: blocks that run one after the other).
+Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, K pooled positions,
+L layers (depths: a block that is shared counts at each depth where it runs).
 """
 
 import math
@@ -24,36 +24,84 @@ from official.utils.errors import UserError
 
 
 class Encoder(keras.Layer):
-    """Embeddings, blocks and pooler."""
+    """Embeddings, transformer blocks and a pooler.
+
+    Call arguments:
+        token_ids: int [B, T].
+        segment_ids: int [B, T]; None = all 0.
+        attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+            `official.modeling.masks.padding` makes one from a padding mask.
+        positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
+        rng: `Draws`, or None for inference (no dropout).
+        output_all: whether to return the states and attention weights of all layers.
+        pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
+        cache: the result of `empty_cache`, or the cache that an earlier call returned. The
+            positions attended to are then the S slots of the cache.
+        slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
+            slots before it.
+        first_only: whether the last layer computes only the first position. `sequence_output` is
+            then [B, 1, D], its position is pooled, and there are no other outputs.
+
+    A call returns a dict with
+        `sequence_output` [B, T, D];
+        `pooled_output` [B, D] if there is a pooler, or [B, K, D] with `pooled_positions`;
+        `hidden_states` with `output_all`: a tuple of L + 1 tensors [B, T, D], the embeddings first
+            and `sequence_output` last;
+        `attentions` with `output_all`: L tensors [B, N, T, S];
+        `cache` with `cache`: the cache with these tokens.
+
+    A call raises UserError if the sequence is longer than the position table, if a rank is wrong,
+    or if there is a cache and the encoder is not causal.
+    """
 
     can_stop_at_first = True  # see `official.modeling.encoders.inputs`
 
     def __init__(self, config, *, seed=0, name="encoder", shared=None, dtype=None):
-        """Describes an encoder; `build()` makes its variables.
+        """Describes an encoder; `build()` creates its variables.
 
         Args:
-            config: `Config` with a vocabulary size.
+            config: `TransformerConfig` with a vocabulary size.
             seed: initial weights are a function of it and of the name.
             name: first part of the variables' paths.
-            shared: layers of another encoder's embeddings to use as they are: see `Embeddings`.
+            shared: layers of another encoder's embeddings to share: see `Embeddings`.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
         if config.vocab_size is None:
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
         self.config = config
-        dtype = self.dtype_policy
         draws = Draws((seed, zlib.crc32(name.encode())))
 
         def weights(stddev):
             return initializer(config.initializer, stddev, draws)
 
-        usual = residual = weights(config.initializer_range)
         names = block_names(config.num_layers, config.layer_groups, config.inner_layers)
-        if config.scale_residual_init:
-            scale = 1 / math.sqrt(2 * len(names))
-            residual = weights(config.initializer_range * scale)
-        self.embeddings = Embeddings(
+        self.embeddings = self._make_embeddings(weights, shared)
+        blocks = self._make_blocks(names, weights)
+        self.blocks = list(blocks.values())
+        self.depths = [self.blocks.index(blocks[name]) for name in names]
+        self.final_norm = self.pooler = None
+        size, dtype = config.hidden_size, self.dtype_policy
+        if config.norm == "pre":
+            self.final_norm = LayerNorm(
+                size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
+            )
+        if config.pooler:
+            self.pooler = Linear(
+                size,
+                size,
+                initializer=weights(config.initializer_range),
+                name="pooler",
+                dtype=dtype,
+            )
+
+    def _make_embeddings(self, weights, shared):
+        """Makes the embeddings; `weights` returns an initializer of a standard deviation."""
+        config = self.config
+        position_range = config.position_initializer_range
+        if position_range is None:
+            position_range = config.initializer_range
+        return Embeddings(
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size or config.hidden_size,
             hidden_size=config.hidden_size,
@@ -63,17 +111,20 @@ class Encoder(keras.Layer):
             normalize=config.norm == "post",
             epsilon=config.norm_epsilon,
             dropout=config.dropout,
-            initializer=usual,
-            position_initializer=weights(
-                config.initializer_range
-                if config.position_initializer_range is None
-                else config.position_initializer_range
-            ),
+            initializer=weights(config.initializer_range),
+            position_initializer=weights(position_range),
             name="embeddings",
             shared=shared,
-            dtype=dtype,
+            dtype=self.dtype_policy,
         )
-        blocks = {
+
+    def _make_blocks(self, names, weights):
+        """Makes one block for each different name: {name: block}."""
+        config = self.config
+        residual_range = config.initializer_range
+        if config.scale_residual_init:
+            residual_range *= 1 / math.sqrt(2 * len(names))
+        return {
             name: Block(
                 config.hidden_size,
                 num_heads=config.num_heads,
@@ -83,31 +134,16 @@ class Encoder(keras.Layer):
                 attention_dropout=config.attention_dropout,
                 norm=config.norm,
                 epsilon=config.norm_epsilon,
-                initializer=usual,
+                initializer=weights(config.initializer_range),
                 name=name,
-                residual_initializer=residual,
-                dtype=dtype,
+                residual_initializer=weights(residual_range),
+                dtype=self.dtype_policy,
             )
             for name in dict.fromkeys(names)
         }
-        self.blocks = list(blocks.values())
-        self.depths = [self.blocks.index(blocks[name]) for name in names]
-        self.final_norm = self.pooler = None
-        if config.norm == "pre":
-            self.final_norm = LayerNorm(
-                config.hidden_size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
-            )
-        if config.pooler:
-            self.pooler = Linear(
-                config.hidden_size,
-                config.hidden_size,
-                initializer=usual,
-                name="pooler",
-                dtype=dtype,
-            )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.embeddings, *self.blocks, self.final_norm, self.pooler):
             if layer is not None:
                 layer.build()
@@ -130,65 +166,24 @@ class Encoder(keras.Layer):
         slot=0,
         first_only=False,
     ):
-        """Encodes a batch, or goes on with one.
-
-        Args:
-            token_ids: int [B, T].
-            segment_ids: int [B, T]; None = all 0.
-            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
-                `official.modeling.masks.padding` makes one from a padding mask.
-            positions: int [B, T] or [1, T], all below `max_positions`; None = 0, 1, 2, ...
-            rng: `Draws`, or None for inference (no dropout).
-            output_all: whether to return the states and attention weights of all layers.
-            pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
-            cache: what `empty_cache` gave or an earlier call returned; then the positions attended
-                to are the S slots of the cache.
-            slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
-                filled by earlier calls.
-            first_only: whether the last layer computes the first position alone, which is then all
-                that `sequence_output` has, [B, 1, D], and is pooled; all other outputs are left
-                out.
-
-        Returns:
-            dict with `sequence_output` [B, T, D]; `pooled_output` [B, D] where there is a pooler
-            ([B, K, D] with `pooled_positions`); with `output_all` also `hidden_states`, a tuple of
-            L + 1 tensors [B, T, D] (embeddings first; the last one is `sequence_output`), and
-            `attentions`, L tensors [B, N, T, S]; with `cache` also `cache`, with these tokens.
-
-        Raises:
-            UserError: the sequence is longer than the position table, a rank is wrong, or there is
-                a cache and positions see what comes after them.
-        """
-        self._check(token_ids, attention_mask, positions)
+        """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
+        self._check(token_ids, attention_mask, positions, cache)
         batch, length = ops.shape(token_ids)
         real = None
         if self.config.pooled_position == "last" and cache is None:
             real = masks.attended(attention_mask, batch, length)
-        if cache is not None:
-            if not self.config.causal:
-                raise UserError(
-                    "a cache holds what later tokens do not change: encoder.causal must be true"
-                )
-            seen = masks.causal(length, cache[0][0].shape[2], slot)
-            attention_mask = masks.combine(attention_mask, seen)
-        elif self.config.causal:
-            attention_mask = masks.combine(attention_mask, masks.causal(length, length))
+        if self.config.causal:
+            slots = (length, None) if cache is None else (cache[0][0].shape[2], slot)
+            attention_mask = masks.combine(attention_mask, masks.causal(length, *slots))
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
-        hidden_states, attentions, kept = [x], [], []
-        for i, depth in enumerate(self.depths):
-            past = None if cache is None else cache[i]
-            last = first_only and i == len(self.depths) - 1
-            x, weights, pair = self.blocks[depth](
-                x, attention_mask, rng=rng, cache=past, slot=slot, first_only=last
-            )
-            hidden_states.append(x)
-            attentions.append(weights)
-            kept.append(pair)
-        if self.final_norm is not None:
-            x = hidden_states[-1] = self.final_norm(x)
-        outputs = {"sequence_output": x}
+        hidden_states, attentions, kept = self._run_blocks(
+            x, attention_mask, rng=rng, cache=cache, slot=slot, first_only=first_only
+        )
+        outputs = {"sequence_output": hidden_states[-1]}
         if self.pooler is not None:
-            pooled = pooling.states(x, self.config.pooled_position, real, pooled_positions)
+            pooled = pooling.states(
+                hidden_states[-1], self.config.pooled_position, real, pooled_positions
+            )
             activation = POOLER_ACTIVATIONS[self.config.pooler_activation]
             outputs["pooled_output"] = activation(self.pooler(pooled))
         if output_all:
@@ -198,22 +193,51 @@ class Encoder(keras.Layer):
             outputs["cache"] = tuple(kept)
         return outputs
 
+    def _run_blocks(self, x, attention_mask, *, rng, cache, slot, first_only):
+        """Runs the blocks of all depths, and the final norm if there is one.
+
+        Returns:
+            The states, L + 1 tensors [B, T, D]; the attention weights, L tensors [B, N, T, S];
+            the keys and values of each depth.
+        """
+        states, attentions, kept = [x], [], []
+        for i, depth in enumerate(self.depths):
+            x, weights, pair = self.blocks[depth](
+                x,
+                attention_mask,
+                rng=rng,
+                cache=None if cache is None else cache[i],
+                slot=slot,
+                first_only=first_only and i == len(self.depths) - 1,
+            )
+            states.append(x)
+            attentions.append(weights)
+            kept.append(pair)
+        if self.final_norm is not None:
+            states[-1] = self.final_norm(x)
+        return states, attentions, kept
+
     def empty_cache(self, batch, slots):
-        """Keys and values of every depth for `slots` tokens yet to come.
+        """Returns empty keys and values of every depth for a number of tokens.
 
         Returns:
             L pairs of [batch, N, slots, H].
         """
         size = self.config.hidden_size // self.config.num_heads
-        nothing = ops.zeros((batch, self.config.num_heads, slots, size), self.compute_dtype)
-        return tuple((nothing, nothing) for _ in self.depths)
+        empty = ops.zeros((batch, self.config.num_heads, slots, size), self.compute_dtype)
+        return tuple((empty, empty) for _ in self.depths)
 
-    def _check(self, token_ids, attention_mask, positions):
+    def _check(self, token_ids, attention_mask, positions, cache):
         check_ranks(token_ids, attention_mask, "[B, N, T, S]")
         length = token_ids.shape[1]
-        counted = positions is None  # where they are given, a row may be longer than each part
+        # With given positions a row may be longer than the table: it has several parts.
+        counted = positions is None
         if counted and length is not None and length > self.config.max_positions:
             raise UserError(
                 f"sequences of {length} tokens, but the encoder has {self.config.max_positions} "
                 "positions: use shorter sequences or raise encoder.max_positions"
+            )
+        if cache is not None and not self.config.causal:
+            raise UserError(
+                "a cache holds what later tokens do not change: encoder.causal must be true"
             )

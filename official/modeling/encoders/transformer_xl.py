@@ -1,10 +1,10 @@
-"""The encoder of Transformer-XL and XLNet: distances, a memory, and two streams.
+"""The encoder of Transformer-XL and XLNet: relative distances, a memory, and two streams.
 
-`official.modeling.encoders.two_streams` says what the rows see,
+`official.modeling.encoders.two_streams` defines what the rows of each stream attend to, and
 `official.modeling.encoders.row_memory` what is kept of them.
 
-Shapes: B batch, T content rows, P query rows, S keys, M memory, N heads, D hidden, V vocabulary,
-L layers, K places to pool.
+Shapes: B batch, T content rows, P query rows, S keys, M memory, N heads, H head size, D hidden,
+L layers, K pooled positions.
 """
 
 import zlib
@@ -26,15 +26,52 @@ from official.utils.errors import UserError
 
 
 class Encoder(keras.Layer):
-    """Embeddings, relative blocks and pooler."""
+    """Embeddings, blocks with relative attention, and a pooler.
+
+    Call arguments:
+        token_ids: int [B, T].
+        segment_ids: int [B, T], from 0 to 7. The memory has segment 0. None = all 0.
+        attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all. With a
+            cache it is [B, N, T, S].
+        positions: ignored, since only distances count, also within a part of a row.
+        rng: `Draws`, or None for inference (no dropout).
+        output_all: whether to return the states and attention weights of all layers.
+        pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
+        memory: [B, L, M, D], the memory that the call for the previous row returned, or None.
+        memory_mask: bool [B, M], False for slots that are not attended to; None = all are.
+        permutation_mask: bool [B, T, T], True where the row may attend to the column. A position
+            of the content stream also attends to itself. None = all.
+        query_positions: int [B, P], the positions of the query stream, or None.
+        backward: bool [B], True for rows of reversed text, whose distances have the opposite sign;
+            None = no row.
+        cache: the result of `empty_cache`, or the cache that an earlier call returned. The
+            positions attended to are then the S slots of the cache, and of the other arguments
+            only `token_ids`, `attention_mask` and `slot` are used.
+        slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
+            slots before it.
+
+    A call returns a dict with
+        `sequence_output` [B, T, D];
+        `query_output` [B, P, D] with `query_positions`;
+        `pooled_output` [B, D] if there is a pooler, or [B, K, D] with `pooled_positions`;
+        `memory` [B, L, M, D] and `memory_mask` [B, M] if `config.memory_length` is set: the last
+            M inputs of each layer, without a gradient;
+        `hidden_states` with `output_all`: L + 1 tensors [B, T, D], the embeddings first and
+            `sequence_output` last;
+        `attentions` with `output_all`: L tensors [B, N, T, S];
+        `query_states` and `query_attentions`: the same for the query stream.
+    With `cache` the dict has `sequence_output` and `cache`, which includes these tokens.
+
+    A call raises UserError if a shape is wrong, or if the config does not allow an argument.
+    """
 
     batch_fields = ("memory", "memory_mask", "permutation_mask", "backward")
 
     def __init__(self, config, *, seed=0, name="encoder", dtype=None):
-        """Describes an encoder; `build()` makes its variables.
+        """Describes an encoder; `build()` creates its variables.
 
         Args:
-            config: `Config` with a vocabulary size.
+            config: `TransformerXLConfig` with a vocabulary size.
             seed: initial weights are a function of it and of the name.
             name: first part of the variables' paths.
             dtype: Keras dtype policy; None = the global one.
@@ -43,31 +80,37 @@ class Encoder(keras.Layer):
         if config.vocab_size is None:
             raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
         self.config = config
-        dtype = self.dtype_policy
+        dtype, size = self.dtype_policy, config.hidden_size
         weights = initializer(
             config.initializer, config.initializer_range, Draws((seed, zlib.crc32(name.encode())))
         )
         self.embeddings = StreamEmbeddings(
             config.vocab_size,
-            config.hidden_size,
+            size,
             query_stream=config.query_stream,
             initializer=weights,
             name="embeddings",
             dtype=dtype,
         )
         heads = {
-            "head_size": config.head_size or config.hidden_size // config.num_heads,
+            "num_heads": config.num_heads,
+            "head_size": config.head_size or size // config.num_heads,
             "segments": config.segment_types > 0,
         }
         self.biases = self.pooler = None
         if not config.untie_biases:
-            self.biases = RelativeBiases(
-                config.num_heads, **heads, initializer=weights, name="biases", dtype=dtype
-            )
-        self.blocks = [
+            self.biases = RelativeBiases(**heads, initializer=weights, name="biases", dtype=dtype)
+        self.blocks = self._make_blocks(heads, weights)
+        self.depths = list(range(config.num_layers))
+        if config.pooler:
+            self.pooler = Linear(size, size, initializer=weights, name="pooler", dtype=dtype)
+
+    def _make_blocks(self, heads, weights):
+        """Makes the L blocks, with the options of their heads and an initializer."""
+        config = self.config
+        return [
             RelativeBlock(
                 config.hidden_size,
-                num_heads=config.num_heads,
                 **heads,
                 intermediate_size=config.intermediate_size,
                 activation=config.activation,
@@ -78,22 +121,13 @@ class Encoder(keras.Layer):
                 initializer=weights,
                 name=f"layer_{i}",
                 biases=self.biases,
-                dtype=dtype,
+                dtype=self.dtype_policy,
             )
             for i in range(config.num_layers)
         ]
-        self.depths = list(range(config.num_layers))
-        if config.pooler:
-            self.pooler = Linear(
-                config.hidden_size,
-                config.hidden_size,
-                initializer=weights,
-                name="pooler",
-                dtype=dtype,
-            )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.embeddings, self.biases, *self.blocks, self.pooler):
             if layer is not None:
                 layer.build()
@@ -120,62 +154,21 @@ class Encoder(keras.Layer):
         cache=None,
         slot=0,
     ):
-        """Encodes a batch, or goes on with one.
-
-        Args:
-            token_ids: int [B, T].
-            segment_ids: int [B, T], from 0 to 7; memory counts as segment 0. None = all 0.
-            attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all. With
-                a cache it is [B, N, T, S].
-            positions: is not used: only distances count, within a part of a row too.
-            rng: `Draws`, or None for inference (no dropout).
-            output_all: whether to return the states and attention weights of all layers.
-            pooled_positions: int [B, K], positions to pool; None = `config.pooled_position`.
-            memory: [B, L, M, D], what the call for the row before returned; None = none.
-            memory_mask: bool [B, M], False for slots that are not attended to; None = all are.
-            permutation_mask: bool [B, T, T], True where the row may attend to the column; the
-                content stream also sees itself. None = all.
-            query_positions: int [B, P], what the query stream is computed for.
-            backward: bool [B], rows whose text runs backwards, so that distances count the other
-                way; None = no row.
-            cache: what `empty_cache` gave or an earlier call returned; then the positions attended
-                to are the S slots of the cache, and only `token_ids`, `attention_mask` and `slot`
-                count beside it.
-            slot: int or scalar tensor, the slot of the first of these tokens. Those before it were
-                filled by earlier calls.
-
-        Returns:
-            dict with `sequence_output` [B, T, D]; with `query_positions` also `query_output`
-            [B, P, D]; where there is a pooler `pooled_output` [B, D] ([B, K, D] with
-            `pooled_positions`); where `config.memory_length` is set `memory` [B, L, M, D], the
-            last M inputs of each layer without a gradient, and `memory_mask` [B, M]. With
-            `output_all` also `hidden_states`, L + 1 tensors [B, T, D] (embeddings first, the last
-            one is `sequence_output`), `attentions`, L tensors [B, N, T, S], and for the query
-            stream `query_states` and `query_attentions`. With `cache`: `sequence_output` and
-            `cache`, with these tokens.
-
-        Raises:
-            UserError: a shape is wrong, or something is given that the config has not.
-        """
+        """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         check_ranks(token_ids, attention_mask, "[B, N, T, T]")
         two_streams.check(self.config, permutation_mask, query_positions)
         row_memory.check(memory, self.config)
         if cache is not None:
-            return self._go_on(token_ids, attention_mask, cache, slot)
-        config = self.config
+            return self._encode_with_cache(token_ids, attention_mask, cache, slot)
+        memory_mask = row_memory.mask(memory, memory_mask)
         batch, length = ops.shape(token_ids)
         real = masks.attended(attention_mask, batch, length)
-        remembered = 0 if memory is None else config.memory_length
-        if memory is None:
-            memory_mask = None
-        elif memory_mask is None:
-            memory_mask = ops.ones((batch, remembered), "bool")
-        if not config.segment_types:
+        if not self.config.segment_types:
             segment_ids = None
         streams = two_streams.make_streams(
             length,
-            causal=config.attention == "uni",
-            attention_window=config.attention_window,
+            causal=self.config.attention == "uni",
+            attention_window=self.config.attention_window,
             segment_ids=segment_ids,
             attention_mask=attention_mask,
             memory_mask=memory_mask,
@@ -183,6 +176,28 @@ class Encoder(keras.Layer):
             query_positions=query_positions,
             dtype=self.compute_dtype,
         )
+        inputs, parts, attentions = self._run_blocks(
+            token_ids, segment_ids, query_positions, streams, memory, backward, rng
+        )
+        outputs = self._make_outputs(parts, real, pooled_positions, rng)
+        if self.config.memory_length:
+            outputs |= row_memory.after(
+                [rows[:, :length] for rows in inputs],
+                ops.ones((batch, length), "bool") if real is None else real,
+                memory,
+                memory_mask,
+                size=self.config.memory_length,
+                reuse=self.config.reuse_length,
+            )
+        if output_all:
+            outputs |= two_streams.states(inputs, outputs, attentions, length)
+        return outputs
+
+    def _run_blocks(self, token_ids, segment_ids, query_positions, streams, memory, backward, rng):
+        """Embeds the rows of all streams and runs the blocks: see `two_streams.run`."""
+        config, dtype = self.config, self.compute_dtype
+        length = ops.shape(token_ids)[1]
+        remembered = 0 if memory is None else config.memory_length
         distances = distance_vectors(
             length,
             remembered + length,
@@ -190,46 +205,35 @@ class Encoder(keras.Layer):
             bidirectional=config.attention == "bi",
             clamp=config.clamp_length,
             backward=backward is not None,
-            dtype=self.compute_dtype,
+            dtype=dtype,
         )
+        # Dropout draws in the order of the calls: the distances come before the embeddings.
         distances = dropout(distances, config.dropout, rng)
-        x = self._embedded(token_ids, query_positions, rng)  # [B, T + P, D]
-        inputs, parts, attentions = two_streams.run(
+        return two_streams.run(
             self.blocks,
-            x,
+            self._embed(token_ids, query_positions, rng),
             streams,
             memory=memory,
             distances=distances,
             backward=backward,
-            key_segments=two_streams.one_hot_segments(
-                segment_ids, remembered, dtype=self.compute_dtype
-            ),
+            key_segments=two_streams.one_hot_segments(segment_ids, remembered, dtype=dtype),
             rng=rng,
         )
+
+    def _make_outputs(self, parts, real, pooled_positions, rng):
+        """Returns the outputs of the last layer by name, with dropout, and the pooled output."""
         outputs = {
-            name: dropout(part, config.dropout, rng)
+            name: dropout(part, self.config.dropout, rng)
             for name, part in zip(("sequence_output", "query_output"), parts, strict=False)
         }
         if self.pooler is not None:
-            pooled = pooling.states(
-                outputs["sequence_output"], config.pooled_position, real, pooled_positions
-            )
+            states = outputs["sequence_output"]
+            pooled = pooling.states(states, self.config.pooled_position, real, pooled_positions)
             outputs["pooled_output"] = ops.tanh(self.pooler(pooled))
-        if config.memory_length:
-            outputs |= row_memory.after(
-                [rows[:, :length] for rows in inputs],
-                ops.ones((batch, length), "bool") if real is None else real,
-                memory,
-                memory_mask,
-                size=config.memory_length,
-                reuse=config.reuse_length,
-            )
-        if output_all:
-            outputs |= two_streams.states(inputs, outputs, attentions, length)
         return outputs
 
-    def _embedded(self, token_ids, query_positions, rng):
-        """What the rows of all streams start from: [B, T + P, D]."""
+    def _embed(self, token_ids, query_positions, rng):
+        """Returns the first states of the rows of all streams: [B, T + P, D]."""
         x = self.embeddings(token_ids)
         if self.config.scale_embeddings:
             x = x * self.config.hidden_size**0.5
@@ -238,17 +242,17 @@ class Encoder(keras.Layer):
         return dropout(x, self.config.dropout, rng)
 
     def empty_cache(self, batch, slots):
-        """What every layer keeps of `slots` tokens yet to come.
+        """Returns an empty cache with room for a number of tokens.
 
-        It holds all of them, whatever `memory_length` is: what a token attends to is what it would
-        attend to in one long row (as much as `same_length` lets it see).
+        The cache has a slot for each token, whatever `memory_length` is: a token attends to the
+        same keys as in one long row (as many as `same_length` allows).
 
         Returns:
-            L times keys and values [batch, N, slots, H] and the keys of distances
-            [1, N, H, 2 * slots].
+            For each of the L layers: keys and values [batch, N, slots, H], and the keys of
+            distances [1, N, H, 2 * slots].
 
         Raises:
-            UserError: positions see what comes after them.
+            UserError: positions attend to later positions.
         """
         config = self.config
         if config.attention != "uni":
@@ -265,12 +269,12 @@ class Encoder(keras.Layer):
         )
         return tuple(block.attention.empty_cache(batch, distances) for block in self.blocks)
 
-    def _go_on(self, token_ids, attention_mask, cache, slot):
+    def _encode_with_cache(self, token_ids, attention_mask, cache, slot):
         length = ops.shape(token_ids)[1]
-        before = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
-        streams = [Stream(length, masks.combine(attention_mask, before))]
-        x, kept = self._embedded(token_ids, None, None), []
-        for block, past in zip(self.blocks, cache, strict=True):
-            x, _, past = block(x, streams=streams, cache=past, slot=slot)
-            kept.append(past)
-        return {"sequence_output": x, "cache": tuple(kept)}
+        causal = masks.causal(length, cache[0][0].shape[2], slot, self.config.attention_window)
+        streams = [Stream(length, masks.combine(attention_mask, causal))]
+        x, new_cache = self._embed(token_ids, None, None), []
+        for block, layer_cache in zip(self.blocks, cache, strict=True):
+            x, _, layer_cache = block(x, streams=streams, cache=layer_cache, slot=slot)
+            new_cache.append(layer_cache)
+        return {"sequence_output": x, "cache": tuple(new_cache)}

@@ -1,1 +1,1 @@
-"""layers."""
+"""The layers of encoders and heads."""

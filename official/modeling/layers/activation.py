@@ -1,8 +1,8 @@
 """The activation functions that a config can name.
 
-The two GELUs work out their slope on the way forward, in float32, and keep only that: under
-bfloat16 a pass over float32 numbers is the faster one on a CPU, and the way back is one product.
-Where nothing asks for the gradient the slope is never computed.
+The two GELUs compute their slope in the forward pass, in float32, and keep only the slope. The
+backward pass is then one product. With bfloat16, a pass over float32 numbers is faster on a CPU.
+The slope is not computed where no gradient is needed.
 """
 
 import functools
@@ -28,7 +28,7 @@ def gelu_tanh(x):
 
 @with_gradient
 def gelu(x):
-    """`x Phi(x)`, Phi the normal distribution (the erf form)."""
+    """`x Phi(x)`, where Phi is the distribution function of the normal law (the erf form)."""
     z = ops.cast(x, accurate(x.dtype))
     gate = 0.5 * ops.erf(z * math.sqrt(0.5)) + 0.5
     density = ops.exp(-0.5 * (z * z)) * (1 / math.sqrt(2 * math.pi))
@@ -36,8 +36,7 @@ def gelu(x):
     return ops.cast(z * gate, x.dtype), lambda upstream: upstream * slope
 
 
-# What a config's name stands for, also where nothing is learned: the backend's own function, which
-# it may compute together with the product before it.
+# The backend's own functions, for inference: a backend may fuse them with the product before them.
 PLAIN = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "gelu": functools.partial(ops.gelu, approximate=False),
@@ -45,10 +44,10 @@ PLAIN = {
 }
 
 ACTIVATIONS = {
-    # The tanh form of the releases of BERT, ALBERT and XLNet; the erf form of the PyTorch ports.
+    # The releases of BERT, ALBERT and XLNet have the tanh form, the PyTorch ports the erf form.
     "gelu_tanh": gelu_tanh,
     "gelu": gelu,
     "relu": ops.relu,
 }
-# What a pooler may have.
+# The activations of a pooler.
 POOLER_ACTIVATIONS = {"tanh": ops.tanh, **ACTIVATIONS}

@@ -36,25 +36,24 @@ class Attention(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.query_key_value.build()
         self.output_projection.build()
 
     def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
-        """Attends.
+        """Attends from each position of `x` to all positions.
 
         Args:
             x: [B, T, D].
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
-            cache: keys and values of all slots, [B, N, S, H] each; None = there is nothing but x.
-            slot: int, where the first position of x goes in the cache.
-            first_only: whether the first position alone attends, so that T is 1 in what is
-                returned.
+            cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
+            slot: int, the slot of the first position of `x`.
+            first_only: whether only the first position attends, so that T is 1 in the results.
 
         Returns:
             The output [B, T, D]; the attention weights [B, N, T, S] before dropout; the keys and
-            values that were attended to, [B, N, S, H] each.
+            values, [B, N, S, H] each.
         """
         batch, length, size = ops.shape(x)
         projected = ops.reshape(

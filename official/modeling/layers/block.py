@@ -12,10 +12,10 @@ from official.modeling.layers.norm import LayerNorm
 
 
 class Block(keras.Layer):
-    """Attention and feed-forward, each with dropout, a residual connection and a norm.
+    """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
-    With `norm='post'` the norm follows the sum (BERT); with `'pre'` it stands before the
-    sublayer and the sum stays as it is (GPT-2).
+    With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
+    input of the sublayer (GPT-2).
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class Block(keras.Layer):
         Args:
             size: D.
             num_heads: N.
-            intermediate_size: width between the maps of the feed-forward network.
-            activation: between them, by its name.
-            dropout: rate, of what each sublayer adds.
-            attention_dropout: rate, of attention weights.
+            intermediate_size: inner size of the feed-forward network.
+            activation: name of the activation in the feed-forward network.
+            dropout: dropout rate of the output of each sublayer.
+            attention_dropout: dropout rate of attention weights.
             norm: 'post' or 'pre'.
-            epsilon: of the norms.
-            initializer: of the kernels.
+            epsilon: epsilon of the norms.
+            initializer: initializer of the kernels.
             name: last part of the variables' paths.
-            residual_initializer: of the kernels whose products are added to the sum; None = the
-                same.
+            residual_initializer: initializer of the kernels whose products are added to the
+                residual sum; None = `initializer`.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
@@ -78,18 +78,18 @@ class Block(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.attention.build()
         self.attention_norm.build()
         self.feed_forward.build()
         self.feed_forward_norm.build()
 
     def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
-        """Maps x [B, T, D] to [B, T, D], or with `first_only` to its first position [B, 1, D].
+        """Maps x [B, T, D] to [B, T, D], or to [B, 1, D] with `first_only`.
 
         Returns:
-            The output, the attention weights [B, N, T, S], and the keys and values attended to;
-            see `Attention`, for the arguments too.
+            The output, the attention weights [B, N, T, S], and the keys and values: see
+            `Attention`, also for the arguments.
         """
         options = {"rng": rng, "cache": cache, "slot": slot, "first_only": first_only}
         kept_rows = x[:, :1] if first_only else x

@@ -1,4 +1,4 @@
-"""Slots for what later positions attend to, filled a few at a time.
+"""Slots for keys and values that later positions attend to.
 
 Shapes: B batch, N heads, T new positions, S slots, H head size.
 """
@@ -7,13 +7,13 @@ from keras import ops
 
 
 def empty(batch, num_heads, slots, head_size, dtype):
-    """Slots that hold nothing yet: [B, N, S, H]."""
+    """Returns empty slots: [B, N, S, H]."""
     return ops.zeros((batch, num_heads, slots, head_size), dtype)
 
 
 def write(slots, new, first):
-    """Puts new [B, N, T, H] into slots [B, N, S, H] from number `first` on."""
+    """Writes `new` [B, N, T, H] into slots [B, N, S, H], from slot `first` on."""
     length = new.shape[2]
-    places = ops.arange(slots.shape[2]) - first  # [S]: which of the new ones goes there
-    spread = ops.take(new, ops.clip(places, 0, length - 1), axis=2)
-    return ops.where(((places >= 0) & (places < length))[:, None], spread, slots)
+    indices = ops.arange(slots.shape[2]) - first  # [S]: the new position that a slot gets
+    spread = ops.take(new, ops.clip(indices, 0, length - 1), axis=2)
+    return ops.where(((indices >= 0) & (indices < length))[:, None], spread, slots)

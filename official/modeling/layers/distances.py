@@ -1,4 +1,4 @@
-"""Distances between queries and keys, and scores by distance as scores by key.
+"""Vectors of distances between queries and keys, and the conversion of scores to keys.
 
 The reference is Dai et al. 2019, section 3.3 and appendix B.
 
@@ -14,22 +14,22 @@ from official.modeling.layers.precision import accurate
 
 
 def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=False, dtype):
-    """The sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
+    """Returns the sinusoids of all distances from a query to a key (Dai et al. 2019, section 3.3).
 
-    Column c stands for the distance S - c, "the key is so far before the query". Distance S has no
-    key and is there for `shift`.
+    Column c is for the distance S - c: the key is S - c positions before the query. Distance S has
+    no key; `shift` needs its column.
 
     Args:
         length: T.
         keys: S.
         size: D, even.
-        bidirectional: whether there are keys after a query; then R is S + T, otherwise S + 1.
-        clamp: distances beyond it are taken as it; 0 = they are not.
-        backward: whether the vectors of the reversed distances are wanted too.
-        dtype: of the result.
+        bidirectional: whether keys may come after a query. R is then S + T, otherwise S + 1.
+        clamp: largest distance; longer ones are replaced by it. 0 = no limit.
+        backward: whether to return the vectors of the negated distances as well.
+        dtype: dtype of the result.
 
     Returns:
-        [1, R, D], or [2, R, D] with the reversed ones second.
+        [1, R, D], or [2, R, D] with the negated distances second.
     """
     steps = ops.arange(keys + (length if bidirectional else 1))
     exact = accurate(dtype)
@@ -46,17 +46,18 @@ def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=Fal
 
 
 def shift(scores, keys):
-    """Scores by distance to scores by key, for the rows of the content in order.
+    """Converts scores by distance to scores by key, for the content rows in order.
 
-    Row i has its key j at column T - i + j. Read as one line, row i begins at i * R, so that key j
-    is at i * (R - 1) + T + j: without the first T numbers these are rows of R - 1.
+    In row i, the score of key j is in column T - i + j. In the flattened scores, row i begins at
+    i * R, so that key j is at i * (R - 1) + T + j. Without the first T numbers, these are rows of
+    length R - 1.
 
     Args:
-        scores: [B, N, T, R] of the distances of `distance_vectors`.
+        scores: [B, N, T, R], in the order of `distance_vectors`.
         keys: S.
 
     Returns:
-        [B, N, T, S]; with one-sided distances, keys after the query have whatever number is there.
+        [B, N, T, S]. With one-sided distances, the scores of keys after the query are undefined.
     """
     batch, heads, length, distances = ops.shape(scores)
     line = ops.reshape(scores, (batch, heads, length * distances))
@@ -67,7 +68,7 @@ def shift(scores, keys):
 
 @with_gradient
 def shift_to(scores, first, *, keys):
-    """The same for rows that stand anywhere in the content.
+    """Converts scores by distance to scores by key, for rows at any positions.
 
     Args:
         scores: [B, N, P, R].
@@ -80,32 +81,32 @@ def shift_to(scores, first, *, keys):
     distances = ops.shape(scores)[3]
 
     def backward(upstream):
-        # Each column was read at most once: so this is no sum, but the same look-up reversed.
+        # Each column is read at most once, so the gradient is a look-up as well, and not a sum.
         columns = ops.arange(distances, dtype="int32") - first[:, :, None]
-        there = ops.logical_and(columns >= 0, columns < keys)
-        return ops.where(there[:, None], _columns(upstream, columns, keys), 0), None
+        valid = ops.logical_and(columns >= 0, columns < keys)
+        return ops.where(valid[:, None], _columns(upstream, columns, keys), 0), None
 
     wanted = first[:, :, None] + ops.arange(keys, dtype="int32")
     return _columns(scores, wanted, distances), backward
 
 
 def from_slot(distance_key, slot, length):
-    """The keys of the distances that `shift` wants for rows in slots from number `slot` on.
+    """Returns the keys of the distances that `shift` needs for rows from a slot on.
 
     Args:
-        distance_key: [1, N, H, 2 S], from distance S down.
-        slot: int, of the first of the rows.
-        length: T, how many rows there are.
+        distance_key: [1, N, H, 2 S], for distances from S down.
+        slot: int, the slot of the first row.
+        length: T, the number of rows.
 
     Returns:
-        [1, N, H, S + T], from distance `slot` + T down, as if no slot came after these rows.
+        [1, N, H, S + T], for distances from `slot` + T down, as if these rows were the last ones.
     """
     *sizes, count = ops.shape(distance_key)
     last = count // 2
     return ops.slice(distance_key, (0, 0, 0, last - slot - length), (*sizes, last + length))
 
 
-def _columns(x, columns, most):
-    """Takes columns [B, P, C], those outside cut to what is there, of x [B, N, P, `most`]."""
-    columns = ops.clip(columns, 0, most - 1)
+def _columns(x, columns, count):
+    """Takes columns [B, P, C], clipped to valid ones, of x [B, N, P, `count`]."""
+    columns = ops.clip(columns, 0, count - 1)
     return ops.take_along_axis(x, columns[:, None], axis=3)

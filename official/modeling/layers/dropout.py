@@ -1,4 +1,4 @@
-"""Dropout as a function: no layer, no variable, nothing at all without draws."""
+"""Dropout as a function, without a layer and without variables."""
 
 from keras import ops
 

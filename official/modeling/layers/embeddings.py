@@ -1,4 +1,4 @@
-"""From ids to vectors: a table, and what encoders start from.
+"""Embeddings: tables of vectors, and the first states of encoders.
 
 Shapes: B batch, T length, P query rows, V vocabulary, E embedding size, D hidden size.
 """
@@ -14,7 +14,7 @@ from official.modeling.layers.norm import LayerNorm
 
 
 class Table(keras.Layer):
-    """A vector for each id: variable `table` [V, E]."""
+    """A table with a vector for each id: the variable `table` [V, E]."""
 
     def __init__(self, num_rows, size, *, initializer, name, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -23,28 +23,28 @@ class Table(keras.Layer):
         self.initializer = initializer
 
     def build(self, input_shape=None):
-        """Makes the variables."""
-        # Not cast as a whole: only the rows that are looked up are.
+        """Creates the variables."""
+        # Only the rows that are looked up are cast, not the whole table.
         self.table = self.add_weight(
             (self.num_rows, self.size), self.initializer, name="table", autocast=False
         )
 
     def call(self, ids):
-        """Looks up ids [...]: [..., E]."""
+        """Looks up ids of any shape: [..., E]."""
         return ops.cast(gather.rows(self.table, ids), self.compute_dtype)
 
     def first(self, length, offset=0):
-        """The rows from `offset` on: [length, E], without a look-up."""
+        """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
         return ops.cast(self.table[offset : offset + length], self.compute_dtype)
 
     def scores(self, x):
-        """Products of x [R, E] with every row, for an output tied to this table: [R, V]."""
+        """Returns the products of x [R, E] with every row, for a tied output: [R, V]."""
         return _products(x, ops.cast(self.table, x.dtype))
 
 
 @with_gradient
 def _products(x, table):
-    # By hand because the automatic gradient makes the table's one transposed, and turns it.
+    # The automatic gradient computes the table's gradient transposed, and transposes it again.
     def backward(upstream):
         return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)
 
@@ -52,10 +52,27 @@ def _products(x, table):
 
 
 class Embeddings(keras.Layer):
-    """Token + position + segment, normalised, dropped out, and brought to the hidden size.
+    """The sum of token, position and segment embeddings, with a norm and dropout.
 
-    Where the embedding size is not the hidden size (ALBERT section 3.1) everything up to the
-    dropout happens in the embedding size, and a projection follows.
+    If the embedding size differs from the hidden size (ALBERT, section 3.1), a projection to the
+    hidden size follows the dropout.
+
+    Args:
+        vocab_size: V.
+        embedding_size: E.
+        hidden_size: D.
+        max_positions: the length of the longest sequence.
+        position_offset: the row of the position table for the first token.
+        segment_types: rows of the segment table; 0 = no such table.
+        normalize: whether a norm follows the sum.
+        epsilon: epsilon of the norm.
+        dropout: dropout rate.
+        initializer: initializer of the tables and the projection.
+        name: last part of the variables' paths.
+        position_initializer: initializer of the position table; None = `initializer`.
+        shared: layers of another encoder to share, by the name of the attribute here: 'token',
+            'position', 'segment', 'norm'. The other encoder builds them.
+        dtype: Keras dtype policy; None = the global one.
     """
 
     def __init__(
@@ -76,25 +93,6 @@ class Embeddings(keras.Layer):
         shared=None,
         dtype=None,
     ):
-        """Describes the layer.
-
-        Args:
-            vocab_size: V.
-            embedding_size: E.
-            hidden_size: D.
-            max_positions: the longest sequence.
-            position_offset: row of the position table that the first token takes.
-            segment_types: rows of the segment table; 0 = no such table.
-            normalize: whether a norm follows the sum.
-            epsilon: of the norm.
-            dropout: rate.
-            initializer: of the tables and the projection.
-            name: last part of the variables' paths.
-            position_initializer: of the position table; None = `initializer`.
-            shared: another encoder's layers to use as they are, by their attribute's name here:
-                'token', 'position', 'segment', 'norm'. They are built where they come from.
-            dtype: Keras dtype policy; None = the global one.
-        """
         super().__init__(name=name, dtype=dtype)
         self.position_offset = position_offset
         self.dropout = dropout
@@ -125,7 +123,7 @@ class Embeddings(keras.Layer):
             )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.token, self.position, self.segment, self.norm, self.projection):
             if layer is not None and not layer.built:
                 layer.build()
@@ -135,8 +133,9 @@ class Embeddings(keras.Layer):
 
         Args:
             token_ids: int [B, T].
-            segment_ids: int [B, T]; None = all 0, and so are they in a table of one row (RoBERTa).
-            positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to either.
+            segment_ids: int [B, T]; None = all 0. They are ignored if the table has one row, as
+                RoBERTa's has.
+            positions: int [B, T] or [1, T]; None = 0, 1, 2, ... The offset is added to them.
             rng: `Draws`, or None for inference.
         """
         x = self.token(token_ids)  # [B, T, E]
@@ -145,8 +144,8 @@ class Embeddings(keras.Layer):
         else:
             x = x + self.position(positions + self.position_offset)
         if self.segment is not None:
-            alike = segment_ids is None or self.segment.num_rows == 1
-            x = x + (self.segment.first(1) if alike else self.segment(segment_ids))
+            single = segment_ids is None or self.segment.num_rows == 1
+            x = x + (self.segment.first(1) if single else self.segment(segment_ids))
         if self.norm is not None:
             x = self.norm(x)
         x = dropout(x, self.dropout, rng)
@@ -154,7 +153,7 @@ class Embeddings(keras.Layer):
 
 
 class StreamEmbeddings(keras.Layer):
-    """The token table, and `query_start` [D], which every row of a query stream starts from."""
+    """The token table, and `query_start` [D], the first state of every row of a query stream."""
 
     def __init__(self, vocab_size, size, *, query_stream, initializer, name, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -166,7 +165,7 @@ class StreamEmbeddings(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.token.build()
         if self.query_stream:
             self.query_start = self.add_weight((self.size,), self.initializer, name="query_start")
@@ -176,6 +175,6 @@ class StreamEmbeddings(keras.Layer):
         return self.token(token_ids)
 
     def query(self, positions):
-        """The first states of query rows at positions [B, P]: [B, P, D]."""
+        """Returns the first states of query rows at positions [B, P]: [B, P, D]."""
         start = ops.cast(self.query_start, self.compute_dtype)
         return ops.broadcast_to(start, (*ops.shape(positions), self.size))

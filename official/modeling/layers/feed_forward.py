@@ -14,7 +14,7 @@ from official.modeling.layers.linear import Linear
 class FeedForward(keras.Layer):
     """Two affine maps with an activation between them: D to F and back to D.
 
-    `dropout` is that of the activations, which Transformer-XL has and BERT has not.
+    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class FeedForward(keras.Layer):
         super().__init__(name=name, dtype=dtype)
         self.dropout = dropout
         self.activation = ACTIVATIONS[activation]
-        # TensorFlow's own are exact to float32.
+        # The backend's own activations are accurate to float32 only.
         exact = self.compute_dtype == "float64"
         self.plain_activation = (ACTIVATIONS if exact else PLAIN)[activation]
         self.inner = Linear(
@@ -47,19 +47,18 @@ class FeedForward(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.inner.build()
         self.outer.build()
 
     def call(self, x, rng=None):
         """Maps x [B, T, D] to [B, T, D]."""
         if rng is None:
-            # Nothing stands between product, bias and activation: a backend may do them at once.
+            # Two-dimensional rows leave no reshape between product, bias and activation, so that a
+            # backend can fuse them. Where it cannot, our formula makes fewer passes over memory.
             rows = ops.reshape(x, (-1, x.shape[-1]))
-            # Not so where something else computes the product: our formula has fewer passes then.
-            activation = (
-                self.plain_activation if self.inner.int8_linear is None else self.activation
-            )
+            fused = self.inner.fuses_activation
+            activation = self.plain_activation if fused else self.activation
             rows = self.outer(activation(self.inner(rows)))
             return ops.reshape(rows, ops.shape(x))
         return self.outer(dropout(self.activation(self.inner(x)), self.dropout, rng))

@@ -1,4 +1,4 @@
-"""Rows of a matrix by number, with a gradient that is dense and summed.
+"""Gathers rows of matrices and positions of sequences, with dense gradients.
 
 Shapes: R rows, D row size, B batch, T length, P positions.
 """
@@ -12,9 +12,9 @@ from official.modeling.layers.gradient import with_gradient
 def rows(matrix, ids):
     """Takes the rows `ids` of `matrix`.
 
-    The gradient sums the contributions to each row into one dense matrix. (TensorFlow's own is a
-    list of slices with repeated ids, which optimizers and clipping read wrongly, and which costs
-    more than it saves where the same matrix has a dense gradient too, as a tied table has.)
+    The gradient is one dense matrix with the sum of the contributions to each row. (TensorFlow's
+    own gradient is a list of slices with repeated ids. Optimizers and clipping misread it, and it
+    is slower if the matrix has a dense gradient as well, as a tied table has.)
 
     Args:
         matrix: [R, D].
@@ -49,12 +49,12 @@ def positions(sequence, ids):
 
 
 def each(sequence, ids):
-    """The same as `positions`, with the sequences kept apart: [B, P, D]."""
+    """Takes some positions of each sequence, as `positions`: [B, P, D]."""
     return ops.reshape(positions(sequence, ids), (*ops.shape(ids), ops.shape(sequence)[2]))
 
 
 def place(values, ids, length):
-    """Puts numbers at some positions of each sequence; where several meet they add up.
+    """Puts numbers at some positions of each sequence; numbers at the same position are added.
 
     Args:
         values: [B, P].
@@ -62,7 +62,7 @@ def place(values, ids, length):
         length: T.
 
     Returns:
-        [B, T], 0 where nothing was put.
+        [B, T], 0 at all other positions.
     """
     batch = ops.shape(values)[0]
     starts = ops.arange(batch, dtype="int32")[:, None] * length

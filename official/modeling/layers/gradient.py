@@ -1,7 +1,7 @@
-"""Functions that bring their gradient with them, on every backend.
+"""Functions with their own gradient, on every backend.
 
-Some gradients are written out by hand in this package: automatic ones make several passes over
-memory where one will do, or come in a form that optimizers read wrongly.
+Some gradients of this package are written by hand. The automatic ones make several passes over
+memory where one is enough, or have a form that optimizers misread.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ _LEFT_OUT = contextvars.ContextVar("gradients_left_out", default=False)
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """Within it these functions are their values alone, as in a graph that is never learned from.
+    """Leaves the gradients out inside the block, for graphs that are never trained.
 
-    A function with its gradient is a border in the graph, across which a backend computes nothing
-    at once: not a product with its bias and the activation after it, either.
+    A backend does not fuse operations across a function with its own gradient, for example a
+    product, its bias and the activation after it.
     """
     token = _LEFT_OUT.set(True)
     try:
@@ -32,9 +32,9 @@ def left_out() -> Iterator[None]:
 def with_gradient(function):
     """Decorates a function of tensors that returns its value and its gradient.
 
-    The function returns `(value, backward)`. `backward` takes the gradient of the value and
-    returns one gradient for each argument given by position, None where an argument has none.
-    Constants are given by keyword.
+    The function returns `(value, backward)`. `backward` takes the gradient of the value and returns
+    a gradient for each positional argument, or None for an argument without a gradient. Keyword
+    arguments are constants.
     """
 
     @functools.wraps(function)
@@ -46,7 +46,7 @@ def with_gradient(function):
         def differentiable(*tensors):
             value, backward = function(*tensors, **constants)
 
-            def gradient(*args, upstream=None):  # Backends differ in how they hand it over.
+            def gradient(*args, upstream=None):  # Backends pass it differently.
                 return backward(args[-1] if upstream is None else upstream)
 
             return value, gradient
@@ -57,14 +57,14 @@ def with_gradient(function):
 
 
 def _tensor(x):
-    """The value of a variable, which a differentiable function must not capture."""
+    """Returns the value of a variable; a differentiable function must not capture the variable."""
     return ops.reshape(x, x.shape) if isinstance(x, keras.Variable) else x
 
 
 def sum_rows(x):
     """Sums x [R, O] over its rows: [O].
 
-    As a product with a row of ones, which is several times faster than a reduction on a CPU and
-    sums bfloat16 in float32.
+    The sum is a product with a row of ones. On a CPU this is several times faster than a reduction,
+    and it sums bfloat16 in float32.
     """
     return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]

@@ -1,4 +1,4 @@
-"""The affine map of the last axis.
+"""An affine map of the last axis.
 
 Shapes: I input size, O output size, R rows.
 """
@@ -10,12 +10,12 @@ from official.modeling.layers.gradient import sum_rows, with_gradient
 
 
 def linear(x, kernel, bias=None):
-    """`x @ kernel + bias` as one two-dimensional product, in the number type of `x`.
+    """Computes `x @ kernel + bias` as one two-dimensional product, in the dtype of `x`.
 
     Args:
         x: [..., I].
         kernel: [I, O].
-        bias: [O]; None = there is none.
+        bias: [O], or None.
 
     Returns:
         [..., O].
@@ -39,17 +39,20 @@ def _affine(x, kernel, bias):
             sum_rows(upstream),
         )
 
-    # `ops.add` and not `+`: TensorFlow knows the sum with a bias as an operation of its own, which
-    # it computes with the product, and an activation after it too.
+    # `ops.add` becomes TensorFlow's `BiasAdd`, which is fused with the product before it and the
+    # activation after it. The operator `+` does not.
     return ops.add(ops.matmul(x, kernel), bias), backward
 
 
 class Linear(keras.Layer):
-    """`linear` with its variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
+    """An affine map with the variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
 
-    `int8_linear` computes it where nothing is learned, a function from [..., I] to [..., O]; None =
-    the layer computes it.
+    Attributes:
+        fuses_activation: whether a backend may compute the product, the bias and an activation
+            after them in one pass. It is False for layers that replace this one and cannot.
     """
+
+    fuses_activation = True
 
     def __init__(self, input_size, output_size, *, initializer, name, use_bias=True, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -58,10 +61,9 @@ class Linear(keras.Layer):
         self.initializer = initializer
         self.use_bias = use_bias
         self.bias = None
-        self.int8_linear = None
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.kernel = self.add_weight(
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )
@@ -70,6 +72,4 @@ class Linear(keras.Layer):
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""
-        if self.int8_linear is not None:
-            return self.int8_linear(x)
         return linear(x, self.kernel, self.bias)

@@ -11,9 +11,10 @@ from official.modeling.layers.precision import accurate
 
 
 class LayerNorm(keras.Layer):
-    """Mean 0 and variance 1 over the last axis, then `scale` [D] and `offset` [D].
+    """Normalises the last axis to mean 0 and variance 1, then applies a scale and an offset.
 
-    Statistics are taken in float32 whatever the type of the input, which the output keeps.
+    The variables are `scale` [D] and `offset` [D]. Statistics are computed in float32 or float64.
+    The output has the compute dtype of the layer.
     """
 
     def __init__(self, size, *, epsilon, name, dtype=None):
@@ -22,7 +23,7 @@ class LayerNorm(keras.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
         self.scale = self.add_weight((self.size,), "ones", name="scale", **options)
         self.offset = self.add_weight((self.size,), "zeros", name="offset", **options)
@@ -43,7 +44,7 @@ def _normalize(x, scale, offset, *, epsilon):
     def backward(upstream):
         scaled = upstream * scale
         aligned = upstream * normal
-        # What a change of x moves besides x itself: the mean and the variance of its row.
+        # A change of x also changes the mean and the variance of its row.
         mean = ops.mean(scaled, axis=-1, keepdims=True)
         slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
         return (

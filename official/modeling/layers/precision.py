@@ -1,8 +1,8 @@
-"""Which number type a computation runs in."""
+"""The dtypes of computations."""
 
 import keras
 
 
 def accurate(dtype):
-    """The type for sums, softmax, norms and losses: float32 at least, float64 under float64."""
+    """Returns the dtype of sums, softmax, norms and losses: float64 for float64, else float32."""
     return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"

@@ -1,7 +1,7 @@
-"""Random draws of the network: each a pure function of (seed, step, replica, call site).
+"""Random draws of the network, each a pure function of (seed, step, replica, call site).
 
-No variables: the state is a pair of integers given from outside, and the place of a call is
-counted while the graph is traced.
+There are no variables. The state is a pair of integers from the caller, and call sites are counted
+while the graph is traced.
 """
 
 import math
@@ -14,19 +14,20 @@ from keras import ops
 class Draws(keras.random.SeedGenerator):
     """Seeds for the random calls of one forward pass.
 
-    Any `keras.random` function takes it as `seed`. The loop makes one for each replica and step;
-    the same pair gives the same draws in the same order. A layer that is given `rng=None` draws
-    nothing: that is inference.
+    Any `keras.random` function accepts it as `seed`. The training loop makes one for each replica
+    and step. The same pair gives the same draws in the same order. With `rng=None`, which is
+    inference, a layer draws nothing.
     """
 
     def __init__(self, pair):
-        """Makes the draws of `pair`.
+        """Makes the draws of a pair.
 
         Args:
-            pair: two integers (a, b), or an integer tensor [2]; taken modulo 2**32. Call site n
-                draws from (a, b + n): keep the `b` of two users further apart than their calls.
+            pair: two integers (a, b) or an integer tensor [2], modulo 2**32. Call site n draws
+                from (a, b + n), so the values of b of two users must differ by more than their
+                number of calls.
         """
-        # No super().__init__: it would create the variable that this class is there to avoid.
+        # No super().__init__(): it would create a variable.
         if isinstance(pair, tuple | list) and all(isinstance(x, int | np.integer) for x in pair):
             pair = np.asarray([int(x) % 2**32 for x in pair], "uint32").view("int32")
         elif isinstance(pair, tuple | list):
@@ -35,17 +36,17 @@ class Draws(keras.random.SeedGenerator):
         self.calls = 0
 
     def next(self, ordered=True):
-        """The seed of the next call site: int32 [2]."""
+        """Returns the seed of the next call site: int32 [2]."""
         del ordered
         site = np.asarray([0, self.calls], "int32")
         self.calls += 1
         return self.pair + site
 
     def keep(self, shape, rate):
-        """What dropout keeps: bool of `shape`, False with probability `rate`.
+        """Returns what dropout keeps: bool of `shape`, False with probability `rate`.
 
-        The rate is met to 1/65536: each random integer is read as two of 16 bits, which halves
-        the cost of drawing.
+        The rate is accurate to 1/65536: each random integer is read as two integers of 16 bits,
+        which halves the cost of the draws.
         """
         size = math.prod(shape)
         integers = keras.random.randint(
@@ -56,8 +57,8 @@ class Draws(keras.random.SeedGenerator):
         return ops.reshape(halves >= threshold, shape)
 
 
-# The laws of initial weights: `truncated_normal` draws again what is beyond two `stddev`, so that
-# the deviation of the weights is 0.88 of it.
+# The laws of initial weights. `truncated_normal` draws values beyond two `stddev` again, so that
+# the standard deviation of the weights is 0.88 `stddev`.
 INITIALIZERS = {
     "normal": keras.random.normal,
     "truncated_normal": keras.random.truncated_normal,
@@ -65,7 +66,7 @@ INITIALIZERS = {
 
 
 def initializer(law, stddev, rng):
-    """An initialiser of the law named, around 0, each call another draw of `rng`."""
+    """Returns an initialiser with mean 0; each of its calls is another draw of `rng`."""
 
     def initialize(shape, dtype=None):
         return INITIALIZERS[law](shape, stddev=stddev, dtype=dtype, seed=rng)

@@ -1,14 +1,14 @@
-"""Attention that knows distances in place of positions (Dai et al. 2019, section 3.3).
+"""Attention with relative distances in place of positions (Dai et al. 2019, section 3.3).
 
 The score of a query i and a key j is
 
     ((q_i + content_bias) k_j + (q_i + position_bias) r_(i-j) + (q_i + segment_bias) s_ij) / sqrt(H)
 
-where r are vectors of distances and s_ij is one of two vectors of a head: whether i and j are of
-the same segment or not (Yang et al. 2019, section 2.5).
+where r are vectors of distances. s_ij is one of two vectors of a head, one for keys of the same
+segment as the query and one for keys of another segment (Yang et al. 2019, section 2.5).
 
 Shapes: B batch, T content rows, P query rows, Q rows of a stream, M memory, S = M + T keys,
-R distances, N heads, H head size, D hidden, G numbers of segments.
+R distances, N heads, H head size, D hidden, G segment ids.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ from official.modeling.layers.precision import accurate
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """Rows that ask, and what they may see of the keys.
+    """The query rows of a stream, and the keys that they may attend to.
 
     Attributes:
         length: Q.
         mask: bool, broadcastable to [B, N, Q, S], True = may attend; None = all.
-        segments: [B, Q, G], 1 at the number of each row's segment; None = all are of one.
-        first: int [B, Q], the column that key 0 has in the scores by distance: T less the place
-            that a row has in the content. None = the rows are the content's, in order.
+        segments: [B, Q, G], the one-hot segment id of each row; None = all are in one segment.
+        first: int [B, Q], the column of key 0 in the scores by distance: T minus the position of
+            the row in the content. None = the rows are those of the content, in order.
     """
 
     length: Any
@@ -44,10 +44,10 @@ class Stream:
 
 
 class RelativeBiases(keras.Layer):
-    """What stands in for the query in the terms of content, of position and of segments.
+    """Biases that are added to the query in the terms of content, position and segments.
 
-    Variables [N, H]: `content_bias`, `position_bias` and, where there are segments,
-    `segment_bias`. Layers have their own, or share one.
+    The variables are `content_bias`, `position_bias` and, if there are segments, `segment_bias`,
+    [N, H] each. Each layer has its own biases, or all layers share them.
     """
 
     def __init__(self, num_heads, head_size, *, segments, initializer, name, dtype=None):
@@ -57,7 +57,7 @@ class RelativeBiases(keras.Layer):
         self.initializer = initializer
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.content_bias = self.add_weight(self.size, self.initializer, name="content_bias")
         self.position_bias = self.add_weight(self.size, self.initializer, name="position_bias")
         if self.segments:
@@ -65,7 +65,24 @@ class RelativeBiases(keras.Layer):
 
 
 class RelativeAttention(keras.Layer):
-    """Attention of one stream or two to the content and to a memory before it."""
+    """Attention of one or two streams to the content and to a memory before it.
+
+    Call arguments:
+        x: [B, rows, D], the rows of all streams, one stream after the other.
+        streams: one or two `Stream`s.
+        distances: [1, R, D], or [2, R, D] with `backward`; not used with a cache.
+        backward: bool [B], True for rows whose distances have the opposite sign; None = no row.
+        content: [B, T, D], the content that is attended to; None = `x`.
+        memory: [B, M, D], the memory before the content, or None.
+        key_segments: [B, S, G], one-hot segment ids; None if the streams have none.
+        cache: the result of `empty_cache`, or the cache that an earlier call returned; the keys
+            are then its S slots. None = no cache.
+        slot: int, the slot of the first row of `x`.
+        rng: `Draws`, or None for inference.
+
+    A call returns the output [B, rows, D], the attention weights of each stream [B, N, Q, S] before
+    dropout, and the cache with these rows, or None.
+    """
 
     def __init__(
         self,
@@ -86,11 +103,11 @@ class RelativeAttention(keras.Layer):
             size: D.
             num_heads: N.
             head_size: H.
-            segments: whether there is a term of segments.
-            dropout: rate, on the weights.
-            initializer: of all variables.
+            segments: whether the scores have a term of segments.
+            dropout: dropout rate of the weights.
+            initializer: initializer of all variables.
             name: last part of the variables' paths.
-            biases: `RelativeBiases` that layers share; None = own ones.
+            biases: `RelativeBiases` that layers share; None = the layer has its own.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
@@ -115,12 +132,12 @@ class RelativeAttention(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.query_key_value, self.position_key, self.output_projection, self.biases):
             if not layer.built:
                 layer.build()
         if self.segments:
-            # The vector of "the same segment", then that of "another".
+            # The vector of keys of the same segment, then that of keys of another segment.
             self.segment_embedding = self.add_weight(
                 (2, self.num_heads, self.head_size), self.initializer, name="segment_embedding"
             )
@@ -139,60 +156,50 @@ class RelativeAttention(keras.Layer):
         slot=0,
         rng=None,
     ):
-        """Attends.
-
-        Args:
-            x: [B, rows, D], the rows of all streams one after the other.
-            streams: `Stream`s.
-            distances: [1, R, D], or [2, R, D] where there is `backward`. A cache has them.
-            backward: bool [B], rows whose distances count the other way; None = no such row.
-            content: [B, T, D], what is attended to; None = `x`.
-            memory: [B, M, D], what stands before it; None = nothing does.
-            key_segments: [B, S, G], as the `segments` of streams; None where these are.
-            cache: what `empty_cache` gave or an earlier call returned: then the keys are its S
-                slots; None = there is no cache.
-            slot: int, where the first row of x goes in the cache.
-            rng: `Draws`, or None for inference.
-
-        Returns:
-            The output [B, rows, D]; the attention weights of each stream [B, N, Q, S] before
-            dropout; the cache with these rows, or None.
-        """
+        """Attends from the rows of all streams to the keys: see the class."""
         query, key, value = self._project(x, content, memory)  # [B, N, rows or S, H]
         if cache is None:
             distance_key = self._distance_keys(distances, backward)  # [1 or B, N, H, R]
         else:
-            old_key, old_value, near = cache
+            old_key, old_value, distance_key = cache
             key, value = slots.write(old_key, key, slot), slots.write(old_value, value, slot)
-            distance_key = from_slot(near, slot, ops.shape(x)[1])
-            cache = (key, value, near)
-        if self.segments and key_segments is not None:
-            # Whether query and key are of one segment is a product of their vectors of 0 and 1.
-            there = ops.broadcast_to(
-                key_segments[:, None], (*ops.shape(key)[:3], ops.shape(key_segments)[2])
-            )
-            key = ops.concatenate([key, there], axis=-1)  # [B, N, S, H + G]
-        key = ops.transpose(key, (0, 1, 3, 2))
+            cache = (key, value, distance_key)
+            distance_key = from_slot(distance_key, slot, ops.shape(x)[1])
+        key = ops.transpose(self._with_segments(key, key_segments), (0, 1, 3, 2))
         queries = [query]
         if len(streams) == 2:
             queries = ops.split(query, [streams[0].length], axis=2)
         contexts, weights = [], []
         for rows, stream in zip(queries, streams, strict=True):
-            scores = self._scores(rows, key, distance_key, stream)
-            weights.append(ops.softmax(scores))
-            kept = ops.cast(dropout(weights[-1], self.dropout, rng), self.compute_dtype)
-            context = ops.matmul(kept, value)  # [B, N, Q, H]
-            if stream.first is not None and stream.mask is not None:
-                # The first token of an order sees nothing: not all values alike, its own with them.
-                context = ops.where(ops.any(stream.mask, axis=-1, keepdims=True), context, 0)
-            contexts.append(context)
+            weights.append(ops.softmax(self._scores(rows, key, distance_key, stream)))
+            contexts.append(self._context(weights[-1], value, stream, rng))
         context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
         context = ops.transpose(context, (0, 2, 1, 3))
         context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
         return self.output_projection(context), tuple(weights), cache
 
+    def _with_segments(self, key, key_segments):
+        """Appends the one-hot segments of the keys to the keys: [B, N, S, H or H + G].
+
+        The product with the segment scores of a query then picks the score of each key's segment.
+        """
+        if not self.segments or key_segments is None:
+            return key
+        shape = (*ops.shape(key)[:3], ops.shape(key_segments)[2])
+        return ops.concatenate([key, ops.broadcast_to(key_segments[:, None], shape)], axis=-1)
+
+    def _context(self, weights, value, stream, rng):
+        """Returns the weighted values of a stream: [B, N, Q, H]."""
+        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
+        context = ops.matmul(kept, value)
+        if stream.first is None or stream.mask is None:
+            return context
+        # The first token of an order attends to nothing. Its context is 0, since the mean of all
+        # values would include its own.
+        return ops.where(ops.any(stream.mask, axis=-1, keepdims=True), context, 0)
+
     def empty_cache(self, batch, distances):
-        """Slots for S positions yet to come.
+        """Returns empty slots for S positions.
 
         Args:
             batch: B.
@@ -209,7 +216,7 @@ class RelativeAttention(keras.Layer):
         return empty, empty, keys
 
     def _project(self, x, content, memory):
-        """Queries, divided by sqrt(H), keys and values: [B, N, rows or S, H]."""
+        """Returns queries divided by sqrt(H), keys and values: [B, N, rows or S, H]."""
         inner = self.num_heads * self.head_size
         if content is None and memory is None:
             query, key, value = self._heads(self.query_key_value(x), 3)
@@ -217,46 +224,47 @@ class RelativeAttention(keras.Layer):
             content = x if content is None else content
             if memory is not None:
                 content = ops.concatenate([ops.cast(memory, content.dtype), content], axis=1)
-            ours, theirs = ops.split(self.query_key_value.kernel, [inner], axis=1)
-            (query,) = self._heads(linear(x, ours), 1)
-            key, value = self._heads(linear(content, theirs), 2)
+            for_query, for_keys = ops.split(self.query_key_value.kernel, [inner], axis=1)
+            (query,) = self._heads(linear(x, for_query), 1)
+            key, value = self._heads(linear(content, for_keys), 2)
         return query * self.head_size**-0.5, key, value
 
     def _heads(self, x, parts):
-        """Cuts x [B, rows, parts * N * H] into its parts: [B, N, rows, H] each."""
+        """Splits x [B, rows, parts * N * H] into its parts: [B, N, rows, H] each."""
         batch, rows, _ = ops.shape(x)
         x = ops.reshape(x, (batch, rows, parts, self.num_heads, self.head_size))
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
 
     def _distance_keys(self, distances, backward):
+        """Returns the keys of the distances: [1 or B, N, H, R]."""
         keys = self.position_key(distances)
-        kinds, count, _ = ops.shape(keys)
-        keys = ops.reshape(keys, (kinds, count, self.num_heads, self.head_size))
+        directions, count, _ = ops.shape(keys)
+        keys = ops.reshape(keys, (directions, count, self.num_heads, self.head_size))
         keys = ops.transpose(keys, (0, 2, 3, 1))
         if backward is None:
             return keys
         return ops.where(ops.cast(backward, "bool")[:, None, None, None], keys[1:], keys[:1])
 
     def _scores(self, query, key, distance_key, stream):
-        """Scores of a stream: [B, N, Q, S]."""
+        """Returns the scores of a stream: [B, N, Q, S]."""
         exact = accurate(self.compute_dtype)
         scale = self.head_size**-0.5
         keys = ops.shape(key)[3]
         biased = query + self.biases.position_bias[:, None, :] * scale
-        moved = ops.matmul(biased, distance_key)  # [B, N, Q, R]
+        by_distance = ops.matmul(biased, distance_key)  # [B, N, Q, R]
         if stream.first is None:
-            moved = shift(moved, keys)
+            by_key = shift(by_distance, keys)
         else:
-            moved = shift_to(moved, stream.first, keys=keys)
+            by_key = shift_to(by_distance, stream.first, keys=keys)
         biased = query + self.biases.content_bias[:, None, :] * scale
         if self.segments and stream.segments is not None:
-            # What is the same for all keys of a row does not matter to a softmax: so the vector of
-            # other segments may be taken off both.
+            # Softmax ignores a term that is the same for all keys of a row. So the vector of other
+            # segments is subtracted from both vectors.
             vector = self.segment_embedding[0] - self.segment_embedding[1]  # [N, H]
             bias = ops.sum(self.biases.segment_bias * vector, axis=-1) * scale  # [N]
             same = ops.matmul(query, vector[:, :, None]) + bias[:, None, None]  # [B, N, Q, 1]
             biased = ops.concatenate([biased, same * stream.segments[:, None]], axis=-1)
-        scores = ops.cast(ops.matmul(biased, key), exact) + ops.cast(moved, exact)
+        scores = ops.cast(ops.matmul(biased, key), exact) + ops.cast(by_key, exact)
         if stream.mask is not None:
             scores = scores + masks.bias(stream.mask, exact)
         return scores

@@ -12,7 +12,7 @@ from official.modeling.layers.relative_attention import RelativeAttention
 
 
 class RelativeBlock(keras.Layer):
-    """Relative attention and feed-forward, each with dropout, a residual sum and a norm on it."""
+    """Relative attention and a feed-forward network, each with dropout, residual sum and norm."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RelativeBlock(keras.Layer):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.attention.build()
         self.attention_norm.build()
         self.feed_forward.build()
@@ -82,8 +82,8 @@ class RelativeBlock(keras.Layer):
     ):
         """Maps the rows of all streams x [B, rows, D] to [B, rows, D].
 
-        The arguments are those of `RelativeAttention`, and so are the weights, one tensor
-        [B, N, Q, S] for each stream, and the cache that are returned with it.
+        The arguments are those of `RelativeAttention`. Its attention weights, a tensor
+        [B, N, Q, S] for each stream, and its cache are returned as well.
         """
         attended, weights, cache = self.attention(
             x,

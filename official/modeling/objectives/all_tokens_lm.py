@@ -1,8 +1,8 @@
-"""Every token's original identity, where some were replaced: the All-tokens MLM of ELECTRA's paper.
+"""The All-tokens MLM of ELECTRA's paper: predicts the original token at every position.
 
-The encoder may copy what it reads: at each position it gives the weight c to the token that stands
-there and 1 - c to its masked-LM softmax (Clark et al. 2020, section 3.5). What replaced tokens
-comes from `official.modeling.objectives.generator`.
+The encoder may copy its input: at each position, the token of the input has the weight c and the
+masked-LM softmax the weight 1 - c (Clark et al. 2020, section 3.5).
+`official.modeling.objectives.generator` replaces the tokens.
 
 Shapes: B batch, T length, D hidden, V vocabulary, R = B * T rows.
 """
@@ -14,7 +14,7 @@ from official.modeling.objectives import base, masked_lm
 
 
 class Objective(masked_lm.Objective):
-    """The masked-LM head on all positions, and one score a token for copying it."""
+    """The masked-LM head on all positions, and a score for copying each token."""
 
     def __init__(self, config, encoder_config, *, name="all_tokens_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -27,7 +27,7 @@ class Objective(masked_lm.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         super().build(input_shape)
         self.copy.build()
 

@@ -1,4 +1,4 @@
-"""What every objective is.
+"""The base class of objectives, and functions that they share.
 
 Shapes: B batch, R rows, V vocabulary.
 """
@@ -17,13 +17,13 @@ from official.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What an objective makes of a batch.
+    """The losses and metrics of an objective for a batch.
 
     Attributes:
-        losses: the sum of the loss over the batch for each term, never a mean: the loop adds up
-            sums and weights over replicas and accumulation steps, and divides once.
-        metrics: (sum, weight) for each metric, whose quotient is the metric; or what
-            `score_histograms` gives, from which the area under the ROC curve comes.
+        losses: {term: sum of the loss over the batch}, never a mean. The loop adds sums and
+            weights over replicas and accumulation steps, and divides once.
+        metrics: {metric: (sum, weight)}; the metric is the quotient. For the area under the ROC
+            curve the pair is the result of `score_histograms`.
     """
 
     losses: dict[str, Any]
@@ -31,26 +31,26 @@ class Terms:
 
 
 class Objective(keras.Layer):
-    """A question put to an encoder, with the head that answers it.
+    """A training objective with its head.
 
-    A module of `official.modeling.objectives` has a subclass `Objective`. Its config is an
+    Each module of `official.modeling.objectives` has a subclass `Objective`. Its config is an
     `official.config.part.ObjectiveConfig`, whose `type` is the name of the module. The config names
     the batch fields that the objective reads (`needs`) and those that `prepare` adds for other
     objectives (`gives`).
 
-    The loop runs, for each part of a batch, `prepare`, `weight_sums`, the encoder and `terms`.
-    Fields of a batch that every objective may read: `example_weights` [B], 1 for a real example
-    and 0 for one that only fills up the batch (all 1 where missing); it multiplies everything.
-    An objective that needs `row_seeds` int32 [B, 2] gets a pair for `Draws` with each example, a
-    function of (seed, epoch, example): its draws do not depend on how a batch is shared out.
+    For each part of a batch, the loop runs `prepare`, `weight_sums`, the encoder and `terms`.
+    Every objective may read `example_weights` [B], which multiply all losses: 1 for a real example
+    and 0 for one that only fills the batch. If they are missing, all are 1. An objective that needs
+    `row_seeds` int32 [B, 2] gets a pair for `Draws` with each example. The pair is a function of
+    (seed, epoch, example), so draws do not depend on how a batch is distributed.
     """
 
     def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
-        """Describes the head; `build()` makes its variables.
+        """Describes the head; `build()` creates its variables.
 
         Args:
-            config: the `Config` of the module.
-            encoder_config: `Config` of the encoder that the head reads.
+            config: the config of the objective.
+            encoder_config: the config of the encoder that the head reads.
             name: the term's name, and the first part of the variables' paths.
             seed: initial weights are a function of it and of the name.
             dtype: Keras dtype policy; None = the global one.
@@ -66,35 +66,35 @@ class Objective(keras.Layer):
 
     @property
     def term_weights(self):
-        """The factor of each term in the loss that is minimised: {term: float}."""
+        """The factor of each term in the loss: {term: float}."""
         return {self.name: self.config.weight}
 
     @property
     def encoder_frozen(self):
-        """Whether the head alone learns."""
+        """Whether only the head is trained."""
         return False
 
     @property
     def uses_first_position_only(self):
-        """Whether the objective reads no position of the last layer but the first."""
+        """Whether the objective reads only the first position of the last layer."""
         return False
 
     def attach(self, encoder):
-        """Makes what shares layers with the encoder, a generator for example; before `build()`."""
+        """Makes networks that share layers with the encoder; called before `build()`."""
 
     def prepare(self, batch, rng=None):
-        """What has to happen before the encoder runs, another network's work for example.
+        """Prepares a batch before the encoder runs, for example with another network.
 
         Returns:
-            The batch that the encoder and `terms` get to see.
+            The batch for the encoder and `terms`.
         """
         del rng
         return batch
 
     def weight_sums(self, batch):
-        """Returns {term: scalar}: what to divide each loss by.
+        """Returns the divisor of each loss: {term: scalar}.
 
-        It depends on the batch alone, which may be as it was read or as `prepare` left it.
+        It depends only on the batch, before or after `prepare`.
         """
         raise NotImplementedError
 
@@ -103,22 +103,22 @@ class Objective(keras.Layer):
 
         Args:
             batch: dict of tensors.
-            encoded: what the encoder returned for it.
+            encoded: the outputs of the encoder for the batch.
             encoder: the encoder, for outputs tied to its tables.
             rng: `Draws`, or None for inference (no dropout).
         """
         raise NotImplementedError
 
     def predictions(self, batch, encoded, encoder):
-        """Returns a dict of tensors with one row for each example; empty where there is none."""
+        """Returns a dict of tensors with one row for each example, by default empty."""
         del batch, encoded, encoder
         return {}
 
     def pool(self, encoded):
-        """One vector for each example, as `config.pooling` says: [B, D].
+        """Returns one vector for each example, by `config.pooling`: [B, D].
 
-        'pooled' is the pooler's output (BERT, and of its last position XLNet), 'first' the last
-        layer's first position (ELECTRA), 'mean' the mean of its positions without padding.
+        'pooled' is the output of the pooler (BERT, XLNet), 'first' the first position of the last
+        layer (ELECTRA), and 'mean' the mean of its positions without padding.
         """
         if self.config.pooling == "first":
             return encoded["sequence_output"][:, 0]
@@ -127,23 +127,23 @@ class Objective(keras.Layer):
         return encoded["pooled_output"]
 
     def example_weights(self, batch):
-        """The weight of each example, in the type of losses: [B]."""
+        """Returns the weight of each example, in the dtype of losses: [B]."""
         weights = batch.get(self.config.field("example_weights"))
         if weights is None:
             return ops.ones(ops.shape(batch["token_ids"])[:1], accurate(self.compute_dtype))
         return ops.cast(weights, accurate(self.compute_dtype))
 
     def as_loss(self, x):
-        """Brings scores to the type in which losses are computed."""
+        """Casts scores to the dtype of losses."""
         return ops.cast(x, accurate(self.compute_dtype))
 
 
 def _mean(states, real):
-    """The mean of states [B, T, D] over the positions that are real: [B, D].
+    """Returns the mean of states over the positions without padding: [B, D].
 
     Args:
         states: [B, T, D].
-        real: bool [B, T], False for padding; None = there is none.
+        real: bool [B, T], False for padding; None = there is no padding.
     """
     if real is None:
         return ops.mean(states, axis=1)
@@ -151,19 +151,19 @@ def _mean(states, real):
     return ops.sum(states * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1)
 
 
-# What has an axis of sequences where an example is several of them.
+# Fields with an axis of sequences, if an example has several sequences.
 _SEQUENCE_FIELDS = ("token_ids", "segment_ids", "padding_mask", "text_mask")
 
 
 def sequences_apart(batch):
-    """Gives every sequence of an example a row, for the encoder.
+    """Gives every sequence of an example its own row, for the encoder.
 
     Args:
-        batch: fields [B, C, T], or [B * C, T] already.
+        batch: has fields [B, C, T], or already [B * C, T].
 
     Returns:
-        The batch with these fields as [B * C, T] and `example_rows` [B, C], the rows of each
-        example; all others as they are, which is all of it where these are [B * C, T] already.
+        The batch with these fields as [B * C, T], and `example_rows` [B, C], the rows of each
+        example. A batch with fields [B * C, T] is returned unchanged.
     """
     if len(batch["token_ids"].shape) < 3:
         return batch
@@ -177,7 +177,7 @@ def sequences_apart(batch):
 
 
 def check_pooled(name, pooling, encoder):
-    """Raises UserError where the encoder with the `Config` given has nothing to pool like that."""
+    """Raises UserError if an encoder does not have the pooled output that `pooling` names."""
     if pooling == "pooled" and not encoder.pooler:
         raise UserError(
             f"{name} reads the pooled output: set encoder.pooler to true, or pooling to first or "
@@ -191,11 +191,11 @@ def check_pooled(name, pooling, encoder):
 
 
 def class_terms(name, logits, labels, weights):
-    """`Terms` of a choice between classes: cross-entropy and accuracy.
+    """Returns the `Terms` of a classification: cross-entropy and accuracy.
 
     Args:
-        name: the term.
-        logits: [B, classes], in the type of losses.
+        name: name of the term.
+        logits: [B, classes], in the dtype of losses.
         labels: int [B].
         weights: [B].
     """
@@ -208,16 +208,16 @@ def class_terms(name, logits, labels, weights):
 
 
 def token_terms(name, logits, targets, weights):
-    """`Terms` of predicted tokens: cross-entropy and accuracy.
+    """Returns the `Terms` of predicted tokens: cross-entropy and accuracy.
 
     Args:
-        name: the term.
-        logits: [R, V], in the type of losses.
+        name: name of the term.
+        logits: [R, V], in the dtype of losses.
         targets: int [R].
         weights: [R].
     """
     losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
-    # One pass over [R, V], which is large; an arg-max takes several.
+    # [R, V] is large: this is one pass over it, while an arg-max takes several.
     scores = ops.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
     hits = ops.cast(scores >= ops.max(logits, axis=-1), weights.dtype)
     return Terms(
@@ -231,18 +231,18 @@ _HISTOGRAM_END = 10.0
 
 
 def score_histograms(logits, labels, weights):
-    """Counts the scores of a yes-or-no question by class, for the area under the ROC curve.
+    """Counts the scores of a binary classification by class, for the area under the ROC curve.
 
-    Sums of histograms over batches and replicas give the area over all of them; it is exact but
-    for pairs of scores within the same bin, a logit difference of 0.1, which count as ties.
+    Histograms are summed over batches and replicas. The area is exact except for pairs of scores in
+    the same bin, which is 0.1 wide: they count as ties.
 
     Args:
         logits: any shape.
         labels: 0 or 1 for each.
-        weights: of each.
+        weights: the weight of each.
 
     Returns:
-        Weights of the scores of class 1, and of class 0, in bins of rising score:
+        The weights of class 1 and of class 0 in bins of rising score:
         [HISTOGRAM_BINS] each.
     """
     share = (ops.cast(logits, weights.dtype) + _HISTOGRAM_END) / (2 * _HISTOGRAM_END)

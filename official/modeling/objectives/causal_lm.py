@@ -1,21 +1,21 @@
-"""Causal language modelling: each token from those before it, or from those after it.
+"""Causal language modelling: predicts each token from the tokens before it, or after it.
 
-From right to left the model reads the text turned round, the closing separator first: x₁ … xₙ has
-the probability Π p(xₜ | xₜ₊₁ … xₙ) then. One row of two tokens of text, and what is made of it:
+With the direction `backward` the model reads reversed text, the last separator first. The text
+x₁ … xₙ then has the probability Π p(xₜ | xₜ₊₁ … xₙ). For a row with two tokens of text:
 
-              reads            is asked for
+              input            targets
   forward     [CLS] a b        a b [SEP]
   backward    [SEP] b a        b a [CLS]  (b after [SEP], a after b, [CLS] after a)
 
-A row of blocks or of a stream (`next_id`) is read to its end, and asked for the token after it too:
-nothing is lost between the row and the one that goes on from it. There [SEP] stands where documents
-end and nowhere else. Rows of the other formats begin with [CLS] and end with [SEP] whether or not a
-document does, and they are asked for too: a model that learns from these rows ends a text anywhere.
+A row of blocks or of a stream (`next_id`) is read to its end, and the token after it is a target as
+well, so no target is lost between a row and the next one. In these formats [SEP] only marks the end
+of documents. Rows of the other formats begin with [CLS] and end with [SEP] even within a document,
+and these tokens are targets too, so a model trained on them may end a text anywhere.
 
 The output is tied to the token table and has no bias (Radford et al. 2019, as released).
 
-Shapes: B batch, T length of what is read, one token less than the row with what follows it, D
-hidden, V vocabulary, R = B * T rows.
+Shapes: B batch, T length of the input, one token less than the row with its next token, D hidden,
+V vocabulary, R = B * T rows.
 """
 
 from keras import ops
@@ -24,12 +24,12 @@ from official.modeling import masks
 from official.modeling.objectives import base
 from official.utils.errors import UserError
 
-# Fields of a batch with something for each token, which are cut with the tokens.
+# Fields of a batch with a value for each token, which are cut with the tokens.
 _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "part_ids", "positions")
 
 
 class Objective(base.Objective):
-    """Scores of the whole vocabulary at every position; no variables of its own."""
+    """Predicts the next token at every position with the token table, without own variables."""
 
     def __init__(self, config, encoder_config, *, name="causal_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -39,40 +39,40 @@ class Objective(base.Objective):
             raise UserError(f"objectives: causal_lm: {error}") from None
 
     def build(self, input_shape=None):
-        """Makes no variables: the output is the token table."""
+        """Creates no variables: the output is the token table."""
 
     def prepare(self, batch, rng=None):
-        """Leaves out the last token of what is read, and the first of what is asked for.
+        """Separates inputs and targets: all tokens but the last, and all tokens but the first.
 
-        The last one is the one after the row, where there is `next_id`. The batch gets
-        `causal_ids` int [B, T] and `causal_weights` [B, T], 0 where nothing follows.
+        With `next_id` the last token is the one after the row. The batch gets `causal_ids` int
+        [B, T] and `causal_weights` [B, T], 0 where no token follows.
         """
-        batch = continued(batch)
+        batch = with_next_token(batch)
         if self.config.direction == "backward":
-            batch = turned_round(batch)
-        read = {n: v[:, :-1] if n in _PER_TOKEN else v for n, v in batch.items()}
+            batch = reversed_rows(batch)
+        inputs = {n: v[:, :-1] if n in _PER_TOKEN else v for n, v in batch.items()}
         return {
-            **read,
+            **inputs,
             "causal_ids": batch["token_ids"][:, 1:],
             "causal_weights": self._weights(batch),
         }
 
     def _weights(self, batch):
-        """Of what follows each token of whole rows but the last, in either direction: [B, T]."""
+        """Returns the weight of the token after each token but the last: [B, T]."""
         follows = ops.cast(batch["padding_mask"], "bool")[:, 1:]
         if (parts := batch.get("part_ids")) is not None:
             follows = ops.logical_and(follows, ops.equal(parts[:, 1:], parts[:, :-1]))
         return self.as_loss(follows) * self.example_weights(batch)[:, None]
 
     def logits(self, hidden, encoder):
-        """Scores of the whole vocabulary for hidden states [R, D]: [R, V]."""
+        """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         return self.as_loss(encoder.token_table.scores(hidden))
 
     def weight_sums(self, batch):
         """See `base.Objective`."""
         weights = batch.get("causal_weights")
         if weights is None:
-            weights = self._weights(continued(batch))
+            weights = self._weights(with_next_token(batch))
         return {self.name: ops.sum(weights)}
 
     def terms(self, batch, encoded, encoder, rng=None):
@@ -83,10 +83,10 @@ class Objective(base.Objective):
         return base.token_terms(self.name, self.logits(rows, encoder), targets, weights)
 
 
-def continued(batch):
-    """The batch with what follows its rows (`next_id` [B], where there is one) as a last token.
+def with_next_token(batch):
+    """Appends the token after each row (`next_id` [B], if the batch has it) to the row.
 
-    It stands behind the last token of its row, before the padding of a short one.
+    In short rows it comes before the padding.
     """
     if (after := batch.get("next_id")) is None:
         return batch
@@ -98,29 +98,29 @@ def continued(batch):
     mask = batch["padding_mask"]  # [B, T]
     longer["padding_mask"] = ops.concatenate([ops.ones_like(mask[:, :1]), mask], axis=1)
     before = ops.concatenate([mask, ops.zeros_like(mask[:, :1])], axis=1)
-    behind = ops.not_equal(longer["padding_mask"], before)
-    longer["token_ids"] = ops.where(behind, after[:, None], longer["token_ids"])
+    appended = ops.not_equal(longer["padding_mask"], before)
+    longer["token_ids"] = ops.where(appended, after[:, None], longer["token_ids"])
     return {**batch, **longer}
 
 
-def turned_round(batch):
-    """The batch with the tokens of each row, or of each of its parts, in the opposite order.
+def reversed_rows(batch):
+    """Reverses the tokens of each row, or of each part of a row.
 
-    Padding stays where it is, on the right, and so do positions and parts.
+    Padding stays on the right, and positions and parts do not change.
     """
     real = ops.cast(batch["padding_mask"], "int32")  # [B, T + 1]
     length = ops.shape(real)[1]
     if (parts := batch.get("part_ids")) is None:
-        places = ops.arange(length, dtype="int32")[None, :]
+        positions = ops.arange(length, dtype="int32")[None, :]
         lengths = ops.sum(real, axis=1, keepdims=True)
     else:
-        places = batch["positions"]
+        positions = batch["positions"]
         lengths = ops.sum(ops.cast(masks.parts(parts), "int32")[:, 0], axis=-1)
-    moves = ops.where(real > 0, lengths - 1 - 2 * places, 0)
+    moves = ops.where(real > 0, lengths - 1 - 2 * positions, 0)
     sources = ops.arange(length, dtype="int32")[None, :] + moves
-    turned = {
+    reversed_fields = {
         name: ops.take_along_axis(batch[name], sources, axis=1)
         for name in ("token_ids", "segment_ids")
         if name in batch
     }
-    return {**batch, **turned}
+    return {**batch, **reversed_fields}

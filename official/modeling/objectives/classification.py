@@ -1,4 +1,4 @@
-"""One of several labels for each example, from the pooled output.
+"""Classification: one of several labels for each example, from the pooled output.
 
 Shapes: B batch, D hidden, C classes.
 """
@@ -10,7 +10,7 @@ from official.utils.errors import UserError
 
 
 class Objective(pooled.Head):
-    """Dropout and one affine map to the classes."""
+    """Dropout and an affine map to the classes."""
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         name = name or config.task or "classification"
@@ -20,7 +20,7 @@ class Objective(pooled.Head):
             raise UserError(f"{name}: neither labels nor num_labels is set")
 
     def logits(self, encoded, rng=None):
-        """Scores of the classes: [B, C]."""
+        """Returns the scores of the classes: [B, C]."""
         return self.outputs(encoded, rng)
 
     def terms(self, batch, encoded, encoder, rng=None):
@@ -33,5 +33,5 @@ class Objective(pooled.Head):
         )
 
     def predictions(self, batch, encoded, encoder):
-        """Returns `probabilities` [B, C]; of one of several tasks with its name before it."""
+        """Returns `probabilities` [B, C]; with several tasks the name of the task comes first."""
         return {self.config.field("probabilities"): ops.softmax(self.logits(encoded))}

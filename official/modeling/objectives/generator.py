@@ -1,10 +1,10 @@
-"""A small masked language model that fills in what the encoder reads (Clark et al. 2020, ELECTRA).
+"""The generator of ELECTRA: a small masked language model (Clark et al. 2020).
 
-It runs before the encoder: it reads the masked text, and each masked position is filled with a
-token drawn from its distribution. The encoder then reads the filled text, and other objectives ask
-it about that: `replaced_tokens` which tokens are not the original ones (ELECTRA), `masked_lm` what
-the masked ones were (the paper's Replace MLM), `all_tokens_lm` what every token was (its All-tokens
-MLM).
+The generator runs before the encoder. It reads the masked text, and each masked position is filled
+with a token drawn from its distribution. The encoder then reads the filled text. Other objectives
+predict which tokens are not the original ones (`replaced_tokens`, ELECTRA), the original tokens of
+the masked positions (`masked_lm`, the paper's Replace MLM), or the original tokens of all positions
+(`all_tokens_lm`, its All-tokens MLM).
 
 Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
 """
@@ -25,10 +25,10 @@ from official.utils.errors import UserError
 
 
 def sample(logits, row_seeds):
-    """Draws a token for each position: the arg-max of the scores with Gumbel noise added.
+    """Draws a token for each position: the arg-max of the scores plus Gumbel noise.
 
-    The draws of a row are a function of its seed, whichever rows share its batch. There is no
-    gradient through them.
+    The draws of a row depend only on its seed, not on the other rows of the batch. They have no
+    gradient.
 
     Args:
         logits: [B, P, V].
@@ -41,22 +41,22 @@ def sample(logits, row_seeds):
     def of_row(row):
         scores, seed = row
         uniform = keras.random.uniform(ops.shape(scores), dtype="float32", seed=Draws(seed))
-        noise = -ops.log(-ops.log(uniform))  # -inf where the draw is 0: never taken
+        noise = -ops.log(-ops.log(uniform))  # -inf for a draw of 0, which is never taken
         return ops.argmax(scores + ops.cast(noise, scores.dtype), axis=-1)
 
     return ops.cast(ops.map(of_row, (ops.stop_gradient(logits), row_seeds)), "int32")
 
 
 class Objective(base.Objective):
-    """An encoder of its own (or the encoder itself) under a masked-LM head.
+    """A second encoder (or the encoder itself) with a masked-LM head.
 
-    Variables: `generator/encoder/...` and `generator/masked_lm/...`, with the paths below that
-    an encoder and its masked LM have; what is shared stands under the encoder's paths alone.
+    The paths of variables begin with `generator/encoder/` and `generator/masked_lm/`, and continue
+    as in an encoder and a masked LM. Shared variables have only the paths of the encoder.
     """
 
     def __init__(self, config, encoder_config, *, name="generator", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
-        self.seed = seed ^ zlib.crc32(name.encode())  # Not the encoder's initial weights again.
+        self.seed = seed ^ zlib.crc32(name.encode())  # other initial weights than the encoder
         try:
             self.network = config.network(encoder_config)
         except ValueError as error:
@@ -88,7 +88,7 @@ class Objective(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         if not self.generator.built:
             self.generator.build()
         self.head.build()
@@ -106,11 +106,11 @@ class Objective(base.Objective):
         """Fills the masked positions with draws from the generator.
 
         Returns:
-            The batch with `token_ids` filled, and with `original_ids` int [B, T] (the text before
-            it was masked), `masked` bool [B, T] (where a token was to be predicted, whatever stood
-            there), `replaced` bool [B, T] (where the draw is not the original) and the
-            generator's scores `generator_logits` [R, V]. With `baseline` also `sample_log_probs`
-            [B, P], the log chance of each draw, and `baseline_logits` [B, P].
+            The batch with filled `token_ids`, and with `original_ids` int [B, T] (the text before
+            masking), `masked` bool [B, T] (the positions to predict), `replaced` bool [B, T]
+            (where the draw differs from the original) and the scores of the generator
+            `generator_logits` [R, V]. With `baseline` also `sample_log_probs` [B, P], the log
+            probability of each draw, and `baseline_logits` [B, P].
         """
         positions, weights = batch["masked_positions"], batch["masked_weights"]  # [B, P]
         rng = None if self.config.frozen else rng
@@ -130,7 +130,7 @@ class Objective(base.Objective):
         original_ids, token_ids = filled(batch["masked_ids"]), filled(drawn)
         if self.baseline is not None:
             chances = ops.take_along_axis(ops.log_softmax(scores), drawn[..., None], axis=-1)
-            # What trains the baseline does not train the generator.
+            # The loss of the baseline does not train the generator.
             guesses = self.as_loss(self.baseline(ops.stop_gradient(hidden)))
             batch = {
                 **batch,

@@ -1,10 +1,10 @@
-"""Ranks documents by how alike their tokens are to those of a query: kernel pooling.
+"""Ranks documents by the similarity of their tokens to those of a query: kernel pooling.
 
-K-NRM (Xiong et al., 2017) counts softly, for each token of the query, how many tokens of the
-document are about so and so similar to it: a Gaussian kernel for each degree of similarity. Here a
-token is what a pretrained encoder makes of it in its text, and the encoder does not learn (Yang et
-al., 2019, on ClueWeb09-B). Query and document are read apart, in one row, so that a document's
-tokens are the same for every query.
+For each token of the query, K-NRM (Xiong et al., 2017) softly counts the tokens of the document at
+each level of similarity, with a Gaussian kernel for each level. Here the vectors of tokens are the
+outputs of a pretrained encoder, which is not trained (Yang et al., 2019, on ClueWeb09-B). Query and
+document are in one row but do not attend to each other, so the tokens of a document are the same
+for every query.
 
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
@@ -14,13 +14,13 @@ from keras import ops
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import ranking
 
-_LEAST = 1e-10  # what the logarithm of a count is taken of at least
+_LEAST = 1e-10  # lower limit of a count before its logarithm is taken
 _SCALE = 0.01  # of the logarithms, as in the release of K-NRM
-_PADDING = -1  # the number of no segment
+_PADDING = -1  # not the number of a segment
 
 
 class Objective(ranking.Ranker):
-    """Kernels over the cosines of all pairs of tokens, and one affine map to the score."""
+    """Kernels over the cosines of all pairs of tokens, and an affine map to the score."""
 
     def __init__(self, config, encoder_config, *, name="kernel_ranking", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -29,7 +29,7 @@ class Objective(ranking.Ranker):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_projection.build()
 
     @property
@@ -38,7 +38,7 @@ class Objective(ranking.Ranker):
         return True
 
     def prepare(self, batch, rng=None):
-        """Lets the encoder read the two texts of each row as if each were alone."""
+        """Makes the two texts of each row two parts that do not attend to each other."""
         batch = super().prepare(batch, rng)
         if "part_ids" in batch:
             return batch
@@ -55,7 +55,7 @@ class Objective(ranking.Ranker):
         }
 
     def features(self, batch, encoded):
-        """Sums over the query's tokens of the logarithms of the soft counts: [N, K]."""
+        """Returns the sums of the log soft counts over the tokens of the query: [N, K]."""
         states = self.as_loss(ops.stop_gradient(encoded["sequence_output"]))  # [N, T, D]
         lengths = ops.sqrt(ops.sum(ops.square(states), axis=-1, keepdims=True))
         states = states / ops.maximum(lengths, 1e-12)

@@ -1,4 +1,4 @@
-"""Masked language modelling: the original tokens of the masked positions (Devlin et al. 2018).
+"""Masked language modelling: predicts the tokens of masked positions (Devlin et al. 2018).
 
 Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows.
 """
@@ -13,7 +13,7 @@ from official.modeling.objectives import base
 
 
 class Objective(base.Objective):
-    """Transform, norm and an output tied to the token table, on gathered positions only."""
+    """A transform, a norm and an output tied to the token table, for the masked positions only."""
 
     def __init__(self, config, encoder_config, *, name="masked_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -34,7 +34,7 @@ class Objective(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.transform.build()
         self.norm.build()
         self.output_bias = self.add_weight(
@@ -42,7 +42,7 @@ class Objective(base.Objective):
         )
 
     def logits(self, hidden, encoder):
-        """Scores of the whole vocabulary for hidden states [R, D]: [R, V]."""
+        """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
         return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
 
@@ -57,7 +57,7 @@ class Objective(base.Objective):
         return self.terms_of(batch, self.logits(hidden, encoder))
 
     def terms_of(self, batch, logits):
-        """`Terms` of the scores [R, V] of the masked positions."""
+        """Returns the `Terms` for scores [R, V] of the masked positions."""
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)

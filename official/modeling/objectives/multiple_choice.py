@@ -1,8 +1,8 @@
-"""Which of several choices answers a question: one score for each, a softmax over them.
+"""Multiple choice: one score for each choice, and a softmax over the choices.
 
-Each choice is read with the text it is about, as [CLS] text [SEP] question and choice [SEP], and
-its score is one affine map of the pooled output (Devlin et al., 2019, section 4.4; Radford et al.,
-2018, section 3.3). A head knows nothing of how many choices there are.
+Each choice is read with the text of the question, as [CLS] text [SEP] question and choice [SEP].
+Its score is an affine map of the pooled output (Devlin et al., 2019, section 4.4; Radford et al.,
+2018, section 3.3). The head does not depend on the number of choices.
 
 Shapes: B batch, C choices, N = B * C, T length, D hidden.
 """
@@ -13,7 +13,7 @@ from official.modeling.objectives import base, pooled
 
 
 class Objective(pooled.Head):
-    """Dropout, one affine map to a score for each choice, and a softmax over those of a question.
+    """Dropout, an affine map to the score of each choice, and a softmax over the choices.
 
     A batch has token_ids, segment_ids and padding_mask [B, C, T]; the encoder gets them as [N, T].
     """
@@ -22,12 +22,12 @@ class Objective(pooled.Head):
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def prepare(self, batch, rng=None):
-        """Gives every choice a row of its own."""
+        """Gives every choice its own row."""
         del rng
         return base.sequences_apart(batch)
 
     def logits(self, batch, encoded, rng=None):
-        """Scores of the choices: [B, C]."""
+        """Returns the scores of the choices: [B, C]."""
         scores = self.outputs(encoded, rng)  # [N, 1]
         return ops.reshape(scores, (ops.shape(batch["example_weights"])[0], -1))
 

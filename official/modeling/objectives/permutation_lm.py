@@ -1,8 +1,9 @@
-"""Permutation language modelling: each target from what stands before it in a random order.
+"""Permutation language modelling: predicts each target from the tokens before it in a random order.
 
-The sum over the targets x_z of log p(x_z | all that z may see), read from the encoder's query
-stream, which knows where it is and not what is there (Yang et al. 2019, sections 2.2 and 2.3). What
-a target may see is said by `permutation_mask`. The output is the token table and a bias.
+The loss is the negative sum over the targets x_z of log p(x_z | the tokens visible to z). The
+predictions come from the query stream of the encoder, which has the position of a target but not
+its token (Yang et al. 2019, sections 2.2 and 2.3). `permutation_mask` defines which tokens are
+visible. The output is the token table and a bias.
 
 Shapes: B batch, P targets, D hidden, V vocabulary, R = B * P rows.
 """
@@ -14,7 +15,7 @@ from official.utils.errors import UserError
 
 
 class Objective(base.Objective):
-    """An output tied to the token table over the query stream; its only variable is a bias."""
+    """An output tied to the token table for the query stream; its only variable is a bias."""
 
     def __init__(self, config, encoder_config, *, name="permutation_lm", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -24,13 +25,13 @@ class Objective(base.Objective):
             raise UserError(f"objectives: permutation_lm: {error}") from None
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_bias = self.add_weight(
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
     def logits(self, hidden, encoder):
-        """Scores of the whole vocabulary for query states [R, D]: [R, V]."""
+        """Returns the scores of the vocabulary for query states [R, D]: [R, V]."""
         return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
 
     def weight_sums(self, batch):

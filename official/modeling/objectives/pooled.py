@@ -1,6 +1,6 @@
-"""Heads that are one affine map of the pooled output: what they have alike.
+"""The base class of heads with one affine map of the pooled output.
 
-Shapes: B rows that the encoder read, D hidden, O outputs.
+Shapes: B rows of the encoder, D hidden, O outputs.
 """
 
 from keras import ops
@@ -11,21 +11,21 @@ from official.modeling.objectives import base
 
 
 class Head(base.Objective):
-    """Dropout and one affine map of the pooled output; its variables are `output/...`."""
+    """Dropout and an affine map of the pooled output, with the variables `output/...`."""
 
     def __init__(self, config, encoder_config, size, *, name, seed=0, dtype=None):
         """Describes the head.
 
         Args:
             config: has `pooling` and `dropout`.
-            encoder_config: of the encoder whose output is pooled.
+            encoder_config: the config of the encoder whose output is pooled.
             size: O.
-            name: first part of the variables' paths, and of the loss.
+            name: name of the loss, and first part of the variables' paths.
             seed: initial weights are a function of it and of the name.
             dtype: Keras dtype policy; None = the global one.
 
         Raises:
-            UserError: the encoder has nothing to pool in that way.
+            UserError: the encoder does not support this pooling.
         """
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         base.check_pooled(name, config.pooling, encoder_config)
@@ -38,7 +38,7 @@ class Head(base.Objective):
         )
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.output_projection.build()
 
     @property
@@ -48,7 +48,7 @@ class Head(base.Objective):
         return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"
 
     def outputs(self, encoded, rng=None):
-        """What the head says of each row, in the type of losses: [B, O]."""
+        """Returns the outputs of each row, in the dtype of losses: [B, O]."""
         pooled = dropout(self.pool(encoded), self.config.dropout, rng)
         return self.as_loss(self.output_projection(pooled))
 

@@ -1,8 +1,9 @@
-"""Which document answers a query better: one score for both read as a pair, a cross-encoder.
+"""Ranks documents for a query with a cross-encoder: one score for each pair.
 
-The score is read from the pooled output of [CLS] query [SEP] document [SEP] (Nogueira and Cho,
-2019). Trained on a query with a relevant document and with another one, it is to be higher for the
-first by a margin, or each of the two is judged by itself.
+The score is an affine map of the pooled output of [CLS] query [SEP] document [SEP] (Nogueira and
+Cho, 2019). In training, a query has a relevant document and others. With the pairwise loss the
+score of the relevant document should be higher by a margin; with the other loss each document is
+classified separately.
 
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden.
 """
@@ -13,20 +14,20 @@ from official.modeling.objectives import base, pooled
 
 
 class Ranker(base.Objective):
-    """Scores of documents, and the loss of a relevant one beside others.
+    """Scores documents, and computes the loss of a relevant document and others.
 
-    A batch has fields [B, C, T]: with C of two and more the first document of each example is the
-    relevant one, with C of one it is to be scored, and there is nothing to learn from it. Fields
-    [N, T] are taken as they are.
+    A batch has fields [B, C, T]. If C is 2 or more, the first document of each example is the
+    relevant one. If C is 1, the document is only scored and there is no loss. Fields [N, T] are
+    used unchanged.
     """
 
     def prepare(self, batch, rng=None):
-        """Gives every document a row of its own."""
+        """Gives every document its own row."""
         del rng
         return base.sequences_apart(batch)
 
     def scores(self, batch, encoded, rng=None):
-        """The scores of all documents, in the type of losses: [N]."""
+        """Returns the scores of all documents, in the dtype of losses: [N]."""
         raise NotImplementedError
 
     def weight_sums(self, batch):
@@ -34,7 +35,7 @@ class Ranker(base.Objective):
         return {self.name: ops.sum(self.example_weights(batch))}
 
     def terms(self, batch, encoded, encoder, rng=None):
-        """See `base.Objective`; the accuracy is of pairs, a tie counts half."""
+        """See `base.Objective`; the accuracy is over pairs, and a tie counts half."""
         weights = self.example_weights(batch)  # [B]
         rows = batch.get("example_rows")
         if rows is None or rows.shape[1] == 1:
@@ -58,7 +59,7 @@ class Ranker(base.Objective):
 
 
 class Objective(pooled.Head, Ranker):
-    """Dropout and one affine map of the pooled output to the score."""
+    """Dropout and an affine map of the pooled output to the score."""
 
     def __init__(self, config, encoder_config, *, name="ranking", seed=0, dtype=None):
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)

@@ -1,4 +1,4 @@
-"""A number for each example, from the pooled output.
+"""Regression: a number for each example, from the pooled output.
 
 Shapes: B batch, D hidden.
 """
@@ -9,14 +9,14 @@ from official.modeling.objectives import base, pooled
 
 
 class Objective(pooled.Head):
-    """Dropout and one affine map to the score; the loss is the squared error."""
+    """Dropout and an affine map to the score; the loss is the squared error."""
 
     def __init__(self, config, encoder_config, *, name=None, seed=0, dtype=None):
         name = name or config.task or "regression"
         super().__init__(config, encoder_config, 1, name=name, seed=seed, dtype=dtype)
 
     def scores(self, encoded, rng=None):
-        """The predicted numbers: [B]."""
+        """Returns the predicted numbers: [B]."""
         return self.outputs(encoded, rng)[:, 0]
 
     def terms(self, batch, encoded, encoder, rng=None):
@@ -30,5 +30,5 @@ class Objective(pooled.Head):
         )
 
     def predictions(self, batch, encoded, encoder):
-        """Returns `score` [B]; of one of several tasks with its name before it."""
+        """Returns `score` [B]; with several tasks the name of the task comes first."""
         return {self.config.field("score"): self.scores(encoded)}

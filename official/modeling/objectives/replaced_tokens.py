@@ -1,6 +1,6 @@
-"""Replaced token detection: which tokens are not the original ones (Clark et al. 2020, ELECTRA).
+"""Replaced token detection: finds replaced tokens (Clark et al. 2020, ELECTRA).
 
-What replaced them comes from `official.modeling.objectives.generator`.
+`official.modeling.objectives.generator` replaces the tokens.
 
 Shapes: B batch, T length, D hidden.
 """
@@ -14,7 +14,7 @@ from official.modeling.objectives import base
 
 
 class Objective(base.Objective):
-    """A layer with activation and one score for each token; the loss is binary cross-entropy."""
+    """A layer with an activation, and a score for each token; the loss is binary cross-entropy."""
 
     def __init__(self, config, encoder_config, *, name="replaced_tokens", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -33,12 +33,12 @@ class Objective(base.Objective):
         self.output_projection = linear(1, "output")
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.transform.build()
         self.output_projection.build()
 
     def logits(self, hidden):
-        """Scores of having been replaced, for hidden states [B, T, D]: [B, T]."""
+        """Returns the scores of being replaced, for hidden states [B, T, D]: [B, T]."""
         hidden = self.activation(self.transform(hidden))
         return self.as_loss(self.output_projection(hidden))[..., 0]
 
@@ -79,12 +79,12 @@ class Objective(base.Objective):
         )
 
     def _adversarial(self, batch, losses):
-        """Losses that train the generator and its baseline from this loss at each draw [B, T].
+        """Returns the losses of the generator and its baseline, from the losses [B, T] of tokens.
 
-        A draw's reward is the loss at its position. REINFORCE raises the chance of draws whose
-        reward is above what the baseline b = -log sigmoid(w h) expected, h the generator's hidden
-        state; exp(-b) is fitted to exp(-reward), the chance that the encoder gave to the right
-        answer, by cross-entropy.
+        The reward of a draw is the loss at its position. REINFORCE raises the probability of draws
+        whose reward is above the baseline b = -log sigmoid(w h), where h is the hidden state of the
+        generator. exp(-b) is fitted by cross-entropy to exp(-reward), the probability that the
+        encoder gave to the right answer.
         """
         positions = batch["masked_positions"]
         rewards = gather.positions(ops.stop_gradient(losses)[..., None], positions)
@@ -98,5 +98,5 @@ class Objective(base.Objective):
         }
 
     def _weights(self, batch, counted):
-        """The weight of each element of a field: its shape."""
+        """Returns the weight of each element of the field `counted`, in its shape."""
         return self.as_loss(batch[counted]) * self.example_weights(batch)[:, None]

@@ -1,7 +1,7 @@
-"""How two segments belong together, asked of the pooled output.
+"""Classifies the relation of two segments from the pooled output.
 
-Next-sentence prediction is BERT's (Devlin et al. 2018, section 3.1), sentence-order prediction
-ALBERT's (Lan et al. 2019, section 3.1).
+The relation is next sentence for BERT (Devlin et al. 2018, section 3.1), and sentence order for
+ALBERT (Lan et al. 2019, section 3.1).
 
 Shapes: B batch, D hidden, K parts of a row (see `terms`).
 """
@@ -25,14 +25,14 @@ class Objective(base.Objective):
             raise UserError(f"{self.name} {POOLER_MISSING}")
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         self.kernel = self.add_weight(
             (self.encoder_config.hidden_size, 2), self.initializer, name="kernel"
         )
         self.bias = self.add_weight((2,), "zeros", name="bias")
 
     def logits(self, encoded):
-        """Scores of the two classes: [B, 2], or [B, K, 2] where each part has a pooled output."""
+        """Returns the scores of the classes: [B, 2], or [B, K, 2] for a batch with parts."""
         return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
 
     def weight_sums(self, batch):
@@ -40,14 +40,14 @@ class Objective(base.Objective):
         return {self.name: ops.sum(self._weights(batch))}
 
     def _weights(self, batch):
-        """Weights of the examples [B], or of the parts [B, K] of a batch that has parts."""
+        """Returns the weights of the examples [B], or of the parts [B, K] of a batch with parts."""
         weights = self.example_weights(batch)
         if "part_weights" not in batch:
             return weights
         return weights[:, None] * self.as_loss(batch["part_weights"])
 
     def terms(self, batch, encoded, encoder, rng=None):
-        """See `base.Objective`; labels are [B], or [B, K] where rows have parts."""
+        """See `base.Objective`; labels are [B], or [B, K] for a batch with parts."""
         return base.class_terms(
             self.name,
             ops.reshape(self.logits(encoded), (-1, 2)),

@@ -1,16 +1,16 @@
-"""The part of a context that answers a question, or that there is none.
+"""Question answering: predicts the span of a context that answers a question, or that none does.
 
-`independent` (Devlin et al., 2019, sections 4.2 and 4.3): one affine map gives each token a score
-as the first and as the last token of the answer; a question without an answer has it at [CLS]. The
-loss is the mean of both cross-entropies, a span's score the sum of both scores, and the null score
-that of [CLS] as both.
+`independent` (Devlin et al., 2019, sections 4.2 and 4.3): an affine map gives each token a score as
+the first and a score as the last token of the answer. The answer of an unanswerable question is at
+[CLS]. The loss is the mean of both cross-entropies. The score of a span is the sum of its two
+scores, and the null score is the sum of both scores of [CLS].
 
-`conditional` (XLNet's release, function_builder.get_qa_outputs): the last token is scored given the
-first one, [h; h(start)] -> linear, tanh, LayerNorm -> linear; and a logistic regression on
-[sum of p(start) h; h(CLS)] -> linear, tanh -> linear says whether the window has no answer. Its
-loss, times `answerable_weight`, comes on top of the mean of the other two. At prediction the
-likeliest starts each have their likeliest ends (a beam); a span's score is the logarithm of its
-probability, and the null score the logit of the regression.
+`conditional` (XLNet's release, function_builder.get_qa_outputs): the score of the last token
+depends on the first one, [h; h(start)] -> linear, tanh, LayerNorm -> linear. A logistic regression
+on [sum of p(start) h; h(CLS)] -> linear, tanh -> linear predicts whether the window has no answer.
+Its loss, times `answerable_weight`, is added to the mean of the other two. The predictions are the
+most likely ends of the most likely starts (a beam). The score of a span is its log probability, and
+the null score is the logit of the regression.
 
 Shapes: B batch, T length, D hidden, K spans, S starts of the beam, E ends of each, A longest
 answer.
@@ -23,12 +23,13 @@ from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.objectives import base
+from official.utils import keras_private
 
 NEVER = -1e30
 
 
 class Objective(base.Objective):
-    """The scores of starts and ends, and of there being no answer."""
+    """Scores the starts and ends of answers, and unanswerable questions."""
 
     def __init__(self, config, encoder_config, *, name="span_answer", seed=0, dtype=None):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
@@ -58,36 +59,36 @@ class Objective(base.Objective):
         self.answerable_projection = linear(size, 1, "answerable", use_bias=False)
 
     def build(self, input_shape=None):
-        """Makes the variables."""
-        for layer in self._flatten_layers(include_self=False, recursive=False):
+        """Creates the variables."""
+        for layer in keras_private.sublayers(self, include_self=False, recursive=False):
             layer.build()
 
     def start_logits(self, states):
-        """Of `conditional`: scores of starts [B, T]."""
+        """Returns the scores of starts for `conditional`: [B, T]."""
         return self.as_loss(self.start_projection(states))[:, :, 0]
 
     def end_logits(self, states, starts):
-        """Of `conditional`: scores of ends [B, S, T], given starts int [B, S]."""
+        """Returns the scores of ends for `conditional` [B, S, T], given starts int [B, S]."""
         begin = gather.each(states, starts)[:, :, None, :]  # [B, S, 1, D]
-        every = states[:, None, :, :]  # [B, 1, T, D]
-        shape = ops.shape(ops.add(begin, every))
+        end = states[:, None, :, :]  # [B, 1, T, D]
+        shape = ops.shape(ops.add(begin, end))
         both = ops.concatenate(
-            [ops.broadcast_to(every, shape), ops.broadcast_to(begin, shape)], axis=-1
+            [ops.broadcast_to(end, shape), ops.broadcast_to(begin, shape)], axis=-1
         )
         hidden = self.end_norm(ops.tanh(self.end_hidden(both)))
         return self.as_loss(self.end_projection(hidden))[..., 0]
 
     def null_logits(self, states, start_logits, allowed, rng=None):
-        """Of `conditional`: how much speaks against there being an answer [B].
+        """Returns the logits of having no answer for `conditional`: [B].
 
         Args:
             states: [B, T, D].
             start_logits: [B, T].
-            allowed: bool [B, T], where a start may be.
+            allowed: bool [B, T], the possible starts.
             rng: `Draws` for dropout, or None.
         """
-        chances = ops.softmax(ops.where(allowed, start_logits, NEVER))
-        start = ops.einsum("btd,bt->bd", states, ops.cast(chances, states.dtype))
+        probabilities = ops.softmax(ops.where(allowed, start_logits, NEVER))
+        start = ops.einsum("btd,bt->bd", states, ops.cast(probabilities, states.dtype))
         pooled = ops.concatenate([start, states[:, -1 if self._cls_last else 0]], axis=-1)
         hidden = dropout(ops.tanh(self.answerable_hidden(pooled)), self.config.dropout, rng)
         return self.as_loss(self.answerable_projection(hidden))[:, 0]
@@ -103,9 +104,9 @@ class Objective(base.Objective):
         weights = self.example_weights(batch)
         allowed, cls = self._allowed(batch), self._cls(batch)
         shift = batch["context_start"] - batch["window_start"]
-        found = batch["answer_start"] >= 0  # [B]
-        start = ops.where(found, batch["answer_start"] + shift, cls)
-        end = ops.where(found, batch["answer_end"] + shift, cls)
+        answerable = batch["answer_start"] >= 0  # [B]
+        start = ops.where(answerable, batch["answer_start"] + shift, cls)
+        end = ops.where(answerable, batch["answer_end"] + shift, cls)
         if self.config.form == "independent":
             start_logits, end_logits = self.boundary_logits(states)
         else:
@@ -122,27 +123,27 @@ class Objective(base.Objective):
         metrics = {f"{self.name}_accuracy": (_total(hits, weights), ops.sum(weights))}
         if self.config.form == "conditional":
             logits = self.null_logits(states, start_logits, allowed, rng)
-            missing = ops.cast(ops.logical_not(found), logits.dtype)
+            missing = ops.cast(ops.logical_not(answerable), logits.dtype)
             against = ops.softplus(logits) - missing * logits  # of a logistic regression
             losses = losses + self.config.answerable_weight * against
-            right = ops.equal(logits > 0, ops.logical_not(found))
+            right = ops.equal(logits > 0, ops.logical_not(answerable))
             metrics[f"{self.name}_answerable_accuracy"] = (_total(right, weights), ops.sum(weights))
         return base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
 
     def predictions(self, batch, encoded, encoder):
-        """The best spans of each window, of those that begin with a token that it owns.
+        """Returns the best spans of each window among those that begin with a token that it owns.
 
         Returns:
-            `span_scores` [B, K], falling, `NEVER` or less where there are no more spans;
+            `span_scores` [B, K], in falling order, `NEVER` or less if there are fewer spans;
             `span_starts` and `span_ends` int [B, K], the numbers of the first and last token in the
             whole context; and `null_scores` [B].
         """
         del encoder
         states = encoded["sequence_output"]
-        place = self._places(batch)
+        position = self._positions(batch)
         begin = batch["context_start"][:, None]
-        number = place - begin + batch["window_start"][:, None]  # [B, T], in the whole context
-        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
+        number = position - begin + batch["window_start"][:, None]  # [B, T], in the whole context
+        inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
         own = (number >= batch["own_start"][:, None]) & (number < batch["own_end"][:, None])
         if self.config.form == "independent":
             start_logits, end_logits = self.boundary_logits(states)
@@ -167,12 +168,12 @@ class Objective(base.Objective):
         }
 
     def boundary_logits(self, states):
-        """Of `independent`: scores of starts and of ends, [B, T] each."""
+        """Returns the scores of starts and of ends for `independent`: [B, T] each."""
         logits = self.as_loss(self.output_projection(states))  # [B, T, 2]
         return logits[:, :, 0], logits[:, :, 1]
 
     def _pairs(self, start_logits, end_logits, starts, ends):
-        """The best pairs: scores, starts and ends [B, K]."""
+        """Returns the scores, starts and ends of the best pairs: [B, K] each."""
         longest, count = self.config.max_answer_length, self.config.n_best
         length = ops.shape(start_logits)[1]
         start_logits = ops.where(starts, start_logits, NEVER)
@@ -182,12 +183,12 @@ class Objective(base.Objective):
         scores = start_logits[:, :, None] + ops.stack(later, axis=-1)  # [B, T, A]
         scores = ops.reshape(scores, (ops.shape(scores)[0], length * longest))
         scores = ops.pad(scores, [[0, 0], [0, count]], constant_values=2 * NEVER)
-        best, places = ops.top_k(scores, count)
-        first = places // longest
-        return best, first, first + places % longest
+        best, pairs = ops.top_k(scores, count)
+        first = pairs // longest
+        return best, first, first + pairs % longest
 
     def _beam(self, states, start_logits, allowed, starts, ends):
-        """The likeliest ends of the likeliest starts: log-probabilities, starts, ends [B, S E]."""
+        """Returns log probabilities, starts and ends of the beam: [B, S * E] each."""
         config = self.config
         batch, length = ops.shape(start_logits)
         chances = ops.log_softmax(ops.where(allowed, start_logits, NEVER))
@@ -216,24 +217,24 @@ class Objective(base.Objective):
         scores, order = ops.top_k(scores, size)
         return scores, ops.take_along_axis(first, order, 1), ops.take_along_axis(last, order, 1)
 
-    def _places(self, batch):
-        """The positions of a row: int [1, T]."""
+    def _positions(self, batch):
+        """Returns the positions of a row: int [1, T]."""
         length = ops.shape(batch["token_ids"])[1]
         return ops.arange(length, dtype=batch["context_start"].dtype)[None]
 
     def _cls(self, batch):
-        """The position of [CLS]: int [B]."""
+        """Returns the position of [CLS]: int [B]."""
         starts = batch["context_start"]
         last = ops.shape(batch["token_ids"])[1] - 1 if self._cls_last else 0
         return ops.zeros_like(starts) + last
 
     def _allowed(self, batch):
-        """Where an answer may be, or [CLS] in its stead: bool [B, T]."""
+        """Returns the positions that an answer may have, including [CLS]: bool [B, T]."""
         if self.config.candidates == "row":
             return batch["padding_mask"]
-        place, begin = self._places(batch), batch["context_start"][:, None]
-        inside = (place >= begin) & (place < begin + batch["context_length"][:, None])
-        return inside | ops.equal(place, self._cls(batch)[:, None])
+        position, begin = self._positions(batch), batch["context_start"][:, None]
+        inside = (position >= begin) & (position < begin + batch["context_length"][:, None])
+        return inside | ops.equal(position, self._cls(batch)[:, None])
 
 
 def _total(flags, weights):

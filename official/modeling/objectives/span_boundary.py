@@ -1,7 +1,7 @@
-"""The span boundary objective: a hidden span from what stands beside it (SpanBERT, section 3.2).
+"""The span boundary objective: predicts a span from its neighbours (SpanBERT, section 3.2).
 
 Shapes: B batch, T length, P predictions, D hidden, E embedding, V vocabulary, R = B * P rows,
-O size of the embedding of a place in a span.
+O size of the embedding of an offset in a span.
 """
 
 from keras import ops
@@ -15,9 +15,9 @@ from official.modeling.objectives import base
 
 
 class Objective(base.Objective):
-    """Two layers over [left neighbour, right neighbour, place in the span], and a tied output.
+    """Two layers over [left neighbour, right neighbour, offset in the span], and a tied output.
 
-    A layer is an affine map, the encoder's activation and a norm; the output has a bias of its own.
+    Each layer is an affine map, the activation of the encoder and a norm. The output has a bias.
     """
 
     def __init__(self, config, encoder_config, *, name="span_boundary", seed=0, dtype=None):
@@ -47,7 +47,7 @@ class Objective(base.Objective):
         ]
 
     def build(self, input_shape=None):
-        """Makes the variables."""
+        """Creates the variables."""
         for layer in (self.offset_embedding, *self.transforms, *self.norms):
             layer.build()
         self.output_bias = self.add_weight(

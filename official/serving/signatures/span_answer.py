@@ -74,7 +74,7 @@ class Answerer:
                 for name in _FOUND
             }
 
-        self._scored = length_groups.scorer(score, parts.config.encoder, windows.PLACES)
+        self._scored = length_groups.scorer(score, parts.config.encoder, windows.POSITIONS)
 
     def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers questions.
@@ -120,7 +120,7 @@ class Answerer:
             "token_ids": token_ids,
             "segment_ids": tf.cast((place >= lengths[:, :1]) & mask, tf.int32),
             "padding_mask": mask,
-            **{name: packed[name] for name in windows.PLACES},
+            **{name: packed[name] for name in windows.POSITIONS},
         }
         return {**batch, **windows.arrange_windows(batch, self._tokenizer, self._layout)}
 

@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from official.utils import keras_private
 
-class Optimizer(keras.optimizers.Optimizer):
+
+class Optimizer(keras_private.JointUpdateOptimizer):
     """What all our optimizers share: one update from the reduced gradient.
 
     Args:
@@ -58,6 +60,7 @@ class Optimizer(keras.optimizers.Optimizer):
         super().build(variables)
         self.gradient_norm = self._scalar("gradient_norm", keras.config.floatx())
         self.bad_variable = self._scalar("bad_variable", "int32")
+        self._paths = [variable.path for variable in variables]
         self._decayed = [not matches(self.no_decay, variable) for variable in variables]
         self._rate_factors = [
             1.0 if self.rate_factors is None else self.rate_factors[variable.path]
@@ -85,9 +88,10 @@ class Optimizer(keras.optimizers.Optimizer):
 
     def decays(self, variable: keras.Variable) -> bool:
         """Whether weight decay applies to a variable that the optimizer was built with."""
-        return self._decayed[self._get_variable_index(variable)]
+        return self._decayed[self._paths.index(variable.path)]
 
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def update_all(self, grads, variables, learning_rate):
+        """Sums the gradients over replicas, checks and clips them, and updates the variables."""
         # Converting sums the slices of an embedding row that occurs more than once. A sum of
         # gradients (`AddN`) stands on no device, and workers can only reduce what stands on one.
         grads = [tf.identity(tf.convert_to_tensor(grad)) for grad in grads]
@@ -104,11 +108,13 @@ class Optimizer(keras.optimizers.Optimizer):
         else:
             scale = None
         context.merge_call(
-            self._update_all,
-            args=(grads, trainable_variables, finite, dict(self._asked), learning_rate, scale),
+            self._update_on_all_replicas,
+            args=(grads, variables, finite, dict(self._asked), learning_rate, scale),
         )
 
-    def _update_all(self, strategy, grads, variables, finite, asked, learning_rate, scale):
+    def _update_on_all_replicas(
+        self, strategy, grads, variables, finite, asked, learning_rate, scale
+    ):
         """Runs in cross-replica context: tensors are per-replica values, equal on all."""
 
         def update_one(variable, grad, rate, factor, index):
@@ -120,7 +126,7 @@ class Optimizer(keras.optimizers.Optimizer):
 
         def update(head):
             for variable, grad in zip(variables, grads, strict=True):
-                index = self._get_variable_index(variable)
+                index = self._paths.index(variable.path)
                 if (self._heads[index] if self._heads[index] in asked else None) == head:
                     strategy.extended.update(
                         variable.value,
@@ -208,10 +214,10 @@ class TwoMoments(Optimizer):
 
     def slots(self) -> dict[str, keras.Variable]:
         """First and second moments, `m` and `v`."""
-        pairs = zip(self._trainable_variables, self._first, self._second, strict=True)
+        moments = zip(self._paths, self._first, self._second, strict=True)
         return {
-            f"{variable.path}/{name}": slot
-            for variable, first, second in pairs
+            f"{path}/{name}": slot
+            for path, first, second in moments
             for name, slot in (("m", first), ("v", second))
         }
 

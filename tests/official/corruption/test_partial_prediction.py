@@ -65,7 +65,7 @@ def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k
     reverse = rng.random(count) < (0.5 if backward else 0)
     made = partial_prediction.choose(
         tf.constant(words, tf.int32), tf.constant(number), seeds,
-        size=size, most=most, k=k, max_span=max_span, whole=whole,
+        size=size, max_targets=most, k=k, max_span=max_span, whole=whole,
         backward=tf.constant(reverse) if backward else None,
     ).numpy()  # fmt: skip
     steps = min(most, size)
@@ -107,7 +107,7 @@ def test_targets_come_from_all_of_a_block(number, k):
     words = tf.tile(tf.range(size)[None], [count, 1])
     made = partial_prediction.choose(
         words, tf.fill([count, 1], number), seeds_of(count),
-        size=size, most=number, k=k, max_span=5, whole=True,
+        size=size, max_targets=number, k=k, max_span=5, whole=True,
     ).numpy()  # fmt: skip
     assert (made.sum(axis=1) == number).all()
     share = made.reshape(count, 8, 16).mean(axis=(0, 2)) / (number / size)
@@ -122,7 +122,7 @@ def test_the_first_span_of_a_block_is_as_drawn():
     words = tf.tile(tf.range(60)[None], [count, 1])
     made = partial_prediction.choose(
         words, tf.fill([count, 1], 8), seeds_of(count),
-        size=60, most=8, k=k, max_span=5, whole=False,
+        size=60, max_targets=8, k=k, max_span=5, whole=False,
     ).numpy()  # fmt: skip
     lengths = partial_prediction.span_lengths(seeds_of(count), 8, 5).numpy()[:, 0]
     begins = made.argmax(axis=1)
@@ -141,6 +141,6 @@ def test_blocks_of_nothing_but_specials():
         for max_span in (0, 2):
             made = partial_prediction.choose(
                 words, tf.constant([[2, 2], [1, 1]]), seeds_of(2),
-                size=3, most=4, k=2, max_span=max_span, whole=whole,
+                size=3, max_targets=4, k=2, max_span=max_span, whole=whole,
             )  # fmt: skip
             assert made.numpy().astype(int).tolist() == [[0, 0, 1, 1, 0, 0], [0] * 6]

@@ -36,9 +36,9 @@ def test_phrases_and_entities(function, name):
     assert function(VOCABULARY, batch).numpy().tolist() == expected
 
 
-def test_stretches():
+def test_sequences():
     flags = tf.constant([[True, True, False, True], [False, True, True, False]])
-    assert units.stretches(flags).numpy().tolist() == [[0, 0, -1, 1], [-1, 0, 0, -1]]
+    assert units.sequences(flags).numpy().tolist() == [[0, 0, -1, 1], [-1, 0, 0, -1]]
 
 
 def test_sums_by_column():

@@ -1,8 +1,8 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.linear import Linear
 from official.serving import int8
 from official.utils.errors import UserError
@@ -61,7 +61,7 @@ def test_rows_are_rounded_each_by_its_own_scale():
 @pytest.mark.parametrize("bias", [None, RNG.normal(size=10).astype(np.float32)])
 def test_a_map_is_near_the_one_of_its_layer(bias):
     kernel = RNG.normal(size=(48, 10)).astype(np.float32) * RNG.uniform(0.01, 3, 10)
-    made = int8.Linear(kernel.astype(np.float32), None if bias is None else tf.Variable(bias))
+    made = int8.Int8Linear(kernel.astype(np.float32), None if bias is None else tf.Variable(bias))
     x = RNG.normal(size=(3, 5, 48)).astype(np.float32)
     x[1, 2] = 0
     found = made(tf.constant(x)).numpy()
@@ -77,7 +77,7 @@ def test_a_map_is_near_the_one_of_its_layer(bias):
     np.testing.assert_array_equal(found[1, 2], np.zeros(10) if bias is None else bias)
     np.testing.assert_array_equal(made(tf.constant(x[2:])), found[2:])
     assert made(tf.zeros([0, 48])).shape == (0, 10)
-    np.testing.assert_allclose(made.matrix(), kernel, atol=np.abs(kernel).max() / 127)
+    np.testing.assert_allclose(made.kernel, kernel, atol=np.abs(kernel).max() / 127)
 
 
 def test_pairs_of_the_largest_products_are_not_cut_off():
@@ -86,19 +86,56 @@ def test_pairs_of_the_largest_products_are_not_cut_off():
     kernel = RNG.choice([-1.0, 1.0], (64, 8)).astype(np.float32)
     kernel[:, :2] = 1, -1
     x = tf.concat([x, tf.ones([1, 64]), -tf.ones([1, 64])], axis=0)
-    np.testing.assert_allclose(int8.Linear(kernel)(x), x @ kernel, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(int8.Int8Linear(kernel)(x), x @ kernel, rtol=1e-6, atol=1e-5)
 
 
-def test_a_layer_is_computed_by_what_serves_it():
+@pytest.fixture
+def network():
+    layer = FeedForward(6, 10, activation="gelu", initializer="glorot_normal", name="network")
+    layer.build()
+    return layer
+
+
+def twins(layer):
+    return {part: int8.Int8Linear.from_layer(part) for part in int8.linear_layers(layer)}
+
+
+def test_layers_are_swapped_within_a_block(network):
+    x = tf.constant(RNG.normal(size=(2, 3, 6)), tf.float32)
+    exact, inner = network(x), network.inner
+    paths = [variable.path for variable in network.variables]
+    with int8.swapped(network, twins(network)):
+        assert isinstance(network.inner, int8.Int8Linear) and network.inner.name == "inner"
+        assert isinstance(network.outer, int8.Int8Linear)
+        assert 0 < np.abs(network(x) - exact).max() < 0.1
+        assert [variable.path for variable in network.variables] == paths  # no others
+    assert network.inner is inner
+    np.testing.assert_array_equal(network(x), exact)
+
+
+def test_a_block_that_fails_gives_the_layers_back(network):
+    inner = network.inner
+    with pytest.raises(ZeroDivisionError), int8.swapped(network, twins(network)):
+        raise ZeroDivisionError
+    assert network.inner is inner
+
+
+def test_the_activation_is_not_fused_with_integers(network, monkeypatch):
+    def never(x):
+        raise AssertionError("the backend's activation is for products that it can fuse")
+
+    monkeypatch.setattr(network, "plain_activation", never)
+    with int8.swapped(network, twins(network)):
+        network(tf.ones([1, 2, 6]))
+
+
+def test_code_that_splits_the_kernel_gets_the_matrix_of_the_integers():
     layer = Linear(4, 3, initializer="glorot_normal", name="map")
     layer.build()
-    x = tf.ones([2, 4])
-    exact = layer(x)
-    layer.int8_linear = int8.Linear(np.asarray(layer.kernel), layer.bias.value)
-    assert 0 < np.abs(layer(x) - exact).max() < 0.05
-    assert [keras.ops.shape(v) for v in layer.variables] == [(4, 3), (3,)]  # no others
-    layer.int8_linear = None
-    np.testing.assert_array_equal(layer(x), exact)
+    twin = int8.Int8Linear.from_layer(layer)
+    steps = np.abs(layer.kernel).max(axis=0) / int8.LARGEST_WEIGHT
+    assert (np.abs(twin.kernel - layer.kernel) <= 0.501 * steps).all()
+    assert twin.bias is layer.bias.value
 
 
 def test_a_tensorflow_without_such_products_is_told_at_once(monkeypatch):

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from official import tokenizers
+from official.tokenizers.byte_alphabet import ALPHABET
+from official.tokenizers.merges import reachable
 from official.utils.errors import UserError
 from tests import ROOT
 from tests.official.tokenizers.byte_bpe_reference import Reference, texts
@@ -69,7 +71,7 @@ def test_a_million_characters():
 
 
 def test_equal_pairs_are_joined_from_the_left():
-    pieces = [*byte_bpe.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values(), "aa", "aaaa", "ab"]
+    pieces = [*byte_bpe.SPECIAL, *ALPHABET.values(), "aa", "aaaa", "ab"]
     made = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
     spelled = [[made.pieces[i] for i in ids] for ids in made.encode(["a" * 7, "aaab", "aab", "ab"])]
     assert spelled == [["aaaa", "aa", "a"], ["aa", "ab"], ["aa", "b"], ["ab"]]
@@ -97,7 +99,7 @@ def test_merges_in_any_order():
     for _ in range(60):
         letters = "abc"[: rng.randint(1, 3)]
         merges = random_merges(rng, letters, rng.choice([5, 20, 60]))
-        pieces = dict.fromkeys([*tokenizers.byte_bpe.ALPHABET.values(), *map("".join, merges)])
+        pieces = dict.fromkeys([*ALPHABET.values(), *map("".join, merges)])
         pieces = [*byte_bpe.SPECIAL, *pieces]
         try:
             made = tokenizers.ByteBPE(pieces, merges)
@@ -105,7 +107,7 @@ def test_merges_in_any_order():
             assert "makes of any text: are the lines in their order?" in str(error)
             refused += 1
             continue
-        idle += len(merges) - len(tokenizers.byte_bpe.reachable(merges))
+        idle += len(merges) - len(reachable(merges))
         reference = Reference({piece: i for i, piece in enumerate(pieces)}, merges)
         words = ["".join(rng.choices(letters, k=rng.randint(1, 60))) for _ in range(100)]
         for word, ids in zip(words, made.encode(words), strict=True):
@@ -116,11 +118,11 @@ def test_merges_in_any_order():
 
 def test_a_piece_that_is_made_too_late():
     merges = [("a", "b"), ("ab", "c"), ("x", "abc"), ("b", "c"), ("a", "bc")]
-    assert tokenizers.byte_bpe.reachable(merges) == ["ab", "abc", "xabc", "bc"]
+    assert reachable(merges) == ["ab", "abc", "xabc", "bc"]
     # "bb" is joined first of "abb", so that "ab" and "b" never meet, and "a" and "bb" do.
     merges = [("b", "b"), ("a", "b"), ("ab", "b"), ("abb", "c"), ("a", "bb")]
     with pytest.raises(UserError, match=r"v: merge 4 \(abb c\) joins 'abb', which no merge before"):
-        tokenizers.byte_bpe.reachable(merges, "v")
+        reachable(merges, "v")
 
 
 def test_long_words():
@@ -233,19 +235,22 @@ def swapped(a, b):
         ({"pieces": {"a": 1}}, r"'a' has id 1, but 1 pieces have the whole numbers from 0 to 0"),
         ({"pieces": {"a": "0"}}, r"'a' has id '0', but 1 pieces"),
         ({"pieces": swapped("<s>", "a")}, r"vocab.json: '<s>' and 'a' have the same id, \d+"),
-        ({"pieces": '{"a": 0, "b": 1, "a": 2}'}, r"vocab.json: 'a' stands twice"),
+        ({"pieces": '{"a": 0, "b": 1, "a": 2}'}, r"vocab.json: 'a' is listed twice"),
         ({"pieces": {"the": 0}}, r"lacks 256 of the 256 characters that stand for bytes \(! \" #"),
         (
             {"pieces": {p: i for i, p in enumerate(PIECES[2:])}, "merges": ""},
             r"lacks special tokens: pad_token \(<pad> or <\|endoftext\|>\), cls_token \(<s> or",
         ),
         ({"settings": {"mask_token": "[M]"}}, r"lacks special tokens: mask_token \(\[M\]\)"),
-        ({"settings": {"add_prefix_space": 1}}, r"add_prefix_space is 1, but true or false"),
+        (
+            {"settings": {"add_prefix_space": 1}},
+            r"add_prefix_space is 1, but must be true or",
+        ),
         ({"merges": b"\xff"}, r"merges.txt is not UTF-8: one merge a line is wanted"),
         ({"merges": "#version: 0.2\nth"}, r"merges.txt:2: 'th': two pieces with a blank between"),
         ({"merges": "t h e"}, r"merges.txt:1: 't h e': two pieces with a blank between"),
         ({"merges": "th e\n"}, r"merge 1 \(th e\): 'th' is neither a byte nor what an earlier"),
-        ({"merges": "e r\ne r\n"}, r"merge 2 \(e r\): stands twice"),
+        ({"merges": "e r\ne r\n"}, r"merge 2 \(e r\): is listed twice"),
         ({"merges": "q q\n"}, r"merge 1 \(q q\): makes 'qq', which the vocabulary lacks: are"),
     ],
 )

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official import tokenizers
-from official.tokenizers import base, wordpiece
+from official.tokenizers import settings_file, text_tensors, wordpiece
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -140,7 +140,7 @@ def test_batches_do_not_change_ids(monkeypatch):
     texts = [row["text"] for row in GOLDEN["uncased"]]
     made = tokenizers.WordPiece(GOLDEN["vocabulary"])
     whole = made.encode_ragged(texts)
-    monkeypatch.setattr(base, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(text_tensors, "_CHUNK_CHARACTERS", 100)
     parts = made.encode_ragged(texts)
     np.testing.assert_array_equal(parts[0], whole[0])
     np.testing.assert_array_equal(parts[1], whole[1])
@@ -273,19 +273,19 @@ def test_special_tokens_as_objects(tmp_path):
         (
             [*PIECES, "cat"],
             None,
-            r"vocab.txt: 'cat' stands in line 10 and again in line 17: a piece may have one id",
+            r"vocab.txt: 'cat' is in line 10 and again in line 17: a piece may have one id",
         ),
         ([], None, r"vocab.txt is empty: a vocabulary has one piece a line"),
         (["", ""], None, r"vocab.txt is empty"),
         (PIECES[:4], None, r"vocab.txt has special tokens alone: is it whole\?"),
         ([*PIECES, "", "x"], None, r"vocab.txt, line 17: empty, where a piece is wanted"),
-        (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but true or false is wanted"),
+        (PIECES, {"do_lower_case": "yes"}, r"do_lower_case is 'yes', but must be true or false"),
         (
             PIECES,
             {"tokenize_chinese_chars": False},
             r"tokenizer_config.json: tokenize_chinese_chars=False is not supported: only True",
         ),
-        (PIECES, {"mask_token": 4}, r"tokenizer_config.json: mask_token is 4, but the text of"),
+        (PIECES, {"mask_token": 4}, r"mask_token is 4, but must be the text of a token"),
         *(
             (
                 PIECES,
@@ -339,7 +339,7 @@ def test_files_that_changed_since_they_were_saved_are_refused(tmp_path):
         tokenizers.load(folder)
     settings.write_text(json.dumps({**said, "model_max_length": 7}))  # decides no ids
     assert tokenizers.load(folder).fingerprint == tokenizer().fingerprint
-    del said[base.FINGERPRINT]  # a folder of an earlier version, or of another tool
+    del said[settings_file.FINGERPRINT]  # a folder of an earlier version, or of another tool
     settings.write_text(json.dumps({**said, "do_lower_case": False}))
     assert not tokenizers.load(folder).lower_case
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from official import tokenizers
+from official.tokenizers.byte_alphabet import ALPHABET
 from official.utils.errors import UserError
 from tests import small
 from tfrecords_tools.pretraining import lexicon, segments
@@ -80,7 +81,7 @@ def byte_bpe(**options):
     merges = [tuple(pair.split()) for pair in (
         "e w", "N ew", "Y o", "r k", "Yo rk", "Ġ N", "ĠN ew", "Ġ Yo", "ĠYo rk", "e r", ". )",
     )]  # fmt: skip
-    pieces = [*byte_bpe_trainer.SPECIAL, *tokenizers.byte_bpe.ALPHABET.values()]
+    pieces = [*byte_bpe_trainer.SPECIAL, *ALPHABET.values()]
     return tokenizers.ByteBPE(pieces + ["".join(pair) for pair in merges], merges, **options)
 
 

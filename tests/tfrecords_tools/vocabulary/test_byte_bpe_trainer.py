@@ -3,10 +3,11 @@
 import pytest
 
 from official import tokenizers
+from official.tokenizers.byte_alphabet import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.byte_bpe import SPECIAL, learn, word_counts
 
-BYTES = list(tokenizers.byte_bpe.ALPHABET.values())
+BYTES = list(ALPHABET.values())
 LEAST = len(SPECIAL) + 256
 
 

@@ -1,0 +1,118 @@
+"""The settings file of a tokenizer, and the names of its special tokens.
+
+`tokenizer_config.json` has the keys of transformers, and the fingerprint of the tokenizer.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from official.utils import json_files
+from official.utils.errors import UserError
+
+FILE = "tokenizer_config.json"
+# The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
+# which only one of several files was changed.
+FINGERPRINT = "fingerprint"
+# Key of the settings file -> names of the special token that are tried if it is not set.
+SPECIALS = {
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<cls>"),
+    "sep_token": ("[SEP]", "<sep>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Reads `tokenizer_config.json`; returns an empty dict if there is no such file.
+
+    Raises:
+      UserError: it is not a JSON object, or a special token in it is not a string.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    settings = json_files.read(path)
+    for key in SPECIALS:
+        name = settings.get(key)
+        name = name.get("content") if isinstance(name, dict) else name
+        if not isinstance(name, str | None):
+            raise UserError(f"{path}: {key} is {name!r}, but must be the text of a token")
+        settings[key] = name
+    return settings
+
+
+def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: Path) -> None:
+    """Checks that a tokenizer is the one that was saved; older files have no fingerprint.
+
+    Raises:
+      UserError: the fingerprint in the settings is not that of the tokenizer.
+    """
+    if settings.get(FINGERPRINT, fingerprint) != fingerprint:
+        raise UserError(
+            f"{folder}: these are not the files that were saved: together they give the "
+            f"fingerprint {fingerprint[:16]}…, and {FILE} says "
+            f"{str(settings[FINGERPRINT])[:16]}…. Copy the folder again; if it was changed on "
+            f"purpose, remove {FINGERPRINT!r} from {FILE}"
+        )
+
+
+def switch(settings: dict[str, Any], key: str, default: bool | None) -> bool | None:
+    """Returns a boolean setting, or `default` if it is not set.
+
+    Raises:
+      UserError: the value is not a boolean.
+    """
+    value = settings.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{FILE}: {key} is {value!r}, but must be true or false")
+    return default if value is None else value
+
+
+def find_specials(
+    pieces: Sequence[str],
+    settings: dict[str, Any],
+    source: str,
+    usual: dict[str, tuple[str, ...]] = SPECIALS,
+) -> dict[str, str]:
+    """Finds the names of the special tokens.
+
+    Args:
+      pieces: the vocabulary.
+      settings: may have names under the keys of `SPECIALS`.
+      source: the name of the vocabulary in messages.
+      usual: the names that are tried for keys without a setting.
+
+    Returns:
+      {key: name}. A vocabulary may have no mask token; its key is then missing.
+
+    Raises:
+      UserError: the vocabulary lacks another special token, or the mask token of the settings.
+    """
+    known = set(pieces)
+    specials, missing = {}, []
+    for key in SPECIALS:
+        given = settings.get(key)
+        names = usual[key] if given is None else (given,)
+        if name := next((name for name in names if name in known), None):
+            specials[key] = name
+        elif key != "mask_token" or given is not None:
+            missing.append(f"{key} ({' or '.join(names)})")
+    if missing:
+        raise UserError(
+            f"{source} lacks special tokens: {', '.join(missing)}: add them to the vocabulary, or "
+            f"name in {FILE} those that it has"
+        )
+    return specials
+
+
+def has_capitals(pieces: Sequence[str], specials: dict[str, str]) -> bool:
+    """Returns whether a piece other than a special token has a capital letter."""
+    return any(piece != piece.lower() for piece in set(pieces) - set(specials.values()))
+
+
+def json_bytes(value: dict[str, Any]) -> bytes:
+    """Returns JSON with sorted keys, so that equal contents give equal bytes."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,110 @@
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from official.utils import keras_private
+from tests import ROOT
+
+
+def changed(name, what):
+    """Says what to do where a release of Keras differs."""
+    return (
+        f"Keras {keras.__version__}: {what}. `keras_private.{name}` relies on this: find another "
+        "solution in official/utils/keras_private.py, or keep the version in requirements.txt"
+    )
+
+
+class Pair(keras.Layer):
+    def __init__(self):
+        super().__init__(name="pair")
+        self.inner = keras.layers.Dense(2, name="inner")
+        self.listed = [self.inner, Single()]
+
+
+class Single(keras.Layer):
+    def __init__(self):
+        super().__init__(name="single")
+        self.deep = keras.layers.Dense(2, name="deep")
+
+
+def names(layers):
+    return [layer.name for layer in layers]
+
+
+def test_sublayers_are_each_listed_once():
+    assert hasattr(keras.Layer, "_flatten_layers"), changed(
+        "sublayers", "`Layer._flatten_layers` is missing"
+    )
+    try:
+        found = keras_private.sublayers(Pair())
+        inside = keras_private.sublayers(Pair(), include_self=False)
+        direct = keras_private.sublayers(Pair(), include_self=False, recursive=False)
+    except TypeError as error:
+        pytest.fail(changed("sublayers", f"`Layer._flatten_layers` has other arguments ({error})"))
+    what = "`Layer._flatten_layers` lists other layers, or in another order"
+    assert names(found) == ["pair", "inner", "single", "deep"], changed("sublayers", what)
+    assert names(inside) == ["inner", "single", "deep"], changed("sublayers", what)
+    assert names(direct) == ["inner", "single"], changed("sublayers", what)
+
+
+def test_variables_stay_uninitialized_after_the_block():
+    name = "uninitialized_variables"
+    drawn = []
+
+    def initializer(shape, dtype=None):
+        drawn.append(shape)
+        return np.zeros(shape, dtype)
+
+    with keras_private.uninitialized_variables():
+        variable = keras.Variable(initializer, shape=(2, 3), dtype="float32")
+    assert tuple(variable.shape) == (2, 3) and not drawn, changed(
+        name, "`StatelessScope(initialize_variables=False)` initializes variables"
+    )
+    with keras.StatelessScope():
+        keras.Variable(initializer, shape=(1,), dtype="float32")
+    assert (2, 3) not in drawn, changed(
+        name, "uninitialized variables are no longer kept in the list that is restored"
+    )
+    assert (1,) in drawn, changed(name, "variables of other scopes are no longer initialized")
+
+
+def test_an_optimizer_gets_all_gradients_at_once():
+    calls = []
+
+    class Optimizer(keras_private.JointUpdateOptimizer):
+        def update_all(self, grads, variables, learning_rate):
+            calls.append((len(grads), [v.name for v in variables], float(learning_rate)))
+
+    optimizer = Optimizer(learning_rate=0.5)
+    variables = [keras.Variable(np.zeros(2, "float32"), name=name) for name in "ab"]
+    optimizer.build(variables)
+    optimizer.apply([keras.ops.ones(2)] * 2)
+    assert calls == [(2, ["a", "b"], 0.5)], changed(
+        "JointUpdateOptimizer", "`Optimizer.apply` does not call `_backend_update_step` once"
+    )
+    assert int(optimizer.iterations) == 1
+
+
+def test_requirements_name_the_version():
+    (version,) = re.findall(r"^keras==(.*)$", (ROOT / "requirements.txt").read_text(), re.M)
+    assert version.startswith("3.15."), changed("*", "requirements.txt names another version")
+
+
+PRIVATE = re.compile(
+    r"keras\.src|\._(flatten_layers|layers|lock|tracker|trainable_variables|non_trainable_variables"
+    r"|trainable_variables_indices|get_variable_index|var_key|iterations|learning_rate)\b"
+    r"|\b_(backend_update_step|backend_apply_gradients|setattr_hook|lock_state)\b"
+)
+
+
+def test_no_other_module_uses_the_private_api():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "official").rglob("*.py"))
+        if path.name != "keras_private.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if PRIVATE.search(line)
+    ]
+    assert not found, "private API of Keras outside keras_private.py:\n" + "\n".join(found)
