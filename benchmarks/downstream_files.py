@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 def read_rows(task: tasks.Task, split: str, path: Path) -> Rows:
     """Reads a split of a classification or a regression, without the rows that shards leave out."""
-    columns = task.columns_of(split, tables.format_of(path))
+    columns = task.columns_of(split, tables.file_format(path))
     texts = [name for name in (columns.text, columns.text_pair) if name is not None]
     labels = [] if columns.label is None else [columns.label]
     bad = tables.BadRows(known=task.skipped)

@@ -157,7 +157,7 @@ class Side(Process):
 
     def __init__(self, name: str, settings: dict):
         environment, script = {
-            OURS: (None, "finetune_garden.py"),
+            OURS: (None, "finetune_ours.py"),
             THEIRS: ("tfm", "finetune_tf_models.py"),
         }[name]
         super().__init__(name, environment, script, settings)

@@ -22,10 +22,10 @@ from benchmarks.process import Process
 
 # Side → (environment or None = ours, script, system).
 SIDES = {
-    "encoder garden": (None, "garden.py", "BERT"),
-    "encoder garden, ALBERT": (None, "garden.py", "ALBERT"),
-    "encoder garden, ELECTRA": (None, "garden.py", "ELECTRA"),
-    "encoder garden, XLNet": (None, "garden.py", "XLNet"),
+    "encoder garden": (None, "ours.py", "BERT"),
+    "encoder garden, ALBERT": (None, "ours.py", "ALBERT"),
+    "encoder garden, ELECTRA": (None, "ours.py", "ELECTRA"),
+    "encoder garden, XLNet": (None, "ours.py", "XLNet"),
     "tf-models-official": ("tfm", "tf_models.py", "BERT"),
     "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
 }

@@ -3,9 +3,9 @@
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
   --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case] [--normalize_text]
 
-WordPiece and byte-level BPE count the words of all the text, unigram and BPE (SentencePiece) learn
-from an even sample of its lines; none needs memory for the text. The same text and options give the
-same bytes.
+WordPiece and byte-level BPE count the words of the whole text. Unigram and BPE (SentencePiece)
+learn from a uniform sample of its lines. The memory needed does not grow with the text. The same
+text and options give the same bytes.
 """
 
 from absl import flags
@@ -16,7 +16,7 @@ from tfrecords_tools.vocabulary import TYPES
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     text_options.define("tokenizer folder")
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)

@@ -1,4 +1,4 @@
-"""What the commands that read text have in common: options, and how they say how far they are."""
+"""Flags and progress reports of the commands that read text."""
 
 import sys
 
@@ -6,10 +6,10 @@ from absl import flags
 
 
 def define(output: str) -> None:
-    """Defines `--input`, `--output`, and what becomes of lines that cannot be used.
+    """Defines `--input`, `--output` and the flags for lines that cannot be used.
 
     Args:
-      output: what is written there.
+      output: the kind of output, for the help text.
     """
     flags.DEFINE_list("input", None, "text or .jsonl files, plain or .gz; globs")
     flags.DEFINE_string("output", None, f"{output} to make")
@@ -19,5 +19,5 @@ def define(output: str) -> None:
 
 
 def say(line: str) -> None:
-    """Reports progress."""
+    """Prints a line of progress to stderr."""
     print(line, file=sys.stderr, flush=True)
