@@ -25,10 +25,10 @@ from tfrecords_tools.text import options as text_options
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("lexicon file")
-    flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase")
-    flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1")
-    flags.DEFINE_integer("max_words", 4, "most words of a phrase")
-    flags.DEFINE_bool("lower_case", False, "for uncased tokenizers")
+    flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
+    flags.DEFINE_float("threshold", 0.4, "least normalised mutual information, -1 to 1")
+    flags.DEFINE_integer("max_words", 4, "largest number of words of a phrase")
+    flags.DEFINE_bool("lower_case", False, "lower-case the text, for uncased tokenizers")
 
 
 def main(argv: list[str]) -> None:

@@ -30,13 +30,17 @@ from tfrecords_tools.tasks.readers import collections
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
-    flags.DEFINE_enum("format", None, collections.FORMATS, "what the files are", flag_values=values)
-    flags.DEFINE_string("input", None, "folder that they are in", flag_values=values)
-    flags.DEFINE_string("output", None, "folder to make", flag_values=values)
-    flags.DEFINE_integer("depth", 100, "the most candidates of a query", 1, flag_values=values)
+    flags.DEFINE_enum(
+        "format", None, collections.FORMATS, "format of the collection", flag_values=values
+    )
+    flags.DEFINE_string("input", None, "folder of the files", flag_values=values)
+    flags.DEFINE_string("output", None, "folder to create", flag_values=values)
+    flags.DEFINE_integer(
+        "depth", 100, "largest number of candidates of a query", 1, flag_values=values
+    )
     flags.DEFINE_float("validation", 0.2, "share of the queries", 0, 1, flag_values=values)
     flags.DEFINE_float("test", 0.2, "share of the queries", 0, 1, flag_values=values)
-    flags.DEFINE_integer("seed", 0, "of the shares", 0, flag_values=values)
+    flags.DEFINE_integer("seed", 0, "seed of the random shares", 0, flag_values=values)
 
 
 def main(argv: list[str]) -> None:

@@ -22,19 +22,21 @@ from tfrecords_tools.writing import parallel
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("shard folder")
-    flags.DEFINE_string("config", None, "YAML file that says how")
+    flags.DEFINE_string("config", None, "YAML file of the config")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
     flags.DEFINE_integer(
-        "workers", None, "processes; default: as many as the machine has cores", lower_bound=1
+        "workers", None, "number of processes; default: the number of cores", lower_bound=1
     )
-    flags.DEFINE_integer("num_shards", 0, "0 = by the size of the input", lower_bound=0)
-    flags.DEFINE_integer("seed", None, "default: the config's", lower_bound=0)
+    flags.DEFINE_integer(
+        "num_shards", 0, "number of shards; 0 = by the size of the input", lower_bound=0
+    )
+    flags.DEFINE_integer("seed", None, "default: the seed of the config", lower_bound=0)
     flags.DEFINE_enum(
         "format", "examples", ["examples", "tf_models"], "tf_models: for the TF Model Garden"
     )
-    flags.DEFINE_string("phrases", None, "lexicon of `unit: phrase`, one a line")
-    flags.DEFINE_string("entities", None, "lexicon of `unit: entity`, one a line")
+    flags.DEFINE_string("phrases", None, "lexicon for `unit: phrase`, one on each line")
+    flags.DEFINE_string("entities", None, "lexicon for `unit: entity`, one on each line")
     flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
 
 

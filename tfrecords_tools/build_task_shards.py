@@ -22,7 +22,7 @@ context, question, choices and answer (choice):
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from absl import flags
@@ -164,39 +164,65 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     def text(name: str, default: str | None, doc: str) -> None:
         flags.DEFINE_string(name, default, doc, flag_values=values)
 
+    _define_main_flags(text, values)
+    _define_file_flags(text)
+    _define_column_flags(text, values)
+    _define_ranking_flags(text, values)
+    flags.DEFINE_bool(
+        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
+    )
+
+
+def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text("task", None, "a task of official.tasks, or classification, regression, ranking, choice")
-    text("input", "", "folder that the files are in")
+    text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
-    text("output", None, "shard folder to make")
+    text("output", None, "shard folder to create")
     flags.DEFINE_integer(
         "max_length",
         None,
-        "longest sequence in tokens; default: 128, 384 for questions and spans, 512 for choices",
+        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices",
         1,
         flag_values=values,
     )
     flags.DEFINE_integer(
         "doc_stride",
         128,
-        "questions and spans: tokens from the start of a window of a long context to the next",
+        "span tasks: tokens from the start of a window of a long context to the next",
         flag_values=values,
     )
     flags.DEFINE_integer(
-        "max_query_length", 64, "questions and spans: tokens of a question", flag_values=values
+        "max_query_length",
+        64,
+        "span tasks: largest number of tokens of a question",
+        flag_values=values,
     )
+
+
+def _define_file_flags(text: Callable) -> None:
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
-    text("validation_mismatched_file", None, "a second one: texts unlike those of training (MNLI)")
-    text("test_file", None, "file of the test split, which may be without labels")
-    text("test_mismatched_file", None, "the same for texts unlike those of training")
+    text(
+        "validation_mismatched_file",
+        None,
+        "a second validation file: texts unlike those of training (MNLI)",
+    )
+    text("test_file", None, "file of the test split, which may have no labels")
+    text("test_mismatched_file", None, "a second test file: texts unlike those of training (MNLI)")
+
+
+def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
     text("text_column", None, "name or index (from 0) of the column with the text")
-    text("text_pair_column", None, "the same for the second text of a pair")
-    text("label_column", None, "the same for the label or score")
+    text("text_pair_column", None, "name or index of the column with the second text of a pair")
+    text("label_column", None, "name or index of the column with the label or score")
     flags.DEFINE_list(
         "labels", None, "labels by id; default: those of the train file, sorted", flag_values=values
     )
     flags.DEFINE_list(
-        "metrics", None, "metrics of official.tasks, the deciding one first", flag_values=values
+        "metrics",
+        None,
+        "metrics of official.tasks; the first selects the best checkpoint",
+        flag_values=values,
     )
     flags.DEFINE_bool(
         "header", True, "the first line of TSV and CSV names the columns", flag_values=values
@@ -205,19 +231,23 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "format",
         None,
         ["tsv", "csv", "jsonl", "trec"],
-        "default: by the file name",
+        "format of the files; default: by the file name",
         flag_values=values,
     )
-    text("queries", None, "ranking: file with the columns id and text")
-    text("documents", None, "ranking: the same of documents")
-    text("qrels", None, "ranking: what is relevant, in TREC's format")
+
+
+def _define_ranking_flags(text: Callable, values: flags.FlagValues) -> None:
+    text("queries", None, "ranking: file with the columns id and text of the queries")
+    text("documents", None, "ranking: file with the columns id and text of the documents")
+    text("qrels", None, "ranking: relevance judgements in TREC's format")
     flags.DEFINE_integer(
-        "negatives", 4, "ranking: triples of each relevant document", 1, flag_values=values
+        "negatives",
+        4,
+        "ranking: number of triples of each relevant document",
+        1,
+        flag_values=values,
     )
-    flags.DEFINE_integer("seed", 0, "ranking: of the draw of triples", 0, flag_values=values)
-    flags.DEFINE_bool(
-        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
-    )
+    flags.DEFINE_integer("seed", 0, "ranking: seed of the draw of triples", 0, flag_values=values)
 
 
 def main(argv: list[str]) -> None:

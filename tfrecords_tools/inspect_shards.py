@@ -32,8 +32,8 @@ _ANSWERS = {
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
-    flags.DEFINE_bool("entropy", False, "the entropy of the tokens' frequencies")
+    flags.DEFINE_integer("examples", 3, "number of examples to show", lower_bound=0)
+    flags.DEFINE_bool("entropy", False, "show the entropy of the token frequencies")
     flags.DEFINE_bool("verify", False, "check every checksum and record")
 
 

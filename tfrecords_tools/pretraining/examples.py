@@ -11,15 +11,13 @@ vocabulary.
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from official import config, tokenizers
-from official.corruption.vocabulary import Vocabulary
-from official.shards import example_bytes, manifest
+from official import tokenizers
+from official.shards import example_bytes
 from official.utils import seeding
 from tfrecords_tools.pretraining import (
     blocks,
@@ -28,6 +26,7 @@ from tfrecords_tools.pretraining import (
     packing,
     pairs,
     segments,
+    static_masks,
     tf_models,
 )
 from tfrecords_tools.pretraining.chunks import DocumentChunk
@@ -246,37 +245,10 @@ def _columns(
             return tf_models.columns(
                 {**masked, "segment_lengths": pair_lengths, "next_sentence_label": examples.labels}
             )
-        columns |= _masked_columns(masked, padding_mask, part_splits, parts)
+        columns |= static_masks.columns(masked, padding_mask, part_splits, parts)
     if settings.segments.format == "blocks":
         columns["next_id"] = (blocks.next_ids(text, examples), parts)
     return columns
-
-
-def _masked_columns(
-    masked: Mapping[str, np.ndarray],
-    padding_mask: np.ndarray,
-    part_splits: np.ndarray,
-    parts: np.ndarray,
-) -> dict[str, example_bytes.Column]:
-    """Returns the features that static masks change or add.
-
-    Args:
-      masked: the masked batch, token_ids int32 [E, T], masked_positions, masked_ids and
-        masked_weights [E, P].
-      padding_mask: bool [E, T].
-      part_splits: the row splits of the examples among their tokens, [E + 1].
-      parts: the row splits of the rows among the examples, [B + 1].
-    """
-    row_splits = part_splits[parts]
-    times = masked["masked_weights"].astype(np.int64)  # [E, P]: how often each is listed.
-    starts = np.concatenate([[0], np.cumsum(times.sum(axis=1))])[parts]
-    before = part_splits[:-1] - np.repeat(row_splits[:-1], np.diff(parts))  # [E]: in the same row.
-    positions = masked["masked_positions"] + before[:, None]
-    return {
-        "token_ids": (masked["token_ids"][padding_mask], row_splits),
-        "masked_positions": (np.repeat(positions, times.ravel()), starts),
-        "masked_ids": (np.repeat(masked["masked_ids"], times.ravel()), starts),
-    }
 
 
 def _positions(flags: np.ndarray, row_splits: np.ndarray) -> example_bytes.Column:
@@ -290,40 +262,5 @@ def _positions(flags: np.ndarray, row_splits: np.ndarray) -> example_bytes.Colum
 def _tools(settings: Settings) -> _Tools:
     tokenizer = tokenizers.load(settings.tokenizer)
     lexicons = [Lexicon(path, tokenizer) for _, path in settings.lexicons]
-    mask = None if settings.corruption is None else _static_masks(settings, tokenizer)
+    mask = None if settings.corruption is None else static_masks.masker(settings, tokenizer)
     return _Tools(tokenizer, lexicons, mask)
-
-
-def _static_masks(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
-    """Returns a function that masks examples with the corruption of the settings.
-
-    The function takes token features, concatenated [L], a padding mask [E, T] and seeds [E], and
-    returns the masked batch.
-    """
-    corruption = config.module_of(settings.corruption)
-    counts = None
-    if settings.token_counts:
-        counts = np.load(Path(settings.token_counts) / manifest.TOKEN_COUNTS_FILE)
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, counts, settings.corruption)
-    max_length = settings.segments.max_length
-    fields = {"token_ids": tf.int32, "padding_mask": tf.bool}
-    fields |= dict.fromkeys(settings.corruption.needs(), tf.bool)
-
-    @tf.function(
-        input_signature=[
-            {name: tf.TensorSpec([None, max_length], dtype) for name, dtype in fields.items()},
-            tf.TensorSpec([None], tf.uint64),
-        ]
-    )
-    def corrupt(batch, seeds):
-        return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)
-
-    def mask(values, padding_mask, seeds):
-        batch = {"padding_mask": padding_mask}
-        for name in fields.keys() & values.keys():
-            fill = tokenizer.pad_id if name == "token_ids" else False
-            batch[name] = np.full(padding_mask.shape, fill, values[name].dtype)
-            batch[name][padding_mask] = values[name]
-        return {name: value.numpy() for name, value in corrupt(batch, seeds).items()}
-
-    return mask

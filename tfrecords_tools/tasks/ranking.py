@@ -107,8 +107,7 @@ def build(
       report: is called with lines of progress and the summary.
 
     Raises:
-      UserError: files or lines cannot be used, there is no triple to train on, or a grade is too
-        large.
+      UserError: lines cannot be used, there is no triple to train on, or a grade is too large.
     """
     task_folder.check_max_length(2, tokenizer, max_length)
     _check_grades(task, collection.qrels)
@@ -132,11 +131,8 @@ def build(
             _check_examples(runs[split], split, each)
             report(_summary(split, each, max_length))
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        settings = {
-            "files": task_folder.file_names(runs),
-            "candidates": digests,
-            "negatives": negatives,
-        }
+        names = task_folder.file_names(runs)
+        settings = {"files": names, "candidates": digests, "negatives": negatives}
         built = _manifest(task, tokenizer, max_length, shards, counts, settings, seed, read.counts)
         manifest.write(folder, built)
     return built

@@ -160,12 +160,12 @@ def _examples(
     """Yields the windows of all questions and counts them."""
     for first in range(0, len(items), QUESTIONS_AT_ONCE):
         chunk = items[first : first + QUESTIONS_AT_ONCE]
-        asked = tokenizer.encode([item.asked.question.text for item in chunk])
+        question_ids = tokenizer.encode([item.asked.question.text for item in chunk])
         counts.questions += len(chunk)
-        counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in asked)
+        counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in question_ids)
         counts.impossible += sum(item.asked.question.answers == () for item in chunk)
         packed = windows.pack_windows(
-            _ragged(asked),
+            _ragged(question_ids),
             _ragged([item.context_ids for item in chunk]),
             tokenizer,
             sizes.max_length,

@@ -12,10 +12,11 @@ def define(output: str) -> None:
       output: the kind of output, for the help text.
     """
     flags.DEFINE_list("input", None, "text or .jsonl files, plain or .gz; globs")
-    flags.DEFINE_string("output", None, f"{output} to make")
-    what = "leave out and count, rather than stop at, lines that are "
-    flags.DEFINE_enum("on_bad_utf8", "error", ["error", "skip"], what + "not UTF-8")
-    flags.DEFINE_enum("on_long_line", "error", ["error", "skip"], what + "too long")
+    flags.DEFINE_string("output", None, f"{output} to create")
+    choices = ["error", "skip"]
+    action = "stop at a line that is {}, or leave it out and count it"
+    flags.DEFINE_enum("on_bad_utf8", "error", choices, action.format("not UTF-8"))
+    flags.DEFINE_enum("on_long_line", "error", choices, action.format("too long"))
 
 
 def say(line: str) -> None:

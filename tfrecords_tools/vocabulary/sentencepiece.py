@@ -89,15 +89,15 @@ def learn(
 
 
 def _explain(message: str, vocab_size: int) -> str:
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
             f"--vocab_size={vocab_size} is too small: the alphabet and the special tokens alone "
-            f"take {found[1]} pieces; make it larger, or --character_coverage smaller"
+            f"take {match[1]} pieces; make it larger, or --character_coverage smaller"
         )
-    if found := re.search(r"set it to a value <= (\d+)", message):
+    if match := re.search(r"set it to a value <= (\d+)", message):
         return (
             f"--vocab_size={vocab_size} is more than the text supports: take "
-            f"--vocab_size={found[1]} or more text"
+            f"--vocab_size={match[1]} or more text"
         )
     return f"the SentencePiece trainer cannot use this text with these options: {message}"
 
