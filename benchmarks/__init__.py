@@ -1,1 +1,1 @@
-"""Speed and memory, side by side with the references, each in an environment of its own."""
+"""Benchmarks of speed and memory against the references, each in its own environment."""

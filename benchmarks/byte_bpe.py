@@ -35,7 +35,7 @@ def make_tokenizer(text: Path, folder: Path) -> None:
 
 
 def make_rows(text: Path, megabytes: float, letters: tuple[int, ...]) -> dict[str, list[str]]:
-    """Row of the table → its texts."""
+    """Returns the texts of each row of the table."""
     rng = random.Random(0)
     lines = text.read_text(encoding="utf-8")[: int(megabytes * 1e6)].splitlines()
     words = {
@@ -45,21 +45,21 @@ def make_rows(text: Path, megabytes: float, letters: tuple[int, ...]) -> dict[st
 
 
 def run_ours(rows: dict[str, list[str]], folder: Path) -> dict[str, tuple[float, np.ndarray]]:
-    """Seconds and ids of each row."""
+    """Returns the seconds and the ids of each row, with our tokenizer."""
     from official import tokenizers
 
     tokenizer = tokenizers.load(folder)
     tokenizer.encode_ragged(["start-up is not counted"])
-    found = {}
+    results = {}
     for name, texts in rows.items():
         started = time.monotonic()
         ids, _ = tokenizer.encode_ragged(texts)
-        found[name] = time.monotonic() - started, ids
-    return found
+        results[name] = time.monotonic() - started, ids
+    return results
 
 
 def run_theirs(work: Path, folder: Path) -> dict[str, tuple[float, np.ndarray]]:
-    """The same of the package."""
+    """Returns the seconds and the ids of each row, with the package."""
     command = [environments.python("hf"), str(PEER), str(work), str(folder)]
     subprocess.run(command, check=True)
     seconds = json.loads((work / "seconds.json").read_text())
@@ -78,7 +78,7 @@ def compare(options: argparse.Namespace, work: Path) -> None:
     print(f"|---|{'---:|' * 5}---|")
     for name, texts in rows.items():
         size = sum(len(text.encode()) for text in texts) / 1e6
-        ours, theirs = (statistics.median(found[name][0] for found in side) for side in sides)
+        ours, theirs = (statistics.median(results[name][0] for results in side) for side in sides)
         equal = np.array_equal(*(side[0][name][1] for side in sides))
         print(
             f"| {name} | {size:.3f} | {ours:.3f} | {theirs:.3f} | {size / ours:.1f} "

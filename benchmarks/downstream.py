@@ -1,4 +1,4 @@
-"""An encoder on data sets with labels: shards, fine-tuning, predictions and a figure of each.
+"""Evaluates an encoder on labelled data sets: shards, fine-tuning, predictions and metrics.
 
   python -m benchmarks.downstream --data=DATA --task=sst2 --init=PRETRAINED --output=WORK
 
@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.downstream_kinds import KINDS, Figures
+from benchmarks.downstream_kinds import KINDS, Metrics
 from benchmarks.downstream_run import Run, read_config
 from benchmarks.downstream_sets import SETS, DataSet
 from official import tasks
@@ -47,12 +47,12 @@ def measure(data_set: DataSet, options: argparse.Namespace) -> list[dict]:
 
 
 def line(row: dict) -> str:
-    """A row as Markdown; of several plain baselines the one that is best by the first metric."""
+    """Returns a row as Markdown, with the plain baseline that is best by the first metric."""
     names = row["metrics"]
 
-    def cell(figures: Figures) -> str:
-        shown = [f"{figures[name]:.4g}" if name in figures else "-" for name in names]
-        return " / ".join(shown) if figures else "-"
+    def cell(metrics: Metrics) -> str:
+        shown = [f"{metrics[name]:.4g}" if name in metrics else "-" for name in names]
+        return " / ".join(shown) if metrics else "-"
 
     best = max if names[0] != "masked_lm" else min
     which = best(row["plain"], key=lambda name: row["plain"][name][names[0]], default="-")
@@ -74,7 +74,7 @@ def line(row: dict) -> str:
 
 
 def listing() -> str:
-    """What --list prints."""
+    """Returns the text that --list prints."""
     return "\n".join(
         f"{name:10} {given.about}; {given.folder}, configs/finetune/{given.config}.yaml"
         for name, given in SETS.items()
@@ -82,7 +82,7 @@ def listing() -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs what the command line asks for."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="print the data sets, and end")
     parser.add_argument("--data", help="folder with the folders of the data sets")
@@ -101,12 +101,12 @@ def main(arguments: list[str] | None = None) -> None:
         if not getattr(options, name):
             parser.error(f"--{name} is missing")
     read_config(options.init)
-    made = []
+    rows = []
     for name in options.task:
-        made += measure(SETS[name], options)
+        rows += measure(SETS[name], options)
         with open(Path(options.output, "results.jsonl"), "a", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(row) + "\n" for row in made if row["data_set"] == name)
-        print("\n".join([HEADER, *map(line, made)]), flush=True)
+            stream.writelines(json.dumps(row) + "\n" for row in rows if row["data_set"] == name)
+        print("\n".join([HEADER, *map(line, rows)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What `benchmarks.downstream` reads of the data sets by itself: texts and what is right.
+"""Reads the texts and targets of the data sets for `benchmarks.downstream`.
 
-Everything is read with the readers that the shards are made with, so that the plain baselines see
-the same rows, and rows have the numbers that predictions have.
+All files are read with the readers that build the shards, so the plain baselines see the same rows
+as the encoder, and the rows have the same numbers as in the predictions.
 """
 
 import json
@@ -33,15 +33,15 @@ class Rows(NamedTuple):
 
 def read_rows(task: tasks.Task, split: str, path: Path) -> Rows:
     """Reads a split of a classification or a regression, without the rows that shards leave out."""
-    columns = task.columns_for(split, tables.format_of(path))
+    columns = task.columns_for(split, tables.file_format(path))
     texts = [name for name in (columns.text, columns.text_pair) if name is not None]
     labels = [] if columns.label is None else [columns.label]
     bad = tables.BadRows(known=task.skipped)
     optional = labels if split.startswith("test") else ()
-    found = tables.read(path, texts + labels, optional, columns.header, bad=bad)
+    source = tables.read(path, texts + labels, optional, columns.header, bad=bad)
     ids = {name: i for names in (task.labels, task.values) for i, name in enumerate(names)}
     rows = [
-        row for row in found if all(text.strip() for text in row.cells[: len(texts)])
+        row for row in source if all(text.strip() for text in row.cells[: len(texts)])
     ]  # fmt: skip
     cells = [row.cells[: len(texts)] for row in rows]
     if task.line_break:
@@ -60,15 +60,15 @@ def read_choices(task: tasks.Task, path: Path) -> list[choice_files.Question]:
 
 
 def join_squad(source: Path, files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Joins files of SQuAD's form, whose names are given with + between them."""
-    made = {}
+    """Joins files in the format of SQuAD, whose names are given with + between them."""
+    prepared = {}
     for split, names in files.items():
         articles = []
         for name in names.split(" + "):
             articles += json.loads((source / name).read_text(encoding="utf-8"))["data"]
-        made[split] = str(folder / f"{split}.json")
-        Path(made[split]).write_text(json.dumps({"data": articles}), encoding="utf-8")
-    return made
+        prepared[split] = str(folder / f"{split}.json")
+        Path(prepared[split]).write_text(json.dumps({"data": articles}), encoding="utf-8")
+    return prepared
 
 
 def split_race(source: Path, files: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -78,24 +78,24 @@ def split_race(source: Path, files: Mapping[str, str], folder: Path) -> dict[str
     order = sorted(set(articles))
     random.Random(0).shuffle(order)
     held_out = set(order[: len(order) // 5])
-    made = dict(files)
+    prepared = dict(files)
     for split in ("train", "validation"):
-        made[split] = str(folder / files[split])
+        prepared[split] = str(folder / files[split])
         chosen = [
             line
             for line, article in zip(lines, articles, strict=True)
             if (article in held_out) == (split == "validation")
         ]
-        Path(made[split]).write_text("\n".join(chosen) + "\n", encoding="utf-8")
-    return made
+        Path(prepared[split]).write_text("\n".join(chosen) + "\n", encoding="utf-8")
+    return prepared
 
 
 _TITLE = re.compile(r" = [^=].*[^=] = ")
 
 
 def articles(source: Path, files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Brings WikiText's text into documents: a paragraph a line, and titles left out."""
-    made = {}
+    """Converts the text of WikiText to documents, one paragraph on each line, without titles."""
+    prepared = {}
     for split, name in files.items():
         paragraphs: list[str] = []
         for line in (source / name).read_text(encoding="utf-8").splitlines():
@@ -103,9 +103,9 @@ def articles(source: Path, files: Mapping[str, str], folder: Path) -> dict[str, 
                 paragraphs.append("")
             elif line.strip() and not line.startswith(" = "):
                 paragraphs.append(line.strip())
-        made[split] = str(folder / f"{split}.txt")
-        Path(made[split]).write_text("\n".join(paragraphs).strip() + "\n", encoding="utf-8")
-    return made
+        prepared[split] = str(folder / f"{split}.txt")
+        Path(prepared[split]).write_text("\n".join(paragraphs).strip() + "\n", encoding="utf-8")
+    return prepared
 
 
 PREPARE: dict[str, Callable[[Path, Mapping[str, str], Path], dict[str, str]]] = {

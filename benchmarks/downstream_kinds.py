@@ -1,4 +1,4 @@
-"""How each kind of task is scored in `benchmarks.downstream`: an encoder beside plain baselines."""
+"""Scores an encoder and plain baselines on each kind of task, for `benchmarks.downstream`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,33 +14,33 @@ from official.shards import manifest
 from official.shards import questions as questions_lib
 from official.tasks import trec
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
-def printed_figures(text: str) -> Figures:
-    """The figures that a command printed, a name and a number on each line."""
-    found = {}
+def printed_metrics(text: str) -> Metrics:
+    """Returns the metrics that a command printed, a name and a number on each line."""
+    metrics = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) == 2 and words[1].replace(".", "", 1).replace("-", "", 1).isdigit():
-            found[words[0]] = float(words[1])
-    return found
+            metrics[words[0]] = float(words[1])
+    return metrics
 
 
 def predicted(path: Path, labels: tuple[str, ...]) -> tuple[list[int], np.ndarray]:
-    """Rows of a .tsv that predict wrote, and class ids or scores."""
+    """Returns the rows of a .tsv of predictions, and their class ids or scores."""
     lines = path.read_text(encoding="utf-8").splitlines()
     cells = [line.split("\t")[:2] for line in lines[1:]]
     values = [labels.index(value) if labels else float(value) for _, value in cells]
     return [int(number) for number, _ in cells], np.array(values)
 
 
-def _row(split: str, train: int, rows: int, **figures: Figures) -> dict:
-    return {"split": split, "train": train, "rows": rows, **figures}
+def _row(split: str, train: int, rows: int, **metrics: Metrics) -> dict:
+    return {"split": split, "train": train, "rows": rows, **metrics}
 
 
 def tables_task(run: Run, learn: bool) -> list[dict]:
-    """A classification or a regression of texts or pairs of texts."""
+    """Scores a classification or a regression of texts or pairs of texts."""
     task = tasks.TASKS[run.set.task]
     if run.set.model_of:
         path = run.predict("test", "test.tsv") if learn else None
@@ -55,19 +55,22 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
         split: downstream_files.read_rows(task, split, run.path(split)) for split in run.set.splits
     }
     names = run.set.metrics
-    metric = lambda right, found: task_metrics.compute(names[:1], right, found)[names[0]]  # noqa: E731
+
+    def metric(targets: np.ndarray, predictions: np.ndarray) -> float:
+        return task_metrics.compute(names[:1], targets, predictions)[names[0]]
+
     fit = plain_baselines.score if regression else plain_baselines.classify
     texts = [rows.texts for rows in splits.values()]
     plain = fit(train.texts, train.targets, texts, metric)
     which = "TF-IDF, ridge" if regression else "TF-IDF, logistic regression"
-    made = []
+    results = []
     for (split, rows), guess in zip(splits.items(), plain, strict=True):
         ours = {}
         if learn:
-            numbers, found = predicted(run.predict(split, f"{split}.tsv"), task.labels)
+            numbers, predictions = predicted(run.predict(split, f"{split}.tsv"), task.labels)
             if numbers != rows.numbers:
                 raise SystemExit(f"error: {split}: the rows predicted are not those of the file")
-            ours = task_metrics.compute(names, rows.targets, found)
+            ours = task_metrics.compute(names, rows.targets, predictions)
         if regression:
             often = np.full(len(rows.targets), train.targets.mean())
         else:
@@ -80,53 +83,53 @@ def tables_task(run: Run, learn: bool) -> list[dict]:
             majority=task_metrics.compute(names, rows.targets, often),
             plain={which: task_metrics.compute(names, rows.targets, guess)},
         )
-        made.append(row)
-    return made
+        results.append(row)
+    return results
 
 
 def choice_task(run: Run, learn: bool) -> list[dict]:
-    """Questions with several choices."""
+    """Scores questions with several choices."""
     task = tasks.TASKS[run.set.task]
     train = downstream_files.read_choices(task, run.path("train"))
     choose = plain_baselines.Chooser(train)
-    made = []
+    results = []
     for split in run.set.splits:
-        asked = downstream_files.read_choices(task, run.path(split))
-        right = np.array([question.answer for question in asked])
+        questions = downstream_files.read_choices(task, run.path(split))
+        right = np.array([question.answer for question in questions])
         ours = {}
         if learn:
-            numbers, found = predicted(run.predict(split, f"{split}.tsv"), task.labels)
-            if numbers != [question.number for question in asked]:
+            numbers, predictions = predicted(run.predict(split, f"{split}.tsv"), task.labels)
+            if numbers != [question.number for question in questions]:
                 raise SystemExit(f"error: {split}: the rows predicted are not those of the file")
-            ours = task_metrics.compute(["accuracy"], right, found)
-        often = plain_baselines.majority(np.array([q.answer for q in train]), len(asked))
-        plain = task_metrics.compute(["accuracy"], right, choose(asked))
+            ours = task_metrics.compute(["accuracy"], right, predictions)
+        often = plain_baselines.majority(np.array([q.answer for q in train]), len(questions))
+        plain = task_metrics.compute(["accuracy"], right, choose(questions))
         row = _row(
             split,
             len(train),
-            len(asked),
+            len(questions),
             ours=ours,
             majority=task_metrics.compute(["accuracy"], right, often),
             plain={"TF-IDF overlap, logistic regression": plain},
         )
-        made.append(row)
-    return made
+        results.append(row)
+    return results
 
 
 def span_task(run: Run, learn: bool) -> list[dict]:
-    """Questions whose answers are parts of a text."""
-    found = manifest.read(run.shards)
-    train, asked = (
-        questions_lib.read(run.shards, split, found) for split in ("train", "validation")
+    """Scores questions whose answers are spans of a text."""
+    stored = manifest.read(run.shards)
+    train, questions = (
+        questions_lib.read(run.shards, split, stored) for split in ("train", "validation")
     )
     no_answers = tasks.TASKS[run.set.task].no_answers
 
-    def score(folder: Path, counted: bool = False) -> Figures:
+    def score(folder: Path, counted: bool = False) -> Metrics:
         files = [f"--answers={folder / 'predictions.json'}"]
         if no_answers:
             files.append(f"--null_odds={folder / 'null_odds.json'}")
         command = [f"--data={run.shards.resolve()}", *files]
-        return printed_figures(run.command("official.score_answers", *command, counted=counted))
+        return printed_metrics(run.command("official.score_answers", *command, counted=counted))
 
     def write(name: str, answers: Mapping[str, str], odds: Mapping[str, float]) -> Path:
         folder = run.folder.resolve() / name
@@ -136,16 +139,16 @@ def span_task(run: Run, learn: bool) -> list[dict]:
         return folder
 
     ours = score(run.predict("validation", "answers"), counted=True) if learn else {}
-    plain = score(write("plain", *plain_baselines.answer(train, asked)))
+    plain = score(write("plain", *plain_baselines.answer(train, questions)))
     majority = {}
     if no_answers:
-        ids = [question.id for question in asked]
+        ids = [question.id for question in questions]
         majority = score(write("none", dict.fromkeys(ids, ""), dict.fromkeys(ids, 0.0)))
     which = "the longest name in the likest sentence by TF-IDF"
     row = _row(
         "validation",
         len(train),
-        len(asked),
+        len(questions),
         ours=ours,
         majority=majority,
         plain={which: plain},
@@ -154,12 +157,12 @@ def span_task(run: Run, learn: bool) -> list[dict]:
 
 
 def ranking_task(run: Run, learn: bool) -> list[dict]:
-    """Documents in an order, for queries."""
+    """Scores rankings of documents for queries."""
     data = run.ranking_data()
 
-    def score(path: Path, counted: bool = False) -> Figures:
+    def score(path: Path, counted: bool = False) -> Metrics:
         command = [f"--qrels={data / 'qrels'}", f"--run={path}"]
-        return printed_figures(run.command("official.score_run", *command, counted=counted))
+        return printed_metrics(run.command("official.score_run", *command, counted=counted))
 
     ours = score(run.predict("test", "test.run"), counted=True) if learn else {}
     bm25 = score(data / "test.run")
@@ -170,8 +173,8 @@ def ranking_task(run: Run, learn: bool) -> list[dict]:
     qrels = trec.read_qrels(data / "qrels")
     runs = {split: trec.read_run(data / f"{split}.run") for split in ("train", "test")}
     pairs = {
-        split: [(query, document) for query, them in found.items() for document in them]
-        for split, found in runs.items()
+        split: [(query, document) for query, them in run_of_split.items() for document in them]
+        for split, run_of_split in runs.items()
     }
     lists = {
         split: ([texts["queries"][q] for q, _ in them], [texts["documents"][d] for _, d in them])
@@ -197,8 +200,8 @@ def ranking_task(run: Run, learn: bool) -> list[dict]:
 
 
 def held_out_text(run: Run, learn: bool) -> list[dict]:
-    """Text that the encoder has not seen: its masked LM beside the entropy of what was masked."""
-    made = []
+    """Scores the masked LM on unseen text, beside the entropy of the masked tokens."""
+    results = []
     for split in run.set.splits if learn else ():
         shards = (run.folder / f"shards-{split}").resolve()
         model = Path(run.options.init).resolve()
@@ -210,14 +213,14 @@ def held_out_text(run: Run, learn: bool) -> list[dict]:
             f"--output={shards}",
             "--split_sentences",
         )
-        figures = printed_figures(
+        metrics = printed_metrics(
             run.command("official.main", "--mode=eval", f"--data={shards}", f"--model_dir={model}")
         )
-        entropy = {"masked_lm": figures["target_entropy"]}
+        entropy = {"masked_lm": metrics["target_entropy"]}
         examples = manifest.read(shards).totals.examples
         plain = {"entropy of the words": entropy}
-        made.append(_row(split, 0, examples, ours=figures, majority={}, plain=plain))
-    return made
+        results.append(_row(split, 0, examples, ours=metrics, majority={}, plain=plain))
+    return results
 
 
 KINDS: dict[str, Callable[[Run, bool], list[dict]]] = {

@@ -1,4 +1,4 @@
-"""One data set of `benchmarks.downstream`: its shards, fine-tuning and predictions, as commands."""
+"""Runs the commands for one data set of `benchmarks.downstream`: shards, training, prediction."""
 
 import argparse
 import resource
@@ -16,10 +16,10 @@ from official import tasks
 
 
 class Run:
-    """One data set, in a folder of its own."""
+    """A data set in its own folder."""
 
     def __init__(self, data_set: DataSet, options: argparse.Namespace):
-        """Makes the folder, and the files that the set is prepared as."""
+        """Creates the folder and prepares the files of the data set."""
         self.set = data_set
         self.options = options
         self.source = Path(options.data, data_set.folder)
@@ -65,16 +65,16 @@ class Run:
         return "".join(printed)
 
     def path(self, split: str) -> Path:
-        """The file of a split."""
+        """Returns the file of a split."""
         return self.source / (self.files.get(split) or tasks.TASKS[self.set.task].files[split])
 
     @property
     def tokenizer(self) -> Path:
-        """The encoder's."""
+        """The tokenizer folder of the encoder."""
         return Path(self.options.init, "tokenizer").resolve()
 
     def make_shards(self) -> None:
-        """Makes the shards, of a ranking from files made before."""
+        """Builds the shards; those of a ranking are built from its converted files."""
         given = self.set
         arguments = [
             f"--task={given.task}",
@@ -94,7 +94,7 @@ class Run:
         self.command("tfrecords_tools.build_task_shards", *arguments)
 
     def ranking_data(self) -> Path:
-        """Queries, documents, what is relevant, and BM25's runs."""
+        """Returns the queries, the documents, the judgements and the BM25 runs."""
         folder = (self.folder / "data").resolve()
         if not folder.exists():
             self.command(
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def length(self) -> int:
-        """Tokens of a sequence: as many as are wanted, if the encoder has so many positions."""
+        """The length of a sequence: that of the data set, or the positions of the encoder."""
         return min(self.set.length, read_config(self.options.init)["encoder"]["max_positions"])
 
     def fine_tune(self) -> None:
@@ -125,7 +125,7 @@ class Run:
             "recipe.eval_batch_size=64",
             "recipe.keep_checkpoints=1",
             "recipe.precision=mixed_bfloat16",
-            # As the encoder is, with the dropout of fine-tuning.
+            # The config of the encoder, with the dropout of fine-tuning.
             f"encoder={yaml.safe_dump(encoder, default_flow_style=True, width=9999).strip()}",
             *given.overrides,
             *self.options.override,
@@ -141,7 +141,7 @@ class Run:
         )
 
     def predict(self, split: str, name: str) -> Path:
-        """Predicts a split into a file or folder, and returns where that is."""
+        """Writes the predictions of a split, and returns the path of the file or folder."""
         output = self.folder.resolve() / name
         model = self.model
         if self.set.model_of:
@@ -163,13 +163,13 @@ class Run:
 
 
 def _cores() -> float:
-    """Seconds of a core that the commands have taken so far."""
+    """Returns the CPU time of the commands so far, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def read_config(init: str) -> dict:
-    """The config of a model folder; ends where there is none."""
+    """Returns the config of a model folder; exits if there is none."""
     path = Path(init, "config.yaml")
     if not path.exists():
         raise SystemExit(f"error: {init} is no model folder: there is no {path}")

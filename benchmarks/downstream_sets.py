@@ -1,4 +1,4 @@
-"""The data sets of `benchmarks.downstream`: their files, and how an encoder is fine-tuned on them.
+"""The data sets of `benchmarks.downstream`: their files, and their fine-tuning settings.
 
 Files have the names that samples of the sets come under here; those that are not there as the task
 names them are given to `build_task_shards` one by one.
@@ -22,7 +22,7 @@ class DataSet:
       splits: those that are evaluated.
       metrics: what is shown of each.
       config: in `configs/finetune`.
-      length: the most tokens of a sequence; the encoder's positions may make it less.
+      length: the length of a sequence in tokens; at most the positions of the encoder.
       buckets: lengths below it to which batches are padded.
       stride: of a span task: tokens from a window to the next.
       learning_rate: the peak.
@@ -32,7 +32,7 @@ class DataSet:
       eval_every: steps; 0 = the weights at the end are taken, and nothing is evaluated before. Else
         the validation split, which is not among `splits`, picks the best of these checkpoints.
       overrides: further ones of the config.
-      prepare: how `files` are made of those in the folder: see `downstream_files`.
+      prepare: converts the files of the folder to `files`; see `downstream_files`.
       model_of: the data set whose model is used; nothing is learnt.
       format: of `build_ranking_data`.
     """

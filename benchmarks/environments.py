@@ -1,4 +1,4 @@
-"""Where the references are installed: the environments of `make parity`."""
+"""The Python environments of the references, which `make parity` creates."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def python(name: str) -> str:
-    """The Python of a reference environment, which is made when it is missing.
+    """Returns the Python of a reference environment, and creates the environment if needed.
 
     Args:
       name: `hf` (PyTorch and transformers), `tfm` (tf-models-official) or `tfa`

@@ -34,7 +34,7 @@ from official.config.heads import ClassificationConfig
 OURS, THEIRS = "encoder garden", "tf-models-official"
 CONFIG = environments.ROOT / "configs" / "finetune" / "sst2.yaml"
 LENGTH = 128
-TOLERANCE = 1e-4  # of the first losses
+TOLERANCE = 1e-4  # Of the first losses.
 ENCODER = {
     "type": "transformer",
     "hidden_size": 256,
@@ -47,7 +47,7 @@ ENCODER = {
 
 
 def draw(source: Path, target: Path, examples: int, seed: int) -> int:
-    """Copies dev.tsv and so many rows of train.tsv, drawn and in a drawn order; 0 = all of them.
+    """Copies dev.tsv and a random sample of train.tsv, in random order; 0 = all rows.
 
     Returns:
       How many there are.
@@ -58,12 +58,12 @@ def draw(source: Path, target: Path, examples: int, seed: int) -> int:
     order = np.random.default_rng(seed).permutation(len(rows))[: examples or None]
     lines = [header, *(rows[number] for number in order)]
     (target / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shutil.copy(source / "test.tsv", target)  # our task's shards have all three
+    shutil.copy(source / "test.tsv", target)  # Our shards have all three splits.
     return len(order)
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> dict:
-    """Makes rows, first weights, and shards for both; returns the settings of the sides."""
+    """Prepares rows, initial weights and shards; returns the settings of the sides."""
     examples = draw(options.data, folder / "rows", options.examples, options.seed)
     if options.init is None:
         words = folder / "text.txt"
@@ -96,7 +96,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
     overrides = [
         "recipe.epochs=1",
         f"recipe.optimizer.learning_rate={options.learning_rate}",
-        "recipe.optimizer.bias_correction=true",  # their AdamW has it
+        "recipe.optimizer.bias_correction=true",  # As in their AdamW.
         f"recipe.precision={precision}",
         f"seed={options.seed}",
         *options.override,
@@ -117,7 +117,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict:
 
 
 def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) -> tuple:
-    """Writes what both sides start from: `init/config.yaml` and `weights.npz`.
+    """Writes the initial state of both sides: `init/config.yaml` and `weights.npz`.
 
     Returns:
       The encoder's config, and the precision by our name.
@@ -153,11 +153,11 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
 
 
 class Side(Process):
-    """One process that learns when asked."""
+    """A process that trains for a number of steps on request."""
 
     def __init__(self, name: str, settings: dict):
         environment, script = {
-            OURS: (None, "finetune_garden.py"),
+            OURS: (None, "finetune_ours.py"),
             THEIRS: ("tfm", "finetune_tf_models.py"),
         }[name]
         super().__init__(name, environment, script, settings)
@@ -167,7 +167,7 @@ class Side(Process):
         self.last: dict = {}
 
     def share(self, number: int, turns: int) -> int:
-        """The steps of one turn of so many."""
+        """Returns the number of steps of one of the turns."""
         return self.steps * (number + 1) // turns - self.steps * number // turns
 
 
@@ -188,7 +188,7 @@ def main() -> None:
         if options.precision == "float32" and max(losses) - min(losses) > TOLERANCE:
             sys.exit("error: the sides do not start from the same model")
         for side in sides:
-            side.ask(1)  # Graphs are made; not counted.
+            side.ask(1)  # Traces the graphs; not counted.
         for number in range(options.turns):
             for side in sides:
                 count = side.share(number, options.turns) - (number == 0)
@@ -202,7 +202,7 @@ def main() -> None:
 
 
 def table(sides: list[Side], settings: dict, options: argparse.Namespace) -> None:
-    """Prints what each side took and reached."""
+    """Prints the time, the memory and the metrics of each side."""
     encoder = settings["encoder"]
     print(
         f"\n{encoder['num_layers']} layers, hidden {encoder['hidden_size']}, "

@@ -1,4 +1,4 @@
-"""How fast sequences are masked or permuted, for each unit.
+"""Measures how fast sequences are masked or permuted, for each unit.
 
 python -m benchmarks.masks
 
@@ -30,11 +30,11 @@ ROWS = {
 
 
 def make_batches(sizes: argparse.Namespace) -> tuple[Vocabulary, dict[str, tf.Tensor]]:
-    """Random pairs in which a fifth of the pieces continues a word and a tenth a phrase."""
+    """Returns random pairs; a fifth of the pieces continues a word, and a tenth a phrase."""
     rng = np.random.default_rng(0)
     word_starts = rng.random(VOCABULARY) > 0.2
     word_starts[list(SPECIALS)] = True
-    counts = (1e8 / np.arange(1, VOCABULARY + 1)).astype(np.int64)  # Zipf's law
+    counts = (1e8 / np.arange(1, VOCABULARY + 1)).astype(np.int64)  # Zipf's law.
     counts[list(SPECIALS)] = 0
     shape = (sizes.batch, sizes.length)
     shares = counts / counts.sum()
@@ -51,7 +51,7 @@ def make_batches(sizes: argparse.Namespace) -> tuple[Vocabulary, dict[str, tf.Te
 
 
 def measure(row: str, sizes: argparse.Namespace) -> float:
-    """Sequences a second."""
+    """Returns the number of sequences per second."""
     module, settings = ROWS[row]
     if module is permutation:
         # XLNet: one token in six, blocks of half a row.
@@ -66,8 +66,8 @@ def measure(row: str, sizes: argparse.Namespace) -> float:
 
     def corrupt(step):
         seeds = seeding.row_seeds(0, 0, rows + step * sizes.batch)
-        made = module.corrupt(config, vocabulary, batch, seeds)
-        return {name: made[name] for name in ("token_ids", *module.gives(config))}
+        corrupted = module.corrupt(config, vocabulary, batch, seeds)
+        return {name: corrupted[name] for name in ("token_ids", *module.gives(config))}
 
     warm_up = 4
     data = tf.data.Dataset.range(warm_up + sizes.batches)
@@ -98,8 +98,8 @@ def main() -> None:
         f"{sizes.rounds} rounds of {sizes.batches} batches\n"
     )
     print("| unit | sequences/s | range |\n|---|---:|---:|")
-    for unit, found in rates.items():
-        print(f"| {unit} | {statistics.median(found):,.0f} | {min(found):,.0f}-{max(found):,.0f} |")
+    for unit, rate in rates.items():
+        print(f"| {unit} | {statistics.median(rate):,.0f} | {min(rate):,.0f}-{max(rate):,.0f} |")
 
 
 if __name__ == "__main__":

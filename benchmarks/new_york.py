@@ -1,4 +1,4 @@
-"""What permutation language modelling learns that masked language modelling cannot.
+"""Shows what permutation language modelling learns and masked language modelling cannot.
 
   python -m benchmarks.new_york
 
@@ -42,22 +42,22 @@ BATCH, LENGTH = 64, SENTENCES.shape[1]
 
 
 class Row(NamedTuple):
-    """What one objective says of the two words, in the mean over cities."""
+    """The predictions of one objective for the two words, averaged over cities."""
 
     name: str
-    first: float  # log p of the first word
+    first: float  # Log p of the first word.
     second: float
     conditions: tuple[str, str]
 
     @property
     def joint(self) -> float:
-        """What it says of both."""
+        """Log p of both words."""
         return self.first + self.second
 
 
 def make_config(kind: str, steps: int) -> configs.Config:
-    """The config of a run: `kind` is masked_lm or permutation_lm."""
-    # Two of seven tokens in either case; masks are nothing but [MASK].
+    """Returns the config of a run; `kind` is masked_lm or permutation_lm."""
+    # Two of seven tokens are predicted in either case; every masked token becomes [MASK].
     corruption = {"type": "permutation", "unit": "token", "k": 3, "num_predict": 2}
     if kind == "masked_lm":
         corruption = {"type": "token_masks", "mask_rate": 0.3, "max_predictions": 2}
@@ -109,7 +109,7 @@ def train(config: configs.Config):
 
 
 def sentences(cities) -> dict[str, tf.Tensor]:
-    """A batch of the sentences about some cities."""
+    """Returns a batch of the sentences about some cities."""
     token_ids = tf.gather(SENTENCES, cities)
     return {
         "token_ids": token_ids,
@@ -120,16 +120,16 @@ def sentences(cities) -> dict[str, tf.Tensor]:
 
 
 def log_probs(logits, positions) -> np.ndarray:
-    """Mean log p of what stands at positions [P] of all sentences, from scores [C * P, V]: [P]."""
+    """Returns the mean log p of the tokens at positions [P], from scores [C * P, V]: [P]."""
     scores = np.asarray(logits, np.float64).reshape(len(CITIES), len(positions), -1)
     scores -= scores.max(axis=-1, keepdims=True)
     scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-    found = np.take_along_axis(scores, SENTENCES[:, positions, None], axis=-1)
-    return found[..., 0].mean(axis=0)
+    chosen = np.take_along_axis(scores, SENTENCES[:, positions, None], axis=-1)
+    return chosen[..., 0].mean(axis=0)
 
 
 def masked(model) -> Row:
-    """What masked LM says of both words, hidden together."""
+    """Returns the predictions of the masked LM for both words, masked together."""
     batch = sentences(np.arange(len(CITIES)))
     hidden = np.array(SENTENCES)
     hidden[:, PLACES] = MASK
@@ -140,7 +140,7 @@ def masked(model) -> Row:
 
 
 def permuted(model, first: int) -> Row:
-    """What permutation LM says of both words, `first` (0 or 1) of them before the other."""
+    """Returns the predictions of the permutation LM, with word `first` (0 or 1) predicted first."""
     order = np.full(LENGTH, LENGTH)
     order[PLACES[first]], order[PLACES[1 - first]] = 1, 2
     order[[0, -1]] = 3, 4  # [CLS] and [SEP]
@@ -159,19 +159,19 @@ def permuted(model, first: int) -> Row:
 
 
 def run(steps: int) -> list[Row]:
-    """Trains both and returns their rows."""
+    """Trains both models and returns their rows."""
     rows = [masked(train(make_config("masked_lm", steps)))]
     model = train(make_config("permutation_lm", steps))
     return rows + [permuted(model, first) for first in (0, 1)]
 
 
 def truth() -> float:
-    """Log p(New York | is a city), in the mean over cities; the words' own are the same."""
+    """Returns the mean log p(New York | is a city) over cities; it is the same for each word."""
     return -float(np.log(len(CITIES)))
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown."""
+    """Returns the rows as Markdown."""
     lines = [
         "| objective | log p(New ...) | log p(York ...) | log p(New York) |",
         "|---|---|---|---|",
@@ -189,12 +189,12 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Trains, and prints the table."""
+    """Trains the models and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=600, help="of each objective (default: 600)")
     rows = run(parser.parse_args().steps)
     print(table(rows))
-    # Each word tells the other, so what they tell of each other is as much as they are rare.
+    # Each word determines the other, so their mutual information is the entropy of one of them.
     print(
         f"\nmutual information of the two words: {-truth():.2f} nats; masked LM stays short of the "
         f"truth by {truth() - rows[0].joint:.2f}, permutation LM by "

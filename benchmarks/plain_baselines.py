@@ -1,4 +1,4 @@
-"""Plain baselines beside an encoder's figures: majorities, and TF-IDF with linear models.
+"""Plain baselines for comparison with an encoder: majority classes, and TF-IDF with linear models.
 
 How strong a penalty is, is chosen by cross-validation on the training rows. Shapes: N rows, F
 features.
@@ -17,19 +17,19 @@ from sklearn.multiclass import OneVsRestClassifier
 from official.evaluation import squad_metrics
 
 FOLDS = 3
-# Above so many rows the penalty is not searched for.
+# With more rows, the penalty is not searched.
 SEARCHED = 20_000
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
 def majority(train: np.ndarray, count: int) -> np.ndarray:
-    """The most frequent class of the training rows, for `count` others."""
+    """Returns the most frequent class of the training rows, `count` times."""
     return np.full(count, np.bincount(train).argmax())
 
 
 class Overlap:
-    """What two texts share, as features, and their TF-IDF vectors."""
+    """The overlap of two texts as features, and their TF-IDF vectors."""
 
     def __init__(self, texts: Sequence[str], ngrams: int = 1):
         """Learns the weights of words from texts."""
@@ -39,16 +39,16 @@ class Overlap:
         self.vectorizer.fit(texts)
 
     def vectors(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """TF-IDF: [N, F]."""
+        """Returns TF-IDF vectors, [N, F]."""
         return self.vectorizer.transform(texts)
 
     def cosines(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        """[N]."""
+        """Returns the cosine of each pair, [N]."""
         shared = self.vectors(first).multiply(self.vectors(second))
         return np.asarray(shared.sum(axis=1))[:, 0]
 
     def simple(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        """Cosine, shares of words in common, and lengths: [N, 7]."""
+        """Returns the cosine, the shares of common words, and the lengths, [N, 7]."""
         rows = []
         for a, b in zip(first, second, strict=True):
             left, right = (re.findall(r"\w+", text.lower()) for text in (a, b))
@@ -67,7 +67,7 @@ class Overlap:
         return np.column_stack([self.cosines(first, second), np.array(rows)])
 
     def pairs(self, texts: Sequence[tuple[str, ...]]) -> sparse.csr_matrix:
-        """All features of rows of one text or two: [N, F]."""
+        """Returns all features of rows of one or two texts, [N, F]."""
         first = [row[0] for row in texts]
         if len(texts[0]) == 1:
             return self.vectors(first)
@@ -83,7 +83,7 @@ def classify(
     others: Sequence[Sequence[tuple[str, ...]]],
     metric: Metric,
 ) -> list[np.ndarray]:
-    """TF-IDF of words and pairs of words, of two texts what they share too; logistic regression.
+    """Fits a logistic regression on TF-IDF of words and bigrams, and on the overlap of two texts.
 
     Args:
       train: texts of the training rows.
@@ -114,7 +114,7 @@ def score(
     others: Sequence[Sequence[tuple[str, ...]]],
     metric: Metric,
 ) -> list[np.ndarray]:
-    """Ridge regression on TF-IDF of two texts and what they share; returns scores of `others`."""
+    """Fits a ridge regression on TF-IDF and overlap of two texts; returns scores of `others`."""
     overlap = Overlap([text for row in train for text in row])
     features = overlap.pairs(train)
     folds = KFold(FOLDS, shuffle=True, random_state=0)
@@ -124,7 +124,7 @@ def score(
 
 
 def _best(values, make, features, targets, folds, metric, groups=None):
-    """The value whose models, each learnt from the other folds, have the best figure."""
+    """Returns the value that is best in cross-validation."""
     if len(values) == 1:
         return values[0]
 
@@ -138,7 +138,7 @@ def _best(values, make, features, targets, folds, metric, groups=None):
 def rank(
     queries: Sequence[str], texts: Sequence[str], relevant: np.ndarray, others: Sequence
 ) -> list[np.ndarray]:
-    """Logistic regression on what query and document share, and on TF-IDF of the document.
+    """Fits a logistic regression on the overlap of query and document, and TF-IDF of documents.
 
     Args:
       queries: of the training pairs.
@@ -162,7 +162,7 @@ def rank(
 
 
 class Chooser:
-    """Which choice a text speaks for, by the words that they share."""
+    """Predicts the choice that shares the most words with a text."""
 
     def __init__(self, questions: Sequence):
         """Learns from `choice_files.Question`s."""
@@ -188,12 +188,12 @@ class Chooser:
         return np.mean(chosen == right.reshape(count, -1).argmax(axis=1))
 
     def __call__(self, questions: Sequence) -> np.ndarray:
-        """The number of the choice that is likeliest, of each question."""
+        """Returns the number of the most probable choice of each question."""
         scores = self._model.decision_function(self._features(questions))
         return scores.reshape(len(questions), -1).argmax(axis=1)
 
     def _features(self, questions: Sequence) -> sparse.csr_matrix:
-        """Of each choice, and how it differs from the others of its question: [N, F]."""
+        """Returns the features of each choice, and their difference from other choices, [N, F]."""
         contexts = [q.context for q in questions for _ in q.choices]
         choices = [choice for q in questions for choice in q.choices]
         asked = [f"{q.text} {choice}" for q in questions for choice in q.choices]
@@ -209,7 +209,7 @@ class Chooser:
         return sparse.hstack([own, relative, vectors]).tocsr()
 
     def _sentences(self, questions: Sequence) -> np.ndarray:
-        """The cosine of question and choice with the sentence that is most like them."""
+        """Returns the cosine of question and choice with the most similar sentence."""
         found, known = [], {}
         for q in questions:
             if q.context not in known:
@@ -224,12 +224,12 @@ _NAMES = re.compile(rf"{_NAME}(?:\s+(?:of\s+|the\s+)?{_NAME})*")
 
 
 def sentences(text: str) -> list[str]:
-    """Parts text behind full stops and at line ends."""
+    """Splits a text after full stops and at line ends."""
     return [part for part in re.split(r"(?<=[.!?])\s+|\n+", text) if part.strip()] or [text]
 
 
 def answer(train: Sequence, asked: Sequence) -> tuple[dict[str, str], dict[str, float]]:
-    """Answers questions with the longest name or number of the sentence that is most like them.
+    """Answers questions with the longest name or number of the most similar sentence.
 
     Args:
       train: `official.shards.questions.Question`s, of which the weights of words are learnt.

@@ -1,4 +1,4 @@
-"""Times the making of BERT's pretraining examples: ours and tf-models-official's.
+"""Times the preprocessing of BERT's pretraining examples: ours and tf-models-official's.
 
   python -m benchmarks.preprocess [--text=FILE] [--vocabulary=FILE] [--memory]
 
@@ -32,7 +32,7 @@ from benchmarks import environments
 
 LENGTH, PREDICTIONS, DUPLICATES, MASK_RATE = 128, 20, 5, 0.15
 THEIRS = "tf-models-official"
-# Side → options of build_shards, and what it writes.
+# Side → options of build_shards, and the files it writes.
 OURS = {
     "ours, tf_models": (["--format=tf_models"], "the same features"),
     "ours, static masks": (["--override=segments.static_masks=true"], "unpadded, masked"),
@@ -41,7 +41,7 @@ OURS = {
 
 
 class Memory(threading.Thread):
-    """Watches the peak memory of a process and of those below it, in MiB."""
+    """Measures the peak memory of a process and its descendants, in MiB."""
 
     def __init__(self, process: int):
         super().__init__(daemon=True)
@@ -50,15 +50,15 @@ class Memory(threading.Thread):
         self.main = self.worker = 0.0
 
     def run(self) -> None:
-        """Looks ten times a second."""
+        """Measures ten times a second."""
         while not self._ended.wait(0.1):
             self.main = max(self.main, _peak(self._process))
             for below in _below(self._process):
-                # Workers are two steps down: below the process that they are forked from.
+                # Workers are grandchildren: children of the process that they are forked from.
                 self.worker = max([self.worker, *map(_peak, _below(below))])
 
     def end(self) -> None:
-        """Stops looking."""
+        """Stops measuring."""
         self._ended.set()
         self.join()
 
@@ -67,14 +67,14 @@ def _peak(process: int) -> float:
     try:
         status = Path(f"/proc/{process}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    except (OSError, IndexError):  # it has ended
+    except (OSError, IndexError):  # The process has ended.
         return 0.0
 
 
 def _below(process: int) -> list[int]:
     try:
-        found = Path(f"/proc/{process}/task").glob("*/children")
-        return [int(child) for path in found for child in path.read_text().split()]
+        files = Path(f"/proc/{process}/task").glob("*/children")
+        return [int(child) for path in files for child in path.read_text().split()]
     except OSError:
         return []
 
@@ -88,17 +88,17 @@ def measure(command: list[str], records: Path) -> dict:
     folder = records.parent if records.suffix else environments.ROOT
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         started = time.monotonic()
-        process = subprocess.Popen(command, cwd=folder, env=variables, stdout=said, stderr=said)
+        process = subprocess.Popen(command, cwd=folder, env=variables, stdout=output, stderr=output)
         memory = Memory(process.pid)
         memory.start()
         status = process.wait()
         seconds = time.monotonic() - started
         memory.end()
         if status:
-            said.seek(0)
-            sys.exit(f"error: {' '.join(command)} ended with {status}:\n{said.read()[-3000:]}")
+            output.seek(0)
+            sys.exit(f"error: {' '.join(command)} ended with {status}:\n{output.read()[-3000:]}")
     paths = [records] if records.is_file() else list(records.glob("*.tfrecord"))
     answer = {
         "seconds": seconds,
@@ -151,7 +151,7 @@ def run_ours(text: Path, folder: Path, options: argparse.Namespace, name: str) -
 
 
 def write_config(folder: Path, unit: str) -> None:
-    """Our config of the same sizes; the network in it plays no part."""
+    """Returns our config of the same sizes; its network is not used."""
     config = {
         "name": "preprocess",
         "segments": {"max_length": LENGTH, "duplicates": DUPLICATES},
@@ -175,7 +175,7 @@ def write_config(folder: Path, unit: str) -> None:
 
 
 def write_text(source: Path, target: Path, megabytes: float) -> None:
-    """Writes whole documents of `source`, from the start again as often as needed."""
+    """Writes whole documents of `source`, repeated as often as needed."""
     size = 0
     with open(target, "wb") as out:
         while size < megabytes * 1e6:
@@ -224,10 +224,10 @@ def speed(folder: Path, options: argparse.Namespace) -> None:
 
 
 def _rates(rounds: list[dict]) -> tuple[float, float]:
-    """Examples a second, the time to start counted and not counted."""
+    """Returns examples per second, with and without the time to start."""
     seconds, start = _median(rounds, "seconds"), _median(rounds, "start")
     examples = rounds[0]["examples"]
-    # Less than a tenth of the start cannot be told from it.
+    # Differences of less than a tenth of the start time are noise.
     return examples / seconds, examples / max(seconds - start, start / 10)
 
 
@@ -243,11 +243,11 @@ def memory(folder: Path, options: argparse.Namespace) -> None:
     for megabytes in options.memory_megabytes:
         text = folder / "text.txt"
         write_text(options.text, text, megabytes)
-        found = run_ours(text, folder, options, "ours, tf_models")
-        answers.append(found)
+        result = run_ours(text, folder, options, "ours, tf_models")
+        answers.append(result)
         print(
-            f"| {megabytes:.0f} | {found['examples']:,} | {found['seconds']:.1f} | "
-            f"{found['main']:,.0f} | {found['worker']:,.0f} |",
+            f"| {megabytes:.0f} | {result['examples']:,} | {result['seconds']:.1f} | "
+            f"{result['main']:,.0f} | {result['worker']:,.0f} |",
             flush=True,
         )
     for part in ("main", "worker"):
@@ -256,7 +256,7 @@ def memory(folder: Path, options: argparse.Namespace) -> None:
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
-    """Finds or makes the text and the vocabulary."""
+    """Finds or creates the text and the vocabulary."""
     if options.text is None:
         from demo import corpus
 

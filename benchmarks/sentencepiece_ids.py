@@ -1,4 +1,4 @@
-"""How many paragraphs get the ids that the slow tokenizers of transformers give.
+"""Counts the paragraphs that get the same ids as from the slow tokenizers of transformers.
 
 python -m benchmarks.sentencepiece_ids --class=AlbertTokenizer --model=spiece.model \
   --input=text.txt --paragraphs=1000
@@ -22,7 +22,7 @@ from official import tokenizers
 
 
 def compare(name: str, model: str | os.PathLike, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the texts that get other ids, each with words that say where.
+    """Returns the texts that get other ids, each with a description of the difference.
 
     Args:
       name: of the class of transformers.
@@ -59,10 +59,10 @@ def _paragraphs(path: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Reads the arguments, compares, prints."""
+    """Runs the comparison and prints its result."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--class", dest="name", choices=["AlbertTokenizer", "XLNetTokenizer"],
-                        required=True, help="of transformers")  # fmt: skip
+                        required=True, help="folder of a tokenizer of transformers")  # fmt: skip
     parser.add_argument("--model", required=True, help="a SentencePiece model")
     parser.add_argument("--input", required=True, help="text, .txt or .txt.xz")
     parser.add_argument("--paragraphs", type=int, default=1000, help="how many of the first")

@@ -1,4 +1,4 @@
-"""Times a classifier that is served: our SavedModels, PyTorch transformers and ONNX Runtime.
+"""Times the serving of a classifier: our SavedModels, PyTorch transformers and ONNX Runtime.
 
   python -m benchmarks.serving [--folder=DIR] [--lengths short --batches 8 --inputs text ...]
 
@@ -47,8 +47,8 @@ SIDES = {
     f"{ONNX}, int8": ("hf", "serving_onnx.py", "int8"),
 }
 TOLERANCE = 1e-4
-BASE = f"{TORCH}, float32"  # what the others are held against
-# What is asked of the figures: the best of these sides over the best of those, by their beginnings.
+BASE = f"{TORCH}, float32"  # The others are compared with it.
+# The ratios to print: the best of some sides over the best of others, by the begin of their names.
 RATIOS = (
     (f"{OURS}, float32", f"{ONNX}, float32"),
     (f"{OURS}, bfloat16", f"{ONNX}, float32"),
@@ -62,7 +62,7 @@ Cell = tuple[str, str, int]  # inputs, length, batch
 
 
 class Server(Process):
-    """One process that answers requests, `at_once` at a time."""
+    """A process that answers `at_once` requests at a time."""
 
     def __init__(self, name: str, folder: Path, threads: int, at_once: int):
         environment, script, mode = SIDES[name]
@@ -75,46 +75,46 @@ class Server(Process):
         }
         super().__init__(name, environment, script, settings)
         self.loaded = self.ask("ready")
-        self.seconds: dict[Cell, list[list[float]]] = {}  # of each call of each round
-        self.rates: dict[Cell, list[float]] = {}  # texts a second of each round
+        self.seconds: dict[Cell, list[list[float]]] = {}  # Of each call of each round.
+        self.rates: dict[Cell, list[float]] = {}  # Texts per second of each round.
         self.peak = 0.0
 
     def probabilities(self, inputs: str) -> np.ndarray:
-        """What it says of the first eight texts of mixed lengths: [8, C]."""
+        """Returns the probabilities of the first eight texts of mixed lengths, [8, C]."""
         question = {"inputs": inputs, "length": "mixed", "batch": 8, "calls": 1, "answers": True}
         return np.array(self.ask(question)["probabilities"])
 
     def warm(self, cell: Cell) -> None:
-        """One call of a cell: memory is taken, a shape is seen for the first time."""
+        """Makes one call of a cell, to allocate memory and trace new shapes."""
         self.ask(dict(zip(("inputs", "length", "batch"), cell, strict=True)) | {"calls": 1})
 
     def time(self, cell: Cell) -> None:
-        """A round of one cell."""
-        found = self.ask(dict(zip(("inputs", "length", "batch"), cell, strict=True)))
-        self.seconds.setdefault(cell, []).append(found["seconds"])
-        self.rates.setdefault(cell, []).append(found["texts"] / found["whole"])
+        """Runs a round of one cell."""
+        answer = self.ask(dict(zip(("inputs", "length", "batch"), cell, strict=True)))
+        self.seconds.setdefault(cell, []).append(answer["seconds"])
+        self.rates.setdefault(cell, []).append(answer["texts"] / answer["whole"])
 
     def rate(self, cell: Cell) -> float:
-        """Texts a second, the median of the rounds."""
+        """Returns texts per second, the median of the rounds."""
         return statistics.median(self.rates[cell])
 
     def calls(self, cell: Cell) -> list[float]:
-        """The milliseconds of every call."""
+        """Returns the milliseconds of every call."""
         return [1000 * seconds for calls in self.seconds[cell] for seconds in calls]
 
 
-Sides = dict[str, list[Server]]  # the servers of a side, the first of them one request at a time
+Sides = dict[str, list[Server]]  # The servers of a side; the first answers one request at a time.
 
 
 def compare(sides: Sides) -> None:
-    """Checks that the sides say the same, from ids and from text; exits where they do not."""
+    """Checks that the sides agree, from ids and from text; exits if they do not."""
     servers = sorted((s for side in sides.values() for s in side), key=lambda s: s.name != BASE)
     base = {inputs: servers[0].probabilities(inputs) for inputs in ("ids", "text")}
     spread = base["text"][:, 0].std()
     print(f"answers of {servers[0].name}: standard deviation {spread:.3f} over the texts")
     for server in servers:
-        found = {inputs: server.probabilities(inputs) for inputs in base}
-        apart = {i: float(np.abs(found[i] - base[i]).max()) for i in base}
+        answers = {inputs: server.probabilities(inputs) for inputs in base}
+        apart = {i: float(np.abs(answers[i] - base[i]).max()) for i in base}
         shown = ", ".join(f"{value:.1e} from {inputs}" for inputs, value in apart.items())
         print(f"{server.name}: differs by {shown}", flush=True)
         if "float32" in server.name and max(apart.values()) > TOLERANCE:
@@ -122,7 +122,7 @@ def compare(sides: Sides) -> None:
 
 
 def table(sides: Sides, cells: list[Cell], at_once: list[int]) -> None:
-    """Prints all figures.
+    """Prints all measurements.
 
     Args:
       sides: after their rounds.
@@ -131,8 +131,8 @@ def table(sides: Sides, cells: list[Cell], at_once: list[int]) -> None:
     """
     for inputs, kind in dict.fromkeys(cell[:2] for cell in cells):
         batches = [cell for cell in cells if cell[:2] == (inputs, kind)]
-        least, most = LENGTHS[kind]
-        tokens = f"{least}" if least == most else f"{least} to {most}"
+        shortest, longest = LENGTHS[kind]
+        tokens = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
         print(f"\n{'Ids' if inputs == 'ids' else 'Text'} in, {tokens} tokens:\n")
         rates = "".join(f" texts/s, {n} at once |" for n in at_once)
         head = "".join(f" batch {c[2]}: p50, p99 ms |{rates}" for c in batches)
@@ -152,11 +152,11 @@ def table(sides: Sides, cells: list[Cell], at_once: list[int]) -> None:
 
 
 def ratios(sides: Sides, cells: list[Cell]) -> None:
-    """Prints texts a second over those of others: the best of ours, the best of theirs."""
+    """Prints the ratio of texts per second of the best of our sides to the best of theirs."""
 
     def best(beginning: str, cell: Cell) -> float:
-        found = [sides[name] for name in sides if name.startswith(beginning)]
-        return max((s.rate(cell) for servers in found for s in servers), default=0.0)
+        chosen = [sides[name] for name in sides if name.startswith(beginning)]
+        return max((s.rate(cell) for servers in chosen for s in servers), default=0.0)
 
     columns = {
         f"{ours} / {theirs}": [best(ours, cell) / best(theirs, cell) for cell in cells]
@@ -180,7 +180,7 @@ def main() -> None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = folder.resolve()
         exports = [SIDES[name][2] for name in options.sides if name.startswith(OURS)]
-        # Our own sides alone are content with a model that is there.
+        # If only our own sides run, an existing model is used.
         prepare(folder, options, exports, onnx=len(exports) < len(options.sides))
         requests = len(json.loads((folder / "requests.json").read_text())["short"]["texts"])
         at_once = options.at_once or list(dict.fromkeys((1, options.threads)))
@@ -232,7 +232,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--vocabulary", type=Path, help="an uncased vocab.txt; default: 8,000 learned"
     )
-    parser.add_argument("--folder", type=Path, help="keeps what is made, and uses what is there")
+    parser.add_argument(
+        "--folder", type=Path, help="folder that keeps the files, and whose files are used again"
+    )
     return parser.parse_args()
 
 

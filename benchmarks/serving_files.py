@@ -1,4 +1,4 @@
-"""What the sides of `benchmarks.serving` read: requests, and a model in the form of each."""
+"""Writes the requests and the models that the sides of `benchmarks.serving` load."""
 
 import argparse
 import json
@@ -12,18 +12,18 @@ from benchmarks import environments, process
 
 LENGTHS = {"short": (32, 32), "long": (128, 128), "mixed": (8, 128)}
 MAX_LENGTH = 128
-SPECIALS = 2  # [CLS] and [SEP]
+SPECIALS = 2  # [CLS] and [SEP].
 
 
 def lengths(kind: str, count: int, rng: np.random.Generator) -> list[int]:
-    """How many tokens each of `count` texts has; special ones are counted."""
-    least, most = LENGTHS[kind]
-    drawn = np.exp(rng.uniform(np.log(least), np.log(most + 1), count))
-    return np.clip(drawn.astype(int), least, most).tolist()
+    """Returns the length of each of `count` texts, special tokens counted."""
+    shortest, longest = LENGTHS[kind]
+    drawn = np.exp(rng.uniform(np.log(shortest), np.log(longest + 1), count))
+    return np.clip(drawn.astype(int), shortest, longest).tolist()
 
 
 def cut(words: Iterator[tuple[str, list[int]]], length: int) -> tuple[str, list[int]]:
-    """The next words that make a text of so many tokens: the text and its ids."""
+    """Returns the next words that form a text of a given length, as text and as ids."""
     text, ids = [], []
     while len(ids) < length - SPECIALS:
         word, pieces = next(words)
@@ -34,18 +34,18 @@ def cut(words: Iterator[tuple[str, list[int]]], length: int) -> tuple[str, list[
 
 
 def write_requests(source: Path, folder: Path, count: int) -> None:
-    """Writes requests.json: for each kind of length, texts and their ids, special ones too."""
+    """Writes requests.json: texts and their ids, with special tokens, for each kind of length."""
     from official import tokenizers
 
     tokenizer = tokenizers.load(folder / "tokenizer")
 
     def words() -> Iterator[tuple[str, list[int]]]:
-        while True:  # a small text is read again
+        while True:  # A small text is read again.
             with open(source, encoding="utf-8") as lines:
                 for line in filter(str.strip, lines):
-                    found = line.split()
-                    pieces = tokenizer.tokenize(found).to_list()
-                    for word, ids in zip(found, pieces, strict=True):
+                    words = line.split()
+                    pieces = tokenizer.tokenize(words).to_list()
+                    for word, ids in zip(words, pieces, strict=True):
                         if ids and tokenizer.unk_id not in ids:
                             yield word, ids
 
@@ -61,7 +61,7 @@ def write_requests(source: Path, folder: Path, count: int) -> None:
 
 
 def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx: bool) -> None:
-    """Makes what is not in a folder yet: vocabulary, texts, models.
+    """Creates the files that a folder lacks: vocabulary, texts, models.
 
     Args:
       folder: of all that.

@@ -22,10 +22,10 @@ from benchmarks.process import Process
 
 # Side → (environment or None = ours, script, system).
 SIDES = {
-    "encoder garden": (None, "garden.py", "BERT"),
-    "encoder garden, ALBERT": (None, "garden.py", "ALBERT"),
-    "encoder garden, ELECTRA": (None, "garden.py", "ELECTRA"),
-    "encoder garden, XLNet": (None, "garden.py", "XLNet"),
+    "encoder garden": (None, "ours.py", "BERT"),
+    "encoder garden, ALBERT": (None, "ours.py", "ALBERT"),
+    "encoder garden, ELECTRA": (None, "ours.py", "ELECTRA"),
+    "encoder garden, XLNet": (None, "ours.py", "XLNet"),
     "tf-models-official": ("tfm", "tf_models.py", "BERT"),
     "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
 }
@@ -33,7 +33,7 @@ OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
 
 
 def flops(sizes: dict, system: str) -> int:
-    """FLOPs of one forward pass over one sequence; a multiplication and its addition are two."""
+    """Returns the FLOPs of a forward pass over a sequence; a multiply-add counts as two."""
     length, layers, vocab = sizes["length"], sizes["layers"], sizes["vocab"]
 
     def encoder(hidden: int, inner: int) -> int:
@@ -50,9 +50,9 @@ def flops(sizes: dict, system: str) -> int:
         return encoder(hidden, inner) + question + generator + masked_lm(narrow, hidden)
     if system == "XLNet":
         queries = sizes["predictions"]
-        # Scores by content, scores by 2 T distances, sums of values; maps of q and of the output.
+        # Content scores, scores of 2 T distances, sums of values; projections of query and output.
         row = 2 * hidden * 4 * length + 4 * hidden**2 + 4 * hidden * inner
-        key_value = length * 4 * hidden**2  # nobody asks for the last layer's content stream
+        key_value = length * 4 * hidden**2  # The content stream of the last layer is not used.
         content = (layers - 1) * length * row + layers * key_value
         return content + layers * queries * row + queries * 2 * hidden * vocab
     embedding = 128 if system == "ALBERT" else hidden
@@ -61,7 +61,7 @@ def flops(sizes: dict, system: str) -> int:
 
 
 class Side(Process):
-    """One process that makes steps when asked."""
+    """A process that makes training steps on request."""
 
     def __init__(self, name: str, precision: str, sizes: dict):
         environment, script, system = SIDES[name]
@@ -72,7 +72,7 @@ class Side(Process):
         self.answers: list[dict] = []
 
     def seconds(self) -> float:
-        """Seconds per step, the median of the rounds."""
+        """Returns the seconds per step, the median of the rounds."""
         return statistics.median(answer["seconds"] for answer in self.answers)
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     for name in options.sides:
         for precision in options.precisions:
             side = Side(name, precision, sizes)
-            first = side.ask(options.warmup)  # Graphs are made, memory is taken.
+            first = side.ask(options.warmup)  # Traces graphs and allocates memory.
             print(f"{name}, {precision}: first loss {first['loss']:.3f}", flush=True)
             sides.append(side)
     for number in range(options.rounds):

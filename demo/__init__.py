@@ -1,1 +1,1 @@
-"""From raw text to a served model on one machine, with text that every Python has."""
+"""A demo from raw text to a served model, with text that every Python installation has."""

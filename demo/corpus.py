@@ -1,17 +1,17 @@
-"""Real English that every Python has: what its standard library says about itself.
+"""Collects English text from the documentation of Python's standard library.
 
-`passages()` collects the texts behind `pydoc` and, from the sources of the standard library,
-docstrings and block comments. Sources are parsed, never imported or run. The same Python gives
-the same passages in the same order. `write(folder)` makes of them
+`passages()` collects the topics of `pydoc`, and docstrings and block comments from the sources of
+the standard library. Sources are parsed, never imported or run. The same Python gives the same
+passages in the same order. `write(folder)` writes them as
 
 * `text/train.txt` and `text/heldout.txt`: documents for pretraining, one sentence a line and a
   blank line between documents;
 * `task/train.tsv` and `task/dev.tsv`: a labelled task, columns `text` and `area`: which part of
   the standard library does this paragraph come from?
 
-What is said about one function, class or module is held out as a whole, from pretraining and
-from the training rows alike, or not at all. The names of modules are blanked in the task's rows,
-so that the label does not stand in the text.
+The passages about a function, class or module are either all held out, from pretraining and from
+the training rows, or all used. The names of modules are blanked in the rows of the task, so that
+the text does not contain the label.
 """
 
 import ast
@@ -26,7 +26,7 @@ from typing import NamedTuple
 from official.utils import atomic
 from tfrecords_tools.text import sentences
 
-# Which part of the standard library a top-level module belongs to. Not every Python has all.
+# The area of each top-level module. Not every Python has all of them.
 AREAS = {
     "concurrency": "asyncio concurrent multiprocessing queue sched selectors signal subprocess "
     "threading _threading_local",
@@ -45,12 +45,12 @@ AREAS = {
     "plistlib pprint re reprlib shlex string textwrap tokenize xml",
 }
 AREA_OF = {module: area for area, modules in AREAS.items() for module in modules.split()}
-# Tests, generated tables and what is not the standard library.
+# Tests, generated tables, and packages outside the standard library.
 LEFT_OUT = {"dist-packages", "encodings", "ensurepip", "idle_test", "lib2to3", "pydoc_data"}
 LEFT_OUT |= {"site-packages", "test", "tests"}
-HELD_OUT = 0.15  # share of what is described
-MIN_WORDS, MAX_WORDS = 6, 60  # of a row of the task
-BLANK = "module"  # stands where a row named a module
+HELD_OUT = 0.15  # The share of described objects.
+MIN_WORDS, MAX_WORDS = 6, 60  # Of a row of the task.
+BLANK = "module"  # Replaces the names of modules.
 
 _WORD = re.compile(r"\w+")
 _COMMENT = re.compile(r"(?:^[ \t]*#(?!!)[^\n]*\n){2,}", re.MULTILINE)
@@ -60,13 +60,13 @@ _MODULE_NAME = re.compile(
 
 
 class Passage(NamedTuple):
-    """What is said in one place.
+    """The text about one object.
 
     Attributes:
-      module: dotted name of the module, or "pydoc" for its topics.
-      name: what is described: a topic, a qualified name in the module ("" = the module), or the
-        line of a comment.
-      paragraphs: its text; line breaks inside a paragraph are gone.
+      module: the dotted name of the module, or "pydoc" for its topics.
+      name: the object: a topic, a qualified name in the module ("" = the module), or the line of a
+        comment.
+      paragraphs: the text; line breaks inside a paragraph are removed.
     """
 
     module: str
@@ -75,20 +75,20 @@ class Passage(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Whether it is kept for validation: a function of the two names alone."""
+        """Whether it is kept for validation; depends on the two names only."""
         digest = hashlib.sha256(f"{self.module}:{self.name}".encode()).digest()
         return int.from_bytes(digest[:4], "big") < HELD_OUT * 2**32
 
     def sentences(self) -> list[str]:
-        """Its paragraphs, cut into sentences."""
+        """Returns the sentences of its paragraphs."""
         return [s.strip() for text in self.paragraphs for s in sentences.split(text)]
 
 
 def passages(library: Path | None = None) -> Iterator[Passage]:
-    """All passages, in the order of file names and lines.
+    """Yields all passages, in the order of file names and lines.
 
     Args:
-      library: the folder of the standard library; None = that of the running Python.
+      library: the folder of the standard library; None = the one of this Python.
     """
     for topic, text in sorted(topics.topics.items()):
         yield Passage("pydoc", topic, paragraphs(text))
@@ -100,14 +100,14 @@ def passages(library: Path | None = None) -> Iterator[Passage]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of `text` that are prose rather than code, tables or signatures."""
-    found = []
+    """Returns the paragraphs of a text that are prose, not code, tables or signatures."""
+    prose = []
     for block in re.split(r"\n\s*\n", text):
         block = " ".join(re.sub(r"[*`\"|]+", "", block).split())
         letters = sum(c.isalpha() or c == " " for c in block)
         if letters > 0.85 * len(block) and len(_WORD.findall(block)) >= 4 and ">>>" not in block:
-            found.append(block)
-    return found
+            prose.append(block)
+    return prose
 
 
 def _of_source(path: Path, module: str) -> Iterator[Passage]:
@@ -115,34 +115,34 @@ def _of_source(path: Path, module: str) -> Iterator[Passage]:
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source)
     except (UnicodeDecodeError, SyntaxError):
-        return  # A file kept as a bad example.
-    found = []  # (line, name, text)
+        return  # Such a file is a test input.
+    texts = []  # (line, name, text)
     for comment in _COMMENT.finditer(source):
         line = source.count("\n", 0, comment.start()) + 1
         text = re.sub(r"^[ \t]*#+", "", comment.group(), flags=re.MULTILINE)
-        found.append((line, f"line {line}", text))
+        texts.append((line, f"line {line}", text))
 
     def walk(node: ast.AST, name: str) -> None:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append((getattr(node, "lineno", 0), name, ast.get_docstring(node) or ""))
+            texts.append((getattr(node, "lineno", 0), name, ast.get_docstring(node) or ""))
         for child in ast.iter_child_nodes(node):
             own = getattr(child, "name", None)
             walk(child, f"{name}.{own}".strip(".") if isinstance(own, str) else name)
 
     walk(tree, "")
-    for _, name, text in sorted(found):
+    for _, name, text in sorted(texts):
         if prose := paragraphs(text):
             yield Passage(module, name, prose)
 
 
-def documents(found: Sequence[Passage]) -> tuple[list[list[str]], list[list[str]]]:
-    """Documents of sentences, for training and held out: one for each module and each topic.
+def documents(texts: Sequence[Passage]) -> tuple[list[list[str]], list[list[str]]]:
+    """Returns documents of sentences for training and held out, one for each module and topic.
 
-    No sentence stands in both.
+    No sentence is in both.
     """
-    kept_back = {s for passage in found if passage.held_out for s in passage.sentences()}
+    kept_back = {s for passage in texts if passage.held_out for s in passage.sentences()}
     sides: tuple[dict, dict] = ({}, {})
-    for passage in found:
+    for passage in texts:
         title = passage.name if passage.module == "pydoc" else ""
         document = sides[passage.held_out].setdefault((passage.module, title), [])
         document += [s for s in passage.sentences() if passage.held_out or s not in kept_back]
@@ -150,15 +150,15 @@ def documents(found: Sequence[Passage]) -> tuple[list[list[str]], list[list[str]
     return train, held_out
 
 
-def rows(found: Sequence[Passage]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The labelled task: (text, area) of every paragraph, for training and for validation.
+def rows(texts: Sequence[Passage]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Returns (text, area) of every paragraph, for training and for validation.
 
-    No text occurs twice in the two lists together.
+    No text occurs twice in the two lists.
     """
     train, validation = [], []
     seen = set()
-    # Held out first: a text that stands in both places is no training row.
-    for passage in sorted(found, key=lambda passage: not passage.held_out):
+    # Held-out passages come first, so a text that is in both is not used for training.
+    for passage in sorted(texts, key=lambda passage: not passage.held_out):
         area = AREA_OF.get(passage.module.partition(".")[0])
         for text in passage.paragraphs if area else ():
             text = _MODULE_NAME.sub(BLANK, text)
@@ -171,16 +171,16 @@ def rows(found: Sequence[Passage]) -> tuple[list[tuple[str, str]], list[tuple[st
 
 
 def write(folder: Path) -> dict[str, int]:
-    """Writes the corpus and the task below `folder`, and gives their sizes by name."""
-    found = list(passages())
+    """Writes the corpus and the task to a folder, and returns their sizes by name."""
+    texts = list(passages())
     sizes = {}
-    for name, side in zip(("train", "heldout"), documents(found), strict=True):
+    for name, side in zip(("train", "heldout"), documents(texts), strict=True):
         with atomic.file(folder / "text" / f"{name}.txt") as file:
             file.writelines("\n".join(document) + "\n\n" for document in side)
         sizes[f"{name} documents"] = len(side)
         sizes[f"{name} sentences"] = sum(map(len, side))
         sizes[f"{name} bytes"] = (folder / "text" / f"{name}.txt").stat().st_size
-    for name, split in zip(("train", "dev"), rows(found), strict=True):
+    for name, split in zip(("train", "dev"), rows(texts), strict=True):
         with atomic.file(folder / "task" / f"{name}.tsv") as file:
             file.write("text\tarea\n")
             file.writelines(f"{text}\t{area}\n" for text, area in split)

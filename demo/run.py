@@ -2,8 +2,8 @@
 
   python -m demo.run [--output=demo_run]
 
-Runs the command lines of this project one after another, as anyone would, and prints each before
-it runs. What they make is below the output folder, which is emptied first.
+Runs the command lines of this project one after another, and prints each before it runs. Their
+outputs are in the output folder, which is emptied first.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from demo import corpus
@@ -21,7 +22,7 @@ from demo import corpus
 MARKER = "made_by_demo"
 PRETRAIN = "configs/smoke/bert_demo.yaml"
 FINETUNE = "configs/smoke/classification_demo.yaml"
-# What TensorFlow says on stderr whenever it starts; no setting keeps it from that.
+# Lines that TensorFlow prints to stderr when it starts; no setting prevents them.
 NOTICES = re.compile(
     r"WARNING: All log messages before absl|[IWE]0000 00:00:|To enable the following"
 )
@@ -39,19 +40,39 @@ def main() -> None:
     options = parser.parse_args()
     started = time.monotonic()
     out = options.output
-    _empty(out)
+    empty(out)
+    sizes = _write_text(out)
+    _build_vocabulary(out)
+    _build_shards(out)
+    _pretrain(out, options.quick)
+    _fine_tune(out, options.quick)
+    answers = _export(out)
+    _title("What came of it")
+    for name, text in _table(out, sizes).items():
+        print(f"{name:15} {text}")
+    print(f"{'time':15} {(time.monotonic() - started) / 60:.1f} minutes")
+    for answer in answers.splitlines():
+        print(f"{'answer':15} {answer}")
 
+
+def _write_text(out: Path) -> dict[str, int]:
+    """Writes the corpus and the task, and returns their sizes."""
     _title("Real English: what Python's standard library says about itself")
     sizes = corpus.write(out)
     for name, size in sizes.items():
         print(f"  {name:20} {size:>10,}")
+    return sizes
 
+
+def _build_vocabulary(out: Path) -> None:
     _title("A vocabulary")
     _run(
         "tfrecords_tools.build_vocab", input=out / "text/train.txt", output=out / "tokenizer",
         type="wordpiece", vocab_size=4000, lower_case=True,
     )  # fmt: skip
 
+
+def _build_shards(out: Path) -> None:
     _title("Text to shards: for training, and held out")
     for name in ("train", "heldout"):
         _run(
@@ -60,17 +81,27 @@ def main() -> None:
         )  # fmt: skip
     _run("tfrecords_tools.inspect_shards", out / "shards/train")
 
-    train = dict(mode="train_and_eval")
-    quick = ["--override=recipe.steps=4"] if options.quick else []
-    data = dict(data=out / "shards/train", validation_data=out / "shards/heldout")
+
+def _pretrain(out: Path, quick: bool) -> None:
+    """Evaluates the encoder before pretraining, and pretrains it."""
+    overrides = ["--override=recipe.steps=4"] if quick else []
+    pretrain = dict(
+        mode="train_and_eval",
+        config=PRETRAIN,
+        data=out / "shards/train",
+        validation_data=out / "shards/heldout",
+    )
     _title("The encoder before pretraining: one step at rate 0, to measure where it starts")
     _run(
         "official.main", "--override=recipe.steps=1", "--override=recipe.optimizer.learning_rate=0",
-        **train, config=PRETRAIN, **data, model_dir=out / "untrained",
+        **pretrain, model_dir=out / "untrained",
     )  # fmt: skip
     _title("Pretraining")
-    _run("official.main", *quick, **train, config=PRETRAIN, **data, model_dir=out / "pretrained")
+    _run("official.main", *overrides, **pretrain, model_dir=out / "pretrained")
 
+
+def _fine_tune(out: Path, quick: bool) -> None:
+    """Fine-tunes the pretrained encoder and an untrained one."""
     _title("A task: which part of the library does this paragraph come from?")
     _run(
         "tfrecords_tools.build_task_shards", task="classification", text_column="text",
@@ -78,28 +109,35 @@ def main() -> None:
         validation_file=out / "task/dev.tsv", tokenizer=out / "tokenizer",
         output=out / "shards/task", max_length=32,
     )  # fmt: skip
-    tune = dict(**train, config=FINETUNE, data=out / "shards/task", init=out / "pretrained")
-    if quick:
-        quick.append("--override=recipe.epochs=0")
+    overrides = ["--override=recipe.steps=4", "--override=recipe.epochs=0"] if quick else []
+    fine_tune = dict(
+        mode="train_and_eval", config=FINETUNE, data=out / "shards/task", init=out / "pretrained"
+    )
     _title("Fine-tuning the pretrained encoder")
-    _run("official.main", *quick, **tune, model_dir=out / "finetuned")
+    _run("official.main", *overrides, **fine_tune, model_dir=out / "finetuned")
     _title("The same from an untrained encoder")
     _run(
-        "official.main", *quick, "--override=recipe.init_weights=none", **tune,
+        "official.main", *overrides, "--override=recipe.init_weights=none", **fine_tune,
         model_dir=out / "finetuned_untrained",
     )  # fmt: skip
 
+
+def _export(out: Path) -> str:
+    """Exports the fine-tuned model, and returns its answers to `QUESTIONS`."""
     _title("Export, and two answers from a fresh process that has only tensorflow in it")
     _run("official.export", model_dir=out / "finetuned", output=out / "saved_model")
-    answers = _command("demo/ask.py", out / "saved_model", *QUESTIONS)
+    return _command("demo/ask.py", out / "saved_model", *QUESTIONS)
 
-    shards = [json.loads((out / f"shards/{n}/manifest.json").read_text()) for n in ("train",)]
+
+def _table(out: Path, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Returns the rows of the final table."""
+    manifest = json.loads((out / "shards/train/manifest.json").read_text())
     before, after = (_validation(out / name) for name in ("untrained", "pretrained"))
     tuned, untuned = (_validation(out / name) for name in ("finetuned", "finetuned_untrained"))
-    rows = {
+    return {
         "corpus": f"{sizes['train bytes'] / 1e6:.1f} MB, {sizes['train documents']} documents, "
         f"{sizes['train sentences']:,} sentences",
-        "shards": f"{shards[0]['totals']['examples']:,} examples in {out / 'shards/train'}",
+        "shards": f"{manifest['totals']['examples']:,} examples in {out / 'shards/train'}",
         "masked-LM loss": f"{before['masked_lm']:.2f} before, {after['masked_lm']:.2f} after "
         "pretraining (held-out text, nats)",
         "task": f"{len(corpus.AREAS)} classes, {sizes['train rows']:,} rows to train on, "
@@ -107,17 +145,11 @@ def main() -> None:
         "accuracy": f"{tuned['accuracy']:.1%} with pretraining, {untuned['accuracy']:.1%} without",
         "model": str(out / "finetuned"),
         "SavedModel": str(out / "saved_model"),
-        "time": f"{(time.monotonic() - started) / 60:.1f} minutes",
     }
-    _title("What came of it")
-    for name, text in rows.items():
-        print(f"{name:15} {text}")
-    for answer in answers.splitlines():
-        print(f"{'answer':15} {answer}")
 
 
-def _empty(folder: Path) -> None:
-    """Makes `folder` anew; a folder that the demo has not made is left alone."""
+def empty(folder: Path) -> None:
+    """Empties a folder of the demo or creates it; exits if the folder is not of the demo."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
             sys.exit(f"error: {folder} holds something else than a demo: name another --output")
@@ -135,13 +167,13 @@ def _run(module: str, *arguments, **flags) -> None:
 
 
 def _command(*arguments) -> str:
-    """Shows and runs a Python command; returns what it printed, which is shown too."""
+    """Prints and runs a Python command; prints and returns its output."""
     python = Path(sys.executable)
     if python.is_relative_to(Path.cwd()):
         python = python.relative_to(Path.cwd())
     words = [str(word) for word in (python, *arguments)]
     print(f"$ {shlex.join(words)}", flush=True)
-    said = []
+    lines = []
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
@@ -149,14 +181,14 @@ def _command(*arguments) -> str:
         if NOTICES.match(line):
             continue
         print(f"  {line}", end="", flush=True)
-        said.append(line)
+        lines.append(line)
     if process.wait():
         sys.exit(f"error: this command ended with status {process.returncode}: see above")
-    return "".join(said)
+    return "".join(lines)
 
 
 def _validation(model_dir: Path) -> dict[str, float]:
-    """The figures of the last evaluation of a run."""
+    """Returns the metrics of the last evaluation of a run."""
     lines = (model_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [line for line in map(json.loads, lines) if line["split"] == "validation"][-1]
 

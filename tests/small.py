@@ -9,8 +9,9 @@ from official import config as configs
 from official import tokenizers
 from official.shards import manifest, token_counts
 from tfrecords_tools.pretraining import examples
-from tfrecords_tools.pretraining.builder import _features, recorded_settings, settings_of
 from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.writing.shard_writer import ShardWriter
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -73,28 +74,28 @@ def shard_folder(folder: Path, made_of: configs.Config, count: int = 60, seed: i
     if getattr(made_of.corruption, "unit", None) == "phrase":
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
-    settings = settings_of(made_of, tokens, phrases=phrases)
-    records = examples.process_piece(DocumentChunk(0, documents(count, seed)), settings)
-    writer = examples.Writer(folder, 2)
+    settings = Settings.from_config(made_of, tokens, phrases=phrases)
+    records = examples.process_chunk(DocumentChunk(0, documents(count, seed)), settings)
+    writer = ShardWriter(folder, num_shards=2)
     writer.write(records.examples)
     write_manifest(folder, made_of, settings, writer, records.token_counts)
     return folder
 
 
 def write_manifest(folder, made_of, settings, writer, counts, totals=None):
-    """Finishes a folder of shards that were made of `settings`, as `pretraining_shards.build`."""
+    """Finishes a folder of shards that were made with `settings`, as `builder.build` does."""
     tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
     manifest.write(
         folder,
         manifest.Manifest(
             kind="pretraining",
-            features=_features(settings),
+            features=settings.features,
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
             max_length=made_of.segments.row_tokens,
             seed=settings.seed,
-            config=recorded_settings(settings),
+            config=settings.to_record(),
             shards=writer.finish(),
             totals=totals,
             token_counts=token_counts.write(folder, counts),

@@ -11,8 +11,9 @@ from official import config as configs
 from official import tokenizers
 from tests import small
 from tfrecords_tools.pretraining import examples, stream_corpus, streams
-from tfrecords_tools.pretraining.builder import settings_of
 from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.writing.shard_writer import ShardWriter
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -67,13 +68,13 @@ def stream_folder(
     """A shard folder of the rows of `documents`, whose words stand in `words`."""
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
     folder.mkdir(parents=True)
-    settings, tokenizer = settings_of(made_of, tokens), tokenizers.load(tokens)
-    writer = examples.Writer(folder, shard_count)
+    settings, tokenizer = Settings.from_config(made_of, tokens), tokenizers.load(tokens)
+    writer = ShardWriter(folder, num_shards=shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
-    piece, counted = examples.tokenize_piece(DocumentChunk(0, documents), settings)
-    corpus.add(piece)
+    text, counted = examples.tokenize_chunk(DocumentChunk(0, documents), settings)
+    corpus.add(text)
     plan, arranged = corpus.arrange(streams.Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.contiguous(plan.steps * made_of.segments.rows)
+    writer.in_order(plan.steps * made_of.segments.rows)
     for block in plan.blocks:
         writer.write(streams.make(block, plan))
     corpus.close()

@@ -1,20 +1,19 @@
-"""Finds phrases in text and writes them to a lexicon file, one a line, the firmest first.
+"""Finds phrases in text and writes them to a lexicon file, one on each line, best first.
 
   python -m tfrecords_tools.build_phrases --input='text/*.txt' --output=phrases.txt \
     [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case]
 
-A phrase is a run of 2 to `max_words` words, with nothing but spaces between them, that is frequent
-and whose parts attract each other: cut in two at any place, the parts have a normalised pointwise
-mutual information (Bouma, 2009) of at least the threshold,
+A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
+cut in two at any position, the parts have a normalised pointwise mutual information (Bouma, 2009)
+of at least the threshold,
 
   npmi(x, y) = ln(p(x y) / (p(x) p(y))) / -ln p(x y),
 
-which is 1 for parts that never stand apart and 0 for independent ones. Shares are of all words.
+which is 1 for parts that only occur together and 0 for independent parts. p is a share of all
+words.
 
-The text is read `max_words` times. A run is counted only if what is left without its first and
-without its last word is frequent, so memory grows with the phrases and not with the text.
-
-Shapes: K words of a part of the text, G runs of n words that are frequent.
+The text is read `max_words` times. A run is counted only if it is frequent without its first word
+and without its last word, so memory grows with the number of phrases, not with the text.
 """
 
 from absl import flags
@@ -24,12 +23,12 @@ from tfrecords_tools.text import options as text_options
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     text_options.define("lexicon file")
-    flags.DEFINE_integer("min_count", 20, "least occurrences of a phrase")
-    flags.DEFINE_float("threshold", 0.4, "least mutual information, -1 to 1")
-    flags.DEFINE_integer("max_words", 4, "most words of a phrase")
-    flags.DEFINE_bool("lower_case", False, "for uncased tokenizers")
+    flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
+    flags.DEFINE_float("threshold", 0.4, "least normalised mutual information, -1 to 1")
+    flags.DEFINE_integer("max_words", 4, "largest number of words of a phrase")
+    flags.DEFINE_bool("lower_case", False, "lower-case the text, for uncased tokenizers")
 
 
 def main(argv: list[str]) -> None:

@@ -1,20 +1,21 @@
-"""Turns a test collection as distributed into the files that a ranking is made from.
+"""Converts a test collection, as distributed, into the files of a ranking task.
 
   python -m tfrecords_tools.build_ranking_data --format=cranfield --input=DIR --output=DIR
   python -m tfrecords_tools.build_task_shards --task=ranking --input=DIR --queries=queries.tsv \
     --documents=documents.tsv --qrels=qrels --train_file=train.run \
     --validation_file=validation.run --test_file=test.run --tokenizer=DIR --output=DIR
 
-Formats, and the files wanted in --input:
+Formats, and the files that --input must contain:
   cranfield  cran.all.1400, cran.qry and cranqrel. `cranqrel` numbers the queries in the order of
              cran.qry, whose own numbers have gaps. Its grades 1 (a complete answer) to 4 (of some
-             interest) become 4 to 1, any other 0. A text opens with its title: .T is left out.
-  cisi       CISI.ALL, CISI.QRY and CISI.REL; what CISI.REL lists is relevant.
+             interest) become 4 to 1, all others 0. .T is ignored, because .W begins with the title.
+  cisi       CISI.ALL, CISI.QRY and CISI.REL; documents that CISI.REL lists are relevant.
   wikiqa     train.tsv, dev.tsv and test.tsv with qid, question, answer and label.
 
-It writes queries.tsv, documents.tsv, qrels, and for each split a run of BM25: of a collection, the
---depth best documents of every query and a random --validation and --test share of the queries; of
-WikiQA, the answers of each question, and its own splits. Its metrics are the baseline.
+It writes queries.tsv, documents.tsv, qrels, and a BM25 run for each split. For Cranfield and CISI,
+a run has the --depth best documents of each query, and --validation and --test are random shares of
+the queries. For WikiQA, a run has the answers of each question, in the splits of WikiQA. The
+metrics of the runs are a baseline.
 """
 
 from pathlib import Path
@@ -28,14 +29,18 @@ from tfrecords_tools.tasks.readers import collections
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the options of this command line."""
-    flags.DEFINE_enum("format", None, collections.FORMATS, "what the files are", flag_values=values)
-    flags.DEFINE_string("input", None, "folder that they are in", flag_values=values)
-    flags.DEFINE_string("output", None, "folder to make", flag_values=values)
-    flags.DEFINE_integer("depth", 100, "the most candidates of a query", 1, flag_values=values)
+    """Defines the flags of this command."""
+    flags.DEFINE_enum(
+        "format", None, collections.FORMATS, "format of the collection", flag_values=values
+    )
+    flags.DEFINE_string("input", None, "folder of the files", flag_values=values)
+    flags.DEFINE_string("output", None, "folder to create", flag_values=values)
+    flags.DEFINE_integer(
+        "depth", 100, "largest number of candidates of a query", 1, flag_values=values
+    )
     flags.DEFINE_float("validation", 0.2, "share of the queries", 0, 1, flag_values=values)
     flags.DEFINE_float("test", 0.2, "share of the queries", 0, 1, flag_values=values)
-    flags.DEFINE_integer("seed", 0, "of the shares", 0, flag_values=values)
+    flags.DEFINE_integer("seed", 0, "seed of the random shares", 0, flag_values=values)
 
 
 def main(argv: list[str]) -> None:
@@ -66,7 +71,7 @@ def main(argv: list[str]) -> None:
 
 
 def run() -> None:
-    """The console entry."""
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
 

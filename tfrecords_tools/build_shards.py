@@ -1,12 +1,12 @@
-"""Turns text into a shard folder for pretraining.
+"""Builds a shard folder for pretraining from text.
 
   python -m tfrecords_tools.build_shards --config=FILE --input=GLOB --tokenizer=DIR --output=DIR \
     --workers=N
 
-The input is text with one sentence a line (or, with --split_sentences, one paragraph a line) and a
-blank line between documents, or JSON Lines with a `text` field; plain or gzipped. A byte-level BPE
-encodes the text of a document as it is, with its line breaks and blanks. The same command gives the
-same bytes with any number of workers.
+The input is text with one sentence (or, with --split_sentences, one paragraph) on each line and a
+blank line between documents, or JSON Lines with a `text` field; plain or gzipped. Byte-level BPE
+encodes the text of a document unchanged, with its line breaks and blanks. The same command gives
+the same bytes with any number of workers.
 """
 
 import os
@@ -20,21 +20,23 @@ from tfrecords_tools.writing import parallel
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     text_options.define("shard folder")
-    flags.DEFINE_string("config", None, "YAML file that says how")
+    flags.DEFINE_string("config", None, "YAML file of the config")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
     flags.DEFINE_integer(
-        "workers", None, "processes; default: as many as the machine has cores", lower_bound=1
+        "workers", None, "number of processes; default: the number of cores", lower_bound=1
     )
-    flags.DEFINE_integer("num_shards", 0, "0 = by the size of the input", lower_bound=0)
-    flags.DEFINE_integer("seed", None, "default: the config's", lower_bound=0)
+    flags.DEFINE_integer(
+        "num_shards", 0, "number of shards; 0 = by the size of the input", lower_bound=0
+    )
+    flags.DEFINE_integer("seed", None, "default: the seed of the config", lower_bound=0)
     flags.DEFINE_enum(
         "format", "examples", ["examples", "tf_models"], "tf_models: for the TF Model Garden"
     )
-    flags.DEFINE_string("phrases", None, "lexicon of `unit: phrase`, one a line")
-    flags.DEFINE_string("entities", None, "lexicon of `unit: entity`, one a line")
+    flags.DEFINE_string("phrases", None, "lexicon for `unit: phrase`, one on each line")
+    flags.DEFINE_string("entities", None, "lexicon for `unit: entity`, one on each line")
     flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
 
 
@@ -42,11 +44,12 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, "config", "input", "tokenizer", "output")
-    # TensorFlow is slow to load: the process that workers are forked from does it meanwhile.
+    # TensorFlow is slow to load, so the process that workers are forked from loads it meanwhile.
     parallel.start("tfrecords_tools.pretraining.examples")
     from tfrecords_tools.pretraining import builder
+    from tfrecords_tools.pretraining.settings import Settings
 
-    settings = builder.settings_of(
+    settings = Settings.from_config(
         config.load(options.config, options.override),
         options.tokenizer,
         options.seed,

@@ -1,8 +1,8 @@
-"""Turns the files of a fine-tuning task into a shard folder: all splits, manifest, tokenizer.
+"""Builds a shard folder from the files of a fine-tuning task: all splits, manifest, tokenizer.
 
 A task of `official.tasks`, from the files as distributed:
   python -m tfrecords_tools.build_task_shards --task=sst2 --input=DIR --tokenizer=DIR --output=DIR
-Any other single-sentence or pair task (TSV, CSV, JSON Lines, or a folder of texts for each label):
+Any other task of single texts or pairs (TSV, CSV, JSON Lines, or a folder for each label):
   python -m tfrecords_tools.build_task_shards --task=classification --train_file=train.csv \
     --validation_file=dev.csv --text_column=review --label_column=stars \
     --tokenizer=DIR --output=DIR --max_length=256
@@ -22,6 +22,7 @@ context, question, choices and answer (choice):
 """
 
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from absl import flags
@@ -36,56 +37,104 @@ SPAN_FLAGS = ("doc_stride", "max_query_length")
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
-    """The task and the files that the flags speak of.
+    """Returns the task and the file of each split that the flags describe.
 
     Raises:
-      UserError: flags that do not go together, or a file that is not there.
+      UserError: the flags contradict each other, or a file is missing.
     """
     given = {split: getattr(options, f"{split}_file") for split in SPLITS}
-    for name in () if options.task == "ranking" else RANKING_FLAGS:
-        if options[name].present:
-            raise UserError(f"--{name} is for --task=ranking, not for --task={options.task}")
     if options.task == "ranking":
-        task = _ranking(options)
-        names = {split: name for split, name in given.items() if name}
-        if not names:
-            raise UserError(
-                "--task=ranking wants TREC runs with the candidates: --train_file, "
-                "--validation_file, --test_file"
-            )
-        if "train" in names and not options.qrels:
-            raise UserError("--qrels is missing: training wants to know what is relevant")
-    elif options.task in GENERIC:
-        task = _generic(options)
-        names = {split: name for split, name in given.items() if name}
-        if not names:
-            raise UserError(
-                f"--task={options.task} wants its files: --train_file, --validation_file, "
-                "--test_file"
-            )
-        if task.columns.label is None and set(names) != {"test"}:
-            raise UserError("--label_column is missing: only a test file can go without labels")
+        task, names = _plan_ranking(options, given)
     else:
-        task = choice() if options.task == "choice" else find(options.task)
-        for name in GENERIC_FLAGS:
+        for name in RANKING_FLAGS:
             if options[name].present:
-                raise UserError(
-                    f"--{name} is for --task=classification and --task=regression: "
-                    f"the columns and labels of {task.name} are known"
-                )
-        names = dict(task.files) if options.input else {}
-        names |= {split: name for split, name in given.items() if name is not None}
-        names = {split: name for split, name in names.items() if name}
-        if not names:
-            wanted = f"--input=DIR, the folder with {', '.join(task.files.values())}"
-            if not task.files:
-                wanted = "its files: --train_file, --validation_file, --test_file"
-            raise UserError(f"--task={task.name} wants {wanted}")
-        for test in [split for split in names if split.startswith("test")]:
-            if given[test] is None and not Path(options.input, names[test]).exists():
-                names.pop(test)
-        if not names:
-            raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
+                raise UserError(f"--{name} is for --task=ranking, not for --task={options.task}")
+        named = _plan_generic if options.task in GENERIC else _plan_named
+        task, names = named(options, given)
+    _check_kind(options, task)
+    files = {split: Path(options.input, name) for split, name in names.items()}
+    _check_files(files)
+    return task, files
+
+
+def _plan_ranking(
+    options: flags.FlagValues, given: Mapping[str, str | None]
+) -> tuple[Task, dict[str, str]]:
+    """Returns the ranking task and the names of its runs."""
+    for name in ("queries", "documents"):
+        if not options[name].value:
+            raise UserError(f"--task=ranking wants --{name}, the file with their ids and texts")
+    for name in GENERIC_FLAGS:
+        if name not in ("metrics", "header") and options[name].present:
+            raise UserError(
+                f"--{name} is not for --task=ranking: its files have the columns id and text"
+            )
+    task = ranking(options.metrics or ())
+    names = {split: name for split, name in given.items() if name}
+    if not names:
+        raise UserError(
+            "--task=ranking wants TREC runs with the candidates: --train_file, "
+            "--validation_file, --test_file"
+        )
+    if "train" in names and not options.qrels:
+        raise UserError("--qrels is missing: training wants to know what is relevant")
+    return task, names
+
+
+def _plan_generic(
+    options: flags.FlagValues, given: Mapping[str, str | None]
+) -> tuple[Task, dict[str, str]]:
+    """Returns a task whose columns the flags name, and the names of its files."""
+    if not options.text_column:
+        raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
+    task = generic(
+        options.task,
+        text=options.text_column,
+        text_pair=options.text_pair_column,
+        label=options.label_column,
+        labels=[label.strip() for label in options.labels or ()],
+        metrics=options.metrics or (),
+        header=options.header,
+    )
+    names = {split: name for split, name in given.items() if name}
+    if not names:
+        raise UserError(
+            f"--task={options.task} wants its files: --train_file, --validation_file, --test_file"
+        )
+    if task.columns.label is None and set(names) != {"test"}:
+        raise UserError("--label_column is missing: only a test file can go without labels")
+    return task, names
+
+
+def _plan_named(
+    options: flags.FlagValues, given: Mapping[str, str | None]
+) -> tuple[Task, dict[str, str]]:
+    """Returns a task of `official.tasks` and the names of its files; flags may replace them."""
+    task = choice() if options.task == "choice" else find(options.task)
+    for name in GENERIC_FLAGS:
+        if options[name].present:
+            raise UserError(
+                f"--{name} is for --task=classification and --task=regression: "
+                f"the columns and labels of {task.name} are known"
+            )
+    names = dict(task.files) if options.input else {}
+    names |= {split: name for split, name in given.items() if name is not None}
+    names = {split: name for split, name in names.items() if name}
+    if not names:
+        wanted = f"--input=DIR, the folder with {', '.join(task.files.values())}"
+        if not task.files:
+            wanted = "its files: --train_file, --validation_file, --test_file"
+        raise UserError(f"--task={task.name} wants {wanted}")
+    for test in [split for split in names if split.startswith("test")]:
+        if given[test] is None and not Path(options.input, names[test]).exists():
+            names.pop(test)
+    if not names:
+        raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
+    return task, names
+
+
+def _check_kind(options: flags.FlagValues, task: Task) -> None:
+    """Checks that the kind of task has the flags that are given."""
     for name in SPAN_FLAGS if task.kind != "span" else ("format",):
         if options[name].present:
             whose = (
@@ -94,7 +143,10 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
             raise UserError(f"--{name} is for {whose}, not for --task={options.task}")
     if task.kind == "choice" and options["format"].present:
         raise UserError(f"--format is for tasks of tables: {task.name} has the format that it has")
-    files = {split: Path(options.input, name) for split, name in names.items()}
+
+
+def _check_files(files: Mapping[str, Path]) -> None:
+    """Checks that the files exist and are different."""
     for split, path in files.items():
         if not path.exists():
             raise UserError(
@@ -104,74 +156,73 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
         other = [s for s in files if s != split and files[s].resolve() == path.resolve()]
         if other:
             raise UserError(f"{path} is given twice, as {split} and as {other[0]} split")
-    return task, files
-
-
-def _ranking(options: flags.FlagValues) -> Task:
-    for name in ("queries", "documents"):
-        if not options[name].value:
-            raise UserError(f"--task=ranking wants --{name}, the file with their ids and texts")
-    for name in GENERIC_FLAGS:
-        if name not in ("metrics", "header") and options[name].present:
-            raise UserError(
-                f"--{name} is not for --task=ranking: its files have the columns id and text"
-            )
-    return ranking(options.metrics or ())
-
-
-def _generic(options: flags.FlagValues) -> Task:
-    if not options.text_column:
-        raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
-    return generic(
-        options.task,
-        text=options.text_column,
-        text_pair=options.text_pair_column,
-        label=options.label_column,
-        labels=[label.strip() for label in options.labels or ()],
-        metrics=options.metrics or (),
-        header=options.header,
-    )
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the options of this command line."""
+    """Defines the flags of this command."""
 
     def text(name: str, default: str | None, doc: str) -> None:
         flags.DEFINE_string(name, default, doc, flag_values=values)
 
+    _define_main_flags(text, values)
+    _define_file_flags(text)
+    _define_column_flags(text, values)
+    _define_ranking_flags(text, values)
+    flags.DEFINE_bool(
+        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
+    )
+
+
+def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text("task", None, "a task of official.tasks, or classification, regression, ranking, choice")
-    text("input", "", "folder that the files are in")
+    text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
-    text("output", None, "shard folder to make")
+    text("output", None, "shard folder to create")
     flags.DEFINE_integer(
         "max_length",
         None,
-        "longest sequence in tokens; default: 128, 384 for questions and spans, 512 for choices",
+        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices",
         1,
         flag_values=values,
     )
     flags.DEFINE_integer(
         "doc_stride",
         128,
-        "questions and spans: tokens from the start of a window of a long context to the next",
+        "span tasks: tokens from the start of a window of a long context to the next",
         flag_values=values,
     )
     flags.DEFINE_integer(
-        "max_query_length", 64, "questions and spans: tokens of a question", flag_values=values
+        "max_query_length",
+        64,
+        "span tasks: largest number of tokens of a question",
+        flag_values=values,
     )
+
+
+def _define_file_flags(text: Callable) -> None:
     text("train_file", None, "file of the train split")
     text("validation_file", None, "file of the validation split")
-    text("validation_mismatched_file", None, "a second one: texts unlike those of training (MNLI)")
-    text("test_file", None, "file of the test split, which may be without labels")
-    text("test_mismatched_file", None, "the same for texts unlike those of training")
+    text(
+        "validation_mismatched_file",
+        None,
+        "a second validation file: texts unlike those of training (MNLI)",
+    )
+    text("test_file", None, "file of the test split, which may have no labels")
+    text("test_mismatched_file", None, "a second test file: texts unlike those of training (MNLI)")
+
+
+def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
     text("text_column", None, "name or index (from 0) of the column with the text")
-    text("text_pair_column", None, "the same for the second text of a pair")
-    text("label_column", None, "the same for the label or score")
+    text("text_pair_column", None, "name or index of the column with the second text of a pair")
+    text("label_column", None, "name or index of the column with the label or score")
     flags.DEFINE_list(
         "labels", None, "labels by id; default: those of the train file, sorted", flag_values=values
     )
     flags.DEFINE_list(
-        "metrics", None, "metrics of official.tasks, the deciding one first", flag_values=values
+        "metrics",
+        None,
+        "metrics of official.tasks; the first selects the best checkpoint",
+        flag_values=values,
     )
     flags.DEFINE_bool(
         "header", True, "the first line of TSV and CSV names the columns", flag_values=values
@@ -180,19 +231,23 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "format",
         None,
         ["tsv", "csv", "jsonl", "trec"],
-        "default: by the file name",
+        "format of the files; default: by the file name",
         flag_values=values,
     )
-    text("queries", None, "ranking: file with the columns id and text")
-    text("documents", None, "ranking: the same of documents")
-    text("qrels", None, "ranking: what is relevant, in TREC's format")
+
+
+def _define_ranking_flags(text: Callable, values: flags.FlagValues) -> None:
+    text("queries", None, "ranking: file with the columns id and text of the queries")
+    text("documents", None, "ranking: file with the columns id and text of the documents")
+    text("qrels", None, "ranking: relevance judgements in TREC's format")
     flags.DEFINE_integer(
-        "negatives", 4, "ranking: triples of each relevant document", 1, flag_values=values
+        "negatives",
+        4,
+        "ranking: number of triples of each relevant document",
+        1,
+        flag_values=values,
     )
-    flags.DEFINE_integer("seed", 0, "ranking: of the draw of triples", 0, flag_values=values)
-    flags.DEFINE_bool(
-        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
-    )
+    flags.DEFINE_integer("seed", 0, "ranking: seed of the draw of triples", 0, flag_values=values)
 
 
 def main(argv: list[str]) -> None:
@@ -201,13 +256,13 @@ def main(argv: list[str]) -> None:
     errors.require(options, "task", "tokenizer", "output")
     task, files = plan(options)
 
-    # TensorFlow is slow to load: the flags are checked before.
+    # TensorFlow is slow to load, so the flags are checked first.
     from official import tokenizers
     from official.tasks import kinds
 
     started = time.monotonic()
     kind = kinds.KINDS[task.kind]
-    made = kinds.load(kind.builder).from_flags(
+    built = kinds.load(kind.builder).from_flags(
         options,
         task,
         files,
@@ -216,13 +271,13 @@ def main(argv: list[str]) -> None:
         lambda line: print(line, flush=True),
     )
     print(
-        f"{options.output}: {task.name}, {made.totals.examples:,} examples, "
-        f"{made.totals.tokens:,} tokens, {time.monotonic() - started:.1f} s"
+        f"{options.output}: {task.name}, {built.totals.examples:,} examples, "
+        f"{built.totals.tokens:,} tokens, {time.monotonic() - started:.1f} s"
     )
 
 
 def run() -> None:
-    """The console entry."""
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
 

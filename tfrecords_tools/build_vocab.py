@@ -3,9 +3,9 @@
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
   --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case] [--normalize_text]
 
-WordPiece and byte-level BPE count the words of all the text, unigram and BPE (SentencePiece) learn
-from an even sample of its lines; none needs memory for the text. The same text and options give the
-same bytes.
+WordPiece and byte-level BPE count the words of the whole text. Unigram and BPE (SentencePiece)
+learn from a uniform sample of its lines. The memory needed does not grow with the text. The same
+text and options give the same bytes.
 """
 
 from absl import flags
@@ -16,33 +16,33 @@ from tfrecords_tools.vocabulary import TYPES
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     text_options.define("tokenizer folder")
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
-    flags.DEFINE_integer("vocab_size", None, "pieces to learn, special tokens counted", 1)
+    flags.DEFINE_integer("vocab_size", None, "number of pieces, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
     flags.DEFINE_bool(
         "add_prefix_space",
         False,
-        "byte_bpe: a blank before each text, so that its first word is spelled like any other",
+        "byte_bpe: add a blank before each text, so that its first word is encoded like any other",
     )
     flags.DEFINE_bool(
         "normalize_text",
         False,
-        "unigram, bpe: prepare text as the releases of ALBERT and XLNet do: single spaces, "
-        "straight quotes, no accents, numbers split from the commas behind them",
+        "unigram, bpe: normalize text as the releases of ALBERT and XLNet do: single spaces, "
+        "straight quotes, no accents, a split between a number and a comma after it",
     )
     flags.DEFINE_float(
         "character_coverage",
         0.9995,
-        "share of all characters that the alphabet must have; 1.0 for all of them",
+        "share of all characters that the alphabet covers; 1.0 = all of them",
         lower_bound=0.98,
         upper_bound=1.0,
     )
     flags.DEFINE_integer(
         "max_lines",
         500_000,
-        "unigram and bpe learn from an even sample of so many lines; the others from all",
+        "unigram and bpe: number of lines in the uniform sample that they learn from",
         lower_bound=1,
     )
 

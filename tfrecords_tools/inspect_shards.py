@@ -1,11 +1,11 @@
-"""Shows what is in a shard folder, and checks that it is whole.
+"""Shows the content of a shard folder, and checks that it is complete.
 
   python -m tfrecords_tools.inspect_shards DIR [--examples=N] [--verify] [--entropy]
 
-The examples are shown as text: a hidden token as {was → is}, one to be predicted but left as it is
-as {was}. With --entropy comes the entropy of the tokens' frequencies, in nats: masked-LM loss of
-a model that knows how often each token occurs, and nothing of its context. With --verify every
-checksum and record is checked; the status is 1 if anything is wrong.
+Examples are shown as text. A masked token is shown as {original → replacement}, and a token that is
+predicted but not replaced as {original}. --entropy shows the entropy of the token frequencies, in
+nats. It is the masked-LM loss of a model that knows the frequency of each token and nothing of its
+context. --verify checks every checksum and record; the exit status is 1 if anything is wrong.
 """
 
 import sys
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
-# What 0 and 1 say of two segments, and of a row of a stream.
+# The meaning of 0 and 1 in the labels of pairs and in the features of a stream.
 _ANSWERS = {
     "next_sentence_label": ("B follows A", "B is from another document"),
     "sentence_order_label": ("B follows A", "A and B are swapped"),
@@ -33,42 +33,42 @@ _ANSWERS = {
 
 
 def define_flags() -> None:
-    """The flags of this command."""
-    flags.DEFINE_integer("examples", 3, "how many examples to show", lower_bound=0)
-    flags.DEFINE_bool("entropy", False, "the entropy of the tokens' frequencies")
+    """Defines the flags of this command."""
+    flags.DEFINE_integer("examples", 3, "number of examples to show", lower_bound=0)
+    flags.DEFINE_bool("entropy", False, "show the entropy of the token frequencies")
     flags.DEFINE_bool("verify", False, "check every checksum and record")
 
 
 def summary(folder: Path) -> Iterator[str]:
-    """Yields the lines of a folder's summary.
+    """Yields the lines of the summary of a folder.
 
     Raises:
-      UserError: it has no manifest that can be read.
+      UserError: the manifest cannot be read.
     """
     from official.shards import manifest
 
-    made = manifest.read(folder)
-    totals = strict.to_dict(made.totals)
-    size = sum(shard.bytes for shard in made.shards)
+    stored = manifest.read(folder)
+    totals = strict.to_dict(stored.totals)
+    size = sum(shard.bytes for shard in stored.shards)
     yield (
-        f"{folder}: {made.kind}, {sum(shard.records for shard in made.shards):,} examples in "
-        f"{len(made.shards)} shards, {size / 1e6:.1f} MB"
+        f"{folder}: {stored.kind}, {sum(shard.records for shard in stored.shards):,} examples in "
+        f"{len(stored.shards)} shards, {size / 1e6:.1f} MB"
     )
     skipped = totals.pop("skipped", {})
-    yield f"  features: {', '.join(made.features)}; at most {made.max_length} tokens"
+    yield f"  features: {', '.join(stored.features)}; at most {stored.max_length} tokens"
     counts = {name: n for name, n in totals.items() if isinstance(n, int)}
     yield f"  made of: {_listed(counts)}; left out: {_listed(skipped) or 'nothing'}"
-    if made.length_histogram:
-        yield f"  lengths: {', '.join(_lengths(made.length_histogram))}"
-    if made.task:
-        yield f"  task: {made.task.name} ({made.task.kind}) {', '.join(made.task.labels)}"
-    settings = _flat(strict.to_dict(made.config))
-    yield f"  settings: seed={made.seed}{''.join(f' {k}={v}' for k, v in settings)}"
-    yield f"  tokenizer: {', '.join(made.tokenizer)}; fingerprint {made.tokenizer_fingerprint}"
-    for shard in made.shards[:_SHARDS_SHOWN]:
+    if stored.length_histogram:
+        yield f"  lengths: {', '.join(_lengths(stored.length_histogram))}"
+    if stored.task:
+        yield f"  task: {stored.task.name} ({stored.task.kind}) {', '.join(stored.task.labels)}"
+    settings = _flat(strict.to_dict(stored.config))
+    yield f"  settings: seed={stored.seed}{''.join(f' {k}={v}' for k, v in settings)}"
+    yield f"  tokenizer: {', '.join(stored.tokenizer)}; fingerprint {stored.tokenizer_fingerprint}"
+    for shard in stored.shards[:_SHARDS_SHOWN]:
         yield f"  {shard.name}: {shard.records:,} records, {shard.bytes:,} bytes"
-    if len(made.shards) > _SHARDS_SHOWN:
-        yield f"  … and {len(made.shards) - _SHARDS_SHOWN} more shards"
+    if len(stored.shards) > _SHARDS_SHOWN:
+        yield f"  … and {len(stored.shards) - _SHARDS_SHOWN} more shards"
 
 
 def examples(folder: Path, count: int) -> Iterator[str]:
@@ -82,9 +82,9 @@ def examples(folder: Path, count: int) -> Iterator[str]:
     from official import tokenizers
     from official.shards import manifest
 
-    made = manifest.read(folder)
+    stored = manifest.read(folder)
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
-    paths = [str(folder / shard.name) for shard in made.shards]
+    paths = [str(folder / shard.name) for shard in stored.shards]
     try:
         for number, record in enumerate(tf.data.TFRecordDataset(paths).take(count)):
             example = tf.train.Example.FromString(record.numpy())
@@ -92,17 +92,17 @@ def examples(folder: Path, count: int) -> Iterator[str]:
                 name: list(feature.int64_list.value or feature.float_list.value)
                 for name, feature in example.features.feature.items()
             }
-            facts, *texts = _example(values, tokenizer, made.task)
+            facts, *texts = _example(values, tokenizer, stored.task)
             yield "\n  ".join([f"example {number}: {facts}", *texts])
     except tf.errors.OpError:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
 
 
 def verify(folder: Path) -> list[str]:
-    """Returns what is wrong with a folder: shards and tokenizer files, one sentence each.
+    """Returns the problems of the shards and tokenizer files of a folder, one sentence each.
 
     Raises:
-      UserError: it has no manifest that can be read.
+      UserError: the manifest cannot be read.
     """
     from official.shards import integrity, manifest
 
@@ -114,10 +114,12 @@ def verify(folder: Path) -> list[str]:
 
 
 def unigram_entropy(folder: Path) -> tuple[float, int]:
-    """Returns the entropy in nats of the token frequencies, specials left out, and the token count.
+    """Returns the entropy of the token frequencies, in nats, and the number of tokens.
+
+    Special tokens are not counted.
 
     Raises:
-      UserError: there are no token ids, or a shard cannot be read.
+      UserError: the examples have no token ids, or a shard cannot be read.
     """
     import numpy as np
     import tensorflow as tf
@@ -125,12 +127,12 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
     from official import tokenizers
     from official.shards import features, manifest
 
-    made = manifest.read(folder)
-    if "token_ids" not in made.features:
-        raise UserError(f"{folder}: --entropy needs token_ids; it has {', '.join(made.features)}")
+    stored = manifest.read(folder)
+    if "token_ids" not in stored.features:
+        raise UserError(f"{folder}: --entropy needs token_ids; it has {', '.join(stored.features)}")
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
     counts = np.zeros(tokenizer.vocab_size, np.int64)
-    paths = [str(folder / shard.name) for shard in made.shards]
+    paths = [str(folder / shard.name) for shard in stored.shards]
     try:
         for records in tf.data.TFRecordDataset(paths).batch(1024):
             ids = features.parse(records, ["token_ids"])["token_ids"].flat_values
@@ -145,7 +147,7 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
 def _example(
     values: Mapping[str, list], tokenizer: Any, task: "Description | None"
 ) -> Iterator[str]:
-    """Yields an example's facts, then the text of each segment."""
+    """Yields a summary of an example, and the text of each segment."""
     facts = []
     if "input_ids" in values:
         values = _from_tf_models(values)
@@ -194,7 +196,7 @@ def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:
 def _text(
     ids: list[int], positions: Iterable[int], hidden: Mapping[int, int], tokenizer: Any
 ) -> str:
-    """Writes tokens as words; pieces within a word stand together."""
+    """Returns tokens as text; the pieces of a word are joined."""
     text = ""
     for position in positions:
         now = ids[position]

@@ -1,9 +1,11 @@
-"""tf-models-official's side of `finetune_epoch`: its sentence prediction.
+"""The side of tf-models-official in `finetune_epoch`: its sentence prediction.
 
-Everything is theirs: the records and the data loader that reads them,
-`SentencePredictionTask` with its classifier and `train_step`, the optimizer of their experiment
-`bert/sentence_prediction`, several steps in one graph call.
+All code is theirs: the records, the data loader, `SentencePredictionTask` with its classifier and
+`train_step`, and the optimizer of their experiment `bert/sentence_prediction`. One graph call makes
+several steps.
 """
+
+from collections.abc import Callable
 
 import finetune_work as work
 import tensorflow as tf
@@ -13,7 +15,7 @@ from official.nlp.tasks import sentence_prediction
 
 from official.modeling import optimization, performance
 
-# Their names → ours, for what stands once and for what each layer has.
+# Their names → ours, of variables that exist once and of those that each layer has.
 ONCE = {
     "word_embeddings/embeddings": "embeddings/token_embedding/table",
     "position_embedding/embeddings": "embeddings/position_embedding/table",
@@ -31,11 +33,11 @@ IN_LAYERS = {
     "output_layer_norm": "feed_forward_norm",
 }
 LAST = {"kernel": "kernel", "bias": "bias", "gamma": "scale", "beta": "offset"}
-PARTS = ("query", "key", "value")  # which are one kernel here
+PARTS = ("query", "key", "value")  # In our model, these are one kernel.
 
 
 def ours(name: str, weights: dict):
-    """The first value of one of their variables, before it has their shape."""
+    """Returns our initial value of one of their variables, in our shape."""
     if name.startswith("sentence_prediction/logits/"):
         return weights[f"classification/output/{name.rpartition('/')[2]}"]
     if name in ONCE:
@@ -53,8 +55,21 @@ def ours(name: str, weights: dict):
 def main() -> None:
     """Serves the steps of this side."""
     settings = work.settings()
-    folder, size, recipe = settings["folder"], settings["encoder"], settings["recipe"]
     performance.set_mixed_precision_policy(tf.as_dtype(settings["precision"]))
+    task = make_task(settings)
+    model = task.build_model()
+    first = work.weights(settings)
+    for variable in model.weights:
+        name = variable.name.removesuffix(":0")
+        variable.assign(ours(name, first).reshape(variable.shape))
+    total = settings["examples"] // settings["recipe"]["batch_size"]
+    train = make_train(task, model, make_optimizer(settings["recipe"], total))
+    work.serve(total, train, make_evaluate(task, model))
+
+
+def make_task(settings: dict) -> sentence_prediction.SentencePredictionTask:
+    """Returns their task, with an encoder of the size of ours."""
+    folder, size = settings["folder"], settings["encoder"]
     encoder = encoders.BertEncoderConfig(
         vocab_size=size["vocab_size"],
         hidden_size=size["hidden_size"],
@@ -69,13 +84,13 @@ def main() -> None:
     def data(split: str, training: bool) -> loader.SentencePredictionDataConfig:
         return loader.SentencePredictionDataConfig(
             input_path=f"{folder}/theirs/{split}.tfrecord",
-            global_batch_size=recipe["batch_size"],
+            global_batch_size=settings["recipe"]["batch_size"],
             seq_length=settings["length"],
             is_training=training,
             drop_remainder=training,
         )
 
-    task = sentence_prediction.SentencePredictionTask(
+    return sentence_prediction.SentencePredictionTask(
         sentence_prediction.SentencePredictionConfig(
             model=sentence_prediction.ModelConfig(
                 num_classes=2,
@@ -86,14 +101,12 @@ def main() -> None:
             validation_data=data("dev", False),
         )
     )
-    model = task.build_model()
-    first = work.weights(settings)
-    for variable in model.weights:
-        name = variable.name.removesuffix(":0")
-        variable.assign(ours(name, first).reshape(variable.shape))
 
-    total = settings["examples"] // recipe["batch_size"]
+
+def make_optimizer(recipe: dict, total: int) -> tf.keras.optimizers.Optimizer:
+    """Returns the optimizer of their experiment, with the settings of our recipe."""
     learning = recipe["optimizer"]
+    warmup_steps = round(total * recipe["schedule"]["warmup_fraction"])
     factory = optimization.OptimizerFactory(
         optimization.OptimizationConfig(
             {
@@ -114,16 +127,15 @@ def main() -> None:
                         "decay_steps": total,
                     },
                 },
-                "warmup": {
-                    "type": "polynomial",
-                    "polynomial": {
-                        "warmup_steps": round(total * recipe["schedule"]["warmup_fraction"])
-                    },
-                },
+                "warmup": {"type": "polynomial", "polynomial": {"warmup_steps": warmup_steps}},
             }
         )
     )
-    optimizer = factory.build_optimizer(factory.build_learning_rate())
+    return factory.build_optimizer(factory.build_learning_rate())
+
+
+def make_train(task, model, optimizer) -> Callable[[int], float]:
+    """Returns a function that makes a number of steps and returns the last loss."""
     metrics = task.build_metrics(training=True)
     iterator = iter(task.build_inputs(task.task_config.train_data))
 
@@ -133,6 +145,12 @@ def main() -> None:
         for _ in tf.range(steps):
             loss = task.train_step(next(iterator), model, optimizer, metrics)[task.loss]
         return loss
+
+    return lambda steps: float(loop(iterator, tf.constant(steps)))
+
+
+def make_evaluate(task, model) -> Callable[[], dict]:
+    """Returns a function that evaluates the model on the development set."""
 
     @tf.function
     def outputs(batch):
@@ -144,13 +162,13 @@ def main() -> None:
         return tf.cast(right, tf.float32), losses
 
     def evaluate() -> dict:
-        found = [outputs(batch) for batch in task.build_inputs(task.task_config.validation_data)]
+        batches = [outputs(batch) for batch in task.build_inputs(task.task_config.validation_data)]
         accuracy, loss = (
-            float(tf.reduce_mean(tf.concat(values, 0))) for values in zip(*found, strict=True)
+            float(tf.reduce_mean(tf.concat(values, 0))) for values in zip(*batches, strict=True)
         )
         return {"accuracy": accuracy, "loss": loss}
 
-    work.serve(total, lambda count: float(loop(iterator, tf.constant(count))), evaluate)
+    return evaluate
 
 
 if __name__ == "__main__":

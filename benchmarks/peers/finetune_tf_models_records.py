@@ -1,7 +1,7 @@
-"""Makes tf-models-official's records of SST-2, every row padded to the limit.
+"""Writes the records of tf-models-official for SST-2, with every row padded to the limit.
 
-`create_finetuning_data` downloads SST-2 by itself and reads no files of the user's. This is what it
-runs, with their own processor for the task, but for where the rows come from.
+`create_finetuning_data` downloads SST-2 and cannot read local files. This module runs the same code
+with their processor of the task, and reads the rows from files.
 """
 
 import csv
@@ -16,11 +16,11 @@ class Processor(classifier_data_lib.SstProcessor):
     """SST-2 from train.tsv and dev.tsv."""
 
     def get_train_examples(self, data_dir):
-        """The rows of train.tsv."""
+        """Returns the rows of train.tsv."""
         return self._rows(data_dir, "train")
 
     def get_dev_examples(self, data_dir):
-        """The rows of dev.tsv."""
+        """Returns the rows of dev.tsv."""
         return self._rows(data_dir, "dev")
 
     def _rows(self, data_dir, split):

@@ -1,4 +1,4 @@
-"""The `tokenizers` package's side of `benchmarks.byte_bpe`; run in an environment that has it."""
+"""The side of the `tokenizers` package in `benchmarks.byte_bpe`; runs in its environment."""
 
 import json
 import os

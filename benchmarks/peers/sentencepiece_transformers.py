@@ -1,4 +1,4 @@
-"""The slow tokenizers of transformers: reads lists of texts, answers their ids.
+"""Answers lists of texts with their ids, by a slow tokenizer of transformers.
 
 Its argument is JSON: `class`, AlbertTokenizer or XLNetTokenizer, and `model`, the path of a
 SentencePiece model.
@@ -11,7 +11,7 @@ import transformers
 
 
 def main():
-    """Reads the argument, then answers line by line."""
+    """Answers requests line by line."""
     settings = json.loads(sys.argv[1])
     tokenizer = getattr(transformers, settings["class"])(settings["model"])
     for line in sys.stdin:

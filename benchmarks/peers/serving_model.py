@@ -1,4 +1,4 @@
-"""Makes what `serving` serves, as users of transformers and ONNX Runtime make it.
+"""Writes the models that `serving` serves, as users of transformers and ONNX Runtime do.
 
 A BERT classifier with random weights, large enough that texts differ in their answers: a folder
 `huggingface` and, of the same weights, `float32.onnx` and `int8.onnx` (dynamic quantisation).
@@ -40,7 +40,7 @@ def main() -> None:
 
     ids = torch.ones((2, 16), dtype=torch.long)
     axes = {0: "batch", 1: "length"}
-    # The graph of plain attention is the one that ONNX Runtime fuses.
+    # ONNX Runtime fuses the graph of eager attention.
     model.config._attn_implementation = "eager"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

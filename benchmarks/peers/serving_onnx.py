@@ -1,4 +1,4 @@
-"""ONNX Runtime's side of `serving`: the exported graph with all optimisations that it has."""
+"""The side of ONNX Runtime in `serving`: the exported graph with all its optimisations."""
 
 import onnxruntime
 import serving_work as work
@@ -21,7 +21,7 @@ def main() -> None:
             f"{folder}/{settings['mode']}.onnx", options, providers=["CPUExecutionProvider"]
         )
 
-        def made(rows):
+        def inputs_from(rows):
             batch = {k: v.astype("int64") for k, v in work.padded(rows).items()}
             return {
                 "input_ids": batch["ids"],
@@ -29,14 +29,14 @@ def main() -> None:
                 "token_type_ids": batch["ids"] * 0,
             }
 
-        def of_ids(batch):
+        def predict_ids(batch):
             return work.softmax(session.run(["logits"], batch)[0])
 
-        def of_texts(texts):
+        def predict_texts(texts):
             batch = tokenize(texts)
-            return of_ids({name: batch[name].astype("int64") for name in batch})
+            return predict_ids({name: batch[name].astype("int64") for name in batch})
 
-        return made, of_ids, of_texts
+        return inputs_from, predict_ids, predict_texts
 
     work.serve(load, settings)
 

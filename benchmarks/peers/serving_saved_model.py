@@ -1,8 +1,8 @@
-"""Our side of `serving`: a SavedModel, loaded as a server does it, with nothing of `official`."""
+"""Our side of `serving`: a SavedModel, loaded as a server does it, without `official`."""
 
 import serving_work as work
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  its ops are in the graph
+import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 
 def main() -> None:
@@ -12,22 +12,22 @@ def main() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(settings["at_once"])
 
     def load():
-        # The signatures are used until the end, so what they belong to stays.
+        # The signatures need the model, so it is kept until the end.
         model = load.model = tf.saved_model.load(f"{settings['folder']}/saved_{settings['mode']}")
         tokens, text = (model.signatures[name] for name in ("tokens", "serving_default"))
 
-        def made(rows):
+        def inputs_from(rows):
             batch = work.padded(rows)
             ids, mask = (tf.constant(batch[name]) for name in ("ids", "mask"))
             return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
 
-        def of_ids(batch):
+        def predict_ids(batch):
             return tokens(**batch)["probabilities"].numpy()
 
-        def of_texts(texts):
+        def predict_texts(texts):
             return text(text=tf.constant(texts))["probabilities"].numpy()
 
-        return made, of_ids, of_texts
+        return inputs_from, predict_ids, predict_texts
 
     work.serve(load, settings)
 

@@ -1,4 +1,4 @@
-"""PyTorch transformers' side of `serving`: `BertForSequenceClassification`, its fast tokenizer."""
+"""The side of PyTorch transformers in `serving`: its BERT classifier and fast tokenizer."""
 
 import serving_work as work
 import torch
@@ -22,18 +22,18 @@ def main() -> None:
         if settings["mode"].endswith("compiled"):
             forward = torch.compile(model, dynamic=True)
 
-        def made(rows):
+        def inputs_from(rows):
             batch = {k: torch.from_numpy(v).long() for k, v in work.padded(rows).items()}
             return {"input_ids": batch["ids"], "attention_mask": batch["mask"]}
 
         @torch.inference_mode()
-        def of_ids(batch):
+        def predict_ids(batch):
             return torch.softmax(forward(**batch).logits.float(), dim=-1).numpy()
 
-        def of_texts(texts):
-            return of_ids(tokenize(texts))
+        def predict_texts(texts):
+            return predict_ids(tokenize(texts))
 
-        return made, of_ids, of_texts
+        return inputs_from, predict_ids, predict_texts
 
     work.serve(load, settings)
 

@@ -1,7 +1,7 @@
-"""What every side of `serving` does alike: settings, requests and clock.
+"""Common code of all sides of `serving`: settings, requests and timing.
 
-A side is a process that gets its settings as its first argument (JSON), loads its model and
-answers one text; then it answers lines of JSON, which say what to do with which texts.
+A side is a process that gets its settings as its first argument (JSON), loads its model and runs it
+on one text. Then it answers lines of JSON, which name an action and the texts.
 This file needs only numpy, so that it runs in every environment.
 
 Shapes: B batch, T length of the longest text in the batch, C classes.
@@ -20,7 +20,7 @@ import numpy as np
 
 
 def settings() -> dict:
-    """What `serving` gives to each side.
+    """Returns the settings that `serving` passes to each side.
 
     `folder`, `mode` and `max_length`; `at_once` requests at a time, with so many `threads` each.
     """
@@ -31,47 +31,47 @@ def serve(
     load: Callable[[], tuple[Callable, Callable, Callable]],
     settings: dict,
 ) -> None:
-    """Loads, and answers until stdin ends. What is timed, `at_once` clients ask together.
+    """Loads the model and answers requests until stdin ends; `at_once` clients are timed together.
 
     Args:
-      load: gives three functions: from token ids, a list of lists, to what the model takes;
-        from that to probabilities [B, C]; and from a list of strings to probabilities [B, C].
-      settings: what `settings` gave.
+      load: returns three functions: from lists of token ids to the inputs of the model, from these
+        inputs to probabilities [B, C], and from a list of strings to probabilities [B, C].
+      settings: the result of `settings`.
     """
-    # Libraries print as they like: the answers have a channel of their own.
+    # Libraries may print to stdout, so the answers use a channel of their own.
     answers = sys.stdout
     sys.stdout = sys.stderr
     requests = json.loads((Path(settings["folder"]) / "requests.json").read_text())
     before = _mib("VmRSS")
     started = time.perf_counter()
-    made, of_ids, of_texts = load()
-    of_texts(requests["short"]["texts"][:1])
+    inputs_from, predict_ids, predict_texts = load()
+    predict_texts(requests["short"]["texts"][:1])
     loaded = {
         "seconds": time.perf_counter() - started,
         "before_mib": before,
         "mib": _mib("VmRSS"),
     }
-    functions = {"ids": of_ids, "text": of_texts}
+    functions = {"ids": predict_ids, "text": predict_texts}
     clients = futures.ThreadPoolExecutor(settings["at_once"])
     for line in sys.stdin:
-        asked = json.loads(line)
-        if asked == "ready":
+        request = json.loads(line)
+        if request == "ready":
             answer = loaded
-        elif asked == "peak":
+        elif request == "peak":
             answer = {"mib": _mib("VmHWM")}
         else:
-            given = requests[asked["length"]]["ids" if asked["inputs"] == "ids" else "texts"]
-            size = asked["batch"]
+            given = requests[request["length"]]["ids" if request["inputs"] == "ids" else "texts"]
+            size = request["batch"]
             batches = [given[at : at + size] for at in range(0, len(given), size)]
-            batches = batches[: asked.get("calls")]
-            if asked["inputs"] == "ids":
-                batches = [made(batch) for batch in batches]
-            function = functions[asked["inputs"]]
-            if asked.get("answers"):
-                found = np.concatenate([function(batch) for batch in batches])
-                answer = {"probabilities": found.tolist()}
+            batches = batches[: request.get("calls")]
+            if request["inputs"] == "ids":
+                batches = [inputs_from(batch) for batch in batches]
+            function = functions[request["inputs"]]
+            if request.get("answers"):
+                probabilities = np.concatenate([function(batch) for batch in batches])
+                answer = {"probabilities": probabilities.tolist()}
             else:
-                calls = batches * settings["at_once"]  # each client has as many as one alone
+                calls = batches * settings["at_once"]  # Each client has as many calls as one alone.
                 began = time.perf_counter()
                 seconds = list(clients.map(functools.partial(_timed, function), calls))
                 answer = {
@@ -83,7 +83,7 @@ def serve(
 
 
 def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
-    """Ids and mask, int32 [B, T] each, of texts of different lengths; 0 is padding."""
+    """Returns the padded ids and the mask of texts, int32 [B, T] each; 0 is padding."""
     width = max(map(len, rows))
     ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
     mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], np.int32)
@@ -91,16 +91,16 @@ def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
 
 
 def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
-    """What a tokenizer of transformers makes of a list of strings, padded to the longest.
+    """Returns a function that tokenizes a list of strings, padded to the longest.
 
     Args:
-      tokenizer: a fast one, which is one thread's at a time.
-      settings: what `settings` gave.
+      tokenizer: a fast tokenizer of transformers, which one thread may use at a time.
+      settings: the result of `settings`.
       tensors: "np" or "pt".
     """
     lock = threading.Lock()
 
-    def of_texts(texts: list[str]) -> dict:
+    def tokenize(texts: list[str]) -> dict:
         with lock:
             return tokenizer(
                 texts,
@@ -110,11 +110,11 @@ def tokenized(tokenizer: Callable, settings: dict, tensors: str) -> Callable:
                 return_tensors=tensors,
             )
 
-    return of_texts
+    return tokenize
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Of the last axis."""
+    """Returns the softmax over the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 

@@ -1,4 +1,4 @@
-"""PyTorch transformers' side of `train_step`: `BertForPreTraining` and PyTorch's fused AdamW."""
+"""The side of PyTorch transformers in `train_step`: `BertForPreTraining` and fused AdamW."""
 
 import torch
 import work

@@ -1,8 +1,8 @@
-"""What every side of `train_step` does alike: sizes, batches and clock.
+"""Common code of all sides of `train_step`: sizes, batches and timing.
 
-A side is a process that gets the sizes as its first argument (JSON), prepares itself and then
-serves: for each line on stdin, a number of steps, it makes that many and answers with one line of
-JSON. This file needs only numpy, so that it runs in every environment.
+A side is a process that gets the sizes as its first argument (JSON). For each line on stdin, a
+number, it makes that many steps and answers with one line of JSON. This file needs only numpy, so
+that it runs in every environment.
 
 Shapes: B batch, T length, P predictions.
 """
@@ -15,23 +15,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-NUM_BATCHES = 4  # taken in turn
+NUM_BATCHES = 4  # Used in turn.
 
 
 def sizes() -> dict:
-    """The sizes that `train_step` gives to each side."""
+    """Returns the sizes that `train_step` passes to each side."""
     return json.loads(sys.argv[1])
 
 
 def batches(size: dict) -> list[dict[str, np.ndarray]]:
-    """The same random batches for every side; no padding, so every token is work.
+    """Returns random batches without padding, the same for every side.
 
     Each has token_ids and segment_ids [B, T], masked_positions (ascending) and masked_ids [B, P],
     and next_sentence_label [B], all int32.
     """
     rng = np.random.default_rng(0)
     shape = (size["batch"], size["length"])
-    found = []
+    result = []
     for _ in range(NUM_BATCHES):
         order = rng.permuted(np.tile(np.arange(1, shape[1]), (shape[0], 1)), axis=1)
         batch = {
@@ -41,17 +41,17 @@ def batches(size: dict) -> list[dict[str, np.ndarray]]:
             "masked_ids": rng.integers(0, size["vocab"], (shape[0], size["predictions"])),
             "next_sentence_label": rng.integers(0, 2, shape[0]),
         }
-        found.append({name: value.astype(np.int32) for name, value in batch.items()})
-    return found
+        result.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return result
 
 
 def serve(run: Callable[[int], float]) -> None:
-    """Answers until stdin ends.
+    """Answers requests until stdin ends.
 
     Args:
-      run: makes a number of steps and returns the loss of the last, once all are finished.
+      run: makes a number of steps and returns the loss of the last one.
     """
-    # Libraries print as they like: the answers have a channel of their own.
+    # Libraries may print to stdout, so the answers use a channel of their own.
     answers = sys.stdout
     sys.stdout = sys.stderr
     for line in sys.stdin:

@@ -17,6 +17,7 @@ from official import tokenizers
 from official.data import ShardDataset
 from official.tokenizers import packing
 from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
 
 _LINES = 4000  # of a case
@@ -154,7 +155,7 @@ class Part(parts.Part):
             groups = _grouped(some, rng)
             name, counts = _write(folder, groups, as_json=bool(rng.integers(2)))
             config = configs.load(smoke_config(system))
-            settings = builder.settings_of(
+            settings = Settings.from_config(
                 config,
                 self._materials.fuzzed_tokenizer(kind),
                 phrases=self._materials.phrases() if system == "ernie" else None,

@@ -173,8 +173,9 @@ class Materials:
             if path:
                 from official import config
                 from tfrecords_tools.pretraining import builder
+                from tfrecords_tools.pretraining.settings import Settings
 
-                settings = builder.settings_of(
+                settings = Settings.from_config(
                     config.load(smoke_config(system)),
                     self.tokenizer(SYSTEMS[system][0]),
                     phrases=self.phrases() if system == "ernie" else None,

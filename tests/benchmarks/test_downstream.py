@@ -122,7 +122,7 @@ def test_the_best_plain_baseline_is_shown():
 
 def test_what_a_command_printed():
     text = "train: 3 examples\nqueries                  243\nndcg_20   0.5\nloss -1.5\ndone: x\n"
-    assert downstream_kinds.printed_figures(text) == {"queries": 243, "ndcg_20": 0.5, "loss": -1.5}
+    assert downstream_kinds.printed_metrics(text) == {"queries": 243, "ndcg_20": 0.5, "loss": -1.5}
 
 
 def test_a_command_that_fails_ends_the_run(tmp_path):

@@ -33,12 +33,12 @@ def test_the_demo_runs_from_text_to_answers(tmp_path):
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "precious").touch()
     with pytest.raises(SystemExit, match="holds something else than a demo"):
-        run._empty(tmp_path)
+        run.empty(tmp_path)
     assert (tmp_path / "precious").exists()
 
 
 def test_a_demo_is_made_anew(tmp_path):
-    run._empty(tmp_path / "out")
+    run.empty(tmp_path / "out")
     (tmp_path / "out" / "old").touch()
-    run._empty(tmp_path / "out")
+    run.empty(tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [run.MARKER]

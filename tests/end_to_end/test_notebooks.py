@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import official
 from official.convert import converted_model, huggingface
 from tests import ROOT
 
@@ -37,5 +38,9 @@ def test_contextual_representations(tmp_path, monkeypatch, capsys):
         names["of_word"](text, "bank"), found.vectors[inside].mean(axis=0), atol=1e-6
     )
     assert said.count("layer ") == names["model"].config.encoder.num_layers + 1
-    # The weights are random and so are the answers: that there is one for each text is all.
+    # The weights are random, so only the presence of an answer for each text is checked.
     assert all(f"{text!r}: " in said for text in names["texts"])
+    answers = [line for line in said.splitlines() if line.startswith(("money: ", "water: "))]
+    assert [answer.partition(": ")[2] for answer in answers] == names["texts"]
+    trained = official.load(names["folder"] / "model")
+    assert trained.config.encoder == names["model"].config.encoder

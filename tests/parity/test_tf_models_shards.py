@@ -10,6 +10,7 @@ from official.data import ShardDataset
 from official.shards import features
 from tests import small
 from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining.settings import Settings
 
 HERE = Path(__file__).parent
 
@@ -28,7 +29,7 @@ def tokenizer(tmp_path_factory):
 
 
 def build(made_of, text, tokenizer, output, format="examples"):
-    settings = builder.settings_of(made_of, tokenizer, format=format)
+    settings = Settings.from_config(made_of, tokenizer, format=format)
     return builder.build(settings, str(text), output, workers=2)
 
 

@@ -55,7 +55,7 @@ def npmi_slowly(path, most):
 
 @pytest.mark.parametrize("part", [1 << 20, 100])
 def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
-    monkeypatch.setattr(phrases, "_PART", part)
+    monkeypatch.setattr(phrases, "WORDS_AT_ONCE", part)
     path = write(tmp_path / "a.txt")
     made = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
     expected = [
@@ -78,8 +78,8 @@ def test_case_and_longest_phrase(tmp_path):
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
-    monkeypatch.setattr(phrases, "_PART", 500)
-    monkeypatch.setattr(phrases, "_MAX_RUNS", 300)
+    monkeypatch.setattr(phrases, "WORDS_AT_ONCE", 500)
+    monkeypatch.setattr(phrases, "MAX_RUNS", 300)
     said = []
     made = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said

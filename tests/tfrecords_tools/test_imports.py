@@ -20,11 +20,12 @@ BUILD = """
 import json, sys
 from official import config
 from tfrecords_tools.pretraining import builder, examples
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.writing import parallel
 
 if __name__ == "__main__":
     tokenizer, text, output = sys.argv[1:]
-    settings = builder.settings_of(config.load("configs/smoke/electra.yaml"), tokenizer)
+    settings = Settings.from_config(config.load("configs/smoke/electra.yaml"), tokenizer)
     builder.build(settings, text, output, workers=2)
     loaded = "sorted(__import__('sys').modules)"
     workers = parallel.ordered(eval, [loaded] * 2, 2, examples.start_worker)

@@ -11,14 +11,13 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config import Segments
-from official.shards import features, integrity, manifest
+from official.shards import example_bytes, features, integrity, manifest
 from official.shards.provenance import PretrainingSettings, PretrainingTotals
 from official.tasks import Description
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.pretraining import tf_models
-from tfrecords_tools.writing import example_bytes
 
 CONFIG = PretrainingSettings(Segments(format="pairs"))
 TOTALS = PretrainingTotals(documents=2, cut_tokens=1234, skipped={"empty documents": 1})
@@ -70,11 +69,7 @@ def pairs():
 
 
 def folder_of_pairs(path):
-    return write_folder(path, map_serialize(pairs()), "pretraining", pairs()[0])
-
-
-def map_serialize(examples):
-    return [features.serialize(example) for example in examples]
+    return write_folder(path, features.serialize(pairs()), "pretraining", pairs()[0])
 
 
 def test_summary(tmp_path):
@@ -93,7 +88,7 @@ def test_summary(tmp_path):
 
 
 def test_many_shards_are_not_all_listed(tmp_path):
-    records = map_serialize(pairs()) * 10
+    records = features.serialize(pairs()) * 10
     lines = list(inspect_shards.summary(write_folder(tmp_path / "m", records, "pretraining", [])))
     assert lines[-1] == "  … and 12 more shards"
 
@@ -114,7 +109,7 @@ def test_examples(tmp_path):
 
 def test_examples_in_order_or_swapped(tmp_path):
     example = {k: v for k, v in pairs()[1].items() if k != "next_sentence_label"}
-    records = map_serialize([{**example, "sentence_order_label": label} for label in (0, 1)])
+    records = features.serialize([{**example, "sentence_order_label": label} for label in (0, 1)])
     shown = inspect_shards.examples(write_folder(tmp_path / "m", records, "pretraining", []), 2)
     assert [text.splitlines()[0] for text in shown] == [
         "example 0: 9 tokens, B follows A",
@@ -123,13 +118,9 @@ def test_examples_in_order_or_swapped(tmp_path):
 
 
 def test_examples_of_a_stream(tmp_path):
-    records = [
-        features.serialize(
-            {"token_ids": ids("ba", "da", "[SEP]", "ku", "[SEP]", "[CLS]"),
-             "segment_lengths": [3, 2, 1], "continues": i, "backward": 1 - i}
-        )
-        for i in range(2)
-    ]  # fmt: skip
+    token_ids = ids("ba", "da", "[SEP]", "ku", "[SEP]", "[CLS]")
+    row = {"token_ids": token_ids, "segment_lengths": [3, 2, 1]}
+    records = features.serialize({**row, "continues": i, "backward": 1 - i} for i in range(2))
     folder = write_folder(
         tmp_path / "s", records, "pretraining", ["token_ids", "continues", "backward"]
     )
@@ -150,7 +141,7 @@ def test_examples_of_several_parts(tmp_path):
         "sentence_order_label": [1, 0],
     }
     (shown,) = inspect_shards.examples(
-        write_folder(tmp_path / "m", map_serialize([example]), "pretraining", []), 1
+        write_folder(tmp_path / "m", features.serialize([example]), "pretraining", []), 1
     )
     assert shown.splitlines() == [
         "example 0: 8 tokens, 2 parts, A and B are swapped, B follows A",
@@ -188,7 +179,7 @@ def test_examples_of_a_task(tmp_path):
     tokens = ids("[CLS]", "ba", "##be", "[SEP]")
     base = {"token_ids": tokens, "segment_lengths": [4], "row": 12}
     task = Description("moods", "classification", labels=("bad", "good"))
-    records = map_serialize([{**base, "label": 1}, {**base, "score": 2.5}, base])
+    records = features.serialize([{**base, "label": 1}, {**base, "score": 2.5}, base])
     folder = write_folder(tmp_path / "made", records, "task", ["token_ids"], task)
     assert [text.splitlines()[0] for text in inspect_shards.examples(folder, 3)] == [
         "example 0: 4 tokens, label good, row 12",
@@ -259,7 +250,9 @@ def test_damaged_examples(tmp_path):
 
 def test_unigram_entropy_leaves_specials_out(tmp_path):
     examples = [*pairs(), {"token_ids": ids("[CLS]", "ba", "ba", "[SEP]"), "segment_lengths": [4]}]
-    folder = write_folder(tmp_path / "made", map_serialize(examples), "pretraining", pairs()[0])
+    folder = write_folder(
+        tmp_path / "made", features.serialize(examples), "pretraining", pairs()[0]
+    )
     entropy, tokens = inspect_shards.unigram_entropy(folder)
     # ba four times; ##be, da, ku and du twice each
     assert tokens == 12

@@ -1,8 +1,8 @@
-"""The input in pieces of about a megabyte: what a worker makes examples of at a time.
+"""Cuts the input into chunks of about a megabyte, which workers process.
 
-A piece has two documents or more, so that a random second segment can come from another one. Only a
-document that is longer than a piece fills pieces alone. Such a piece also brings some text of other
-documents, for random second segments and nothing else.
+A chunk has at least two documents, so that a random second segment can come from another document.
+Only a document that is longer than a chunk fills chunks alone. Such a chunk also has some text of
+other documents, which is used for random second segments only.
 """
 
 import dataclasses
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from tfrecords_tools.text.documents import Document
 
-PIECE_CHARACTERS = 1 << 20
+CHUNK_CHARACTERS = 1 << 20
 
 
 class DocumentChunk(NamedTuple):
     """Consecutive documents of the input.
 
     Attributes:
-      number: its place among the pieces, from 0.
-      documents: each document's text in slices, as `documents.Document` has it.
-      continues: whether the first document began in the piece before.
-      unfinished: whether the last document goes on in the next piece.
-      others: where the piece is a part of one document, some text of other documents.
+      number: the number of the chunk, from 0.
+      documents: the text of each document in slices, as in `documents.Document`.
+      continues: whether the first document began in the chunk before.
+      unfinished: whether the last document continues in the next chunk.
+      others: some text of other documents, if the chunk is a part of one document.
     """
 
     number: int
@@ -34,39 +34,39 @@ class DocumentChunk(NamedTuple):
 
 def cut(
     documents: Iterable[Document],
-    size: int = PIECE_CHARACTERS,
+    size: int = CHUNK_CHARACTERS,
     again: Callable[[], Iterable[Document]] = tuple,
 ) -> Iterator[DocumentChunk]:
-    """Cuts the input into pieces of about `size` characters.
+    """Cuts the input into chunks of about `size` characters.
 
     Args:
       documents: the input. The parts of a document follow one another.
-      size: of a piece, in characters as `Document` counts them.
-      again: reads the input from its beginning once more. It is called where the first document is
-        longer than a piece, to find the documents after it.
+      size: the size of a chunk, in characters as `Document` counts them.
+      again: reads the input again from its beginning. It is called if the first document is longer
+        than a chunk, to find the documents after it.
     """
-    lent = max(1, size // 4)  # characters of `others`
-    waiting: list[_Making] = []  # the last pieces, which may still be joined
+    lent = max(1, size // 4)  # The number of characters of `others`.
+    waiting: list[_OpenChunk] = []  # The last chunks, which may still be joined.
     number = 0
     ahead: list[list[str]] | None = None
 
-    def finished(piece: _Making) -> DocumentChunk:
+    def finished(chunk: _OpenChunk) -> DocumentChunk:
         nonlocal number, ahead
         others: list[list[str]] = []
-        if len(piece.documents) == 1 and (piece.continues or piece.unfinished):
-            if not piece.before and ahead is None:
+        if len(chunk.documents) == 1 and (chunk.continues or chunk.unfinished):
+            if not chunk.before and ahead is None:
                 ahead = _last(_after_the_first(again(), lent), lent)
-            others = piece.before or ahead or []
+            others = chunk.before or ahead or []
         number += 1
-        return DocumentChunk(number - 1, piece.documents, piece.continues, piece.unfinished, others)
+        return DocumentChunk(number - 1, chunk.documents, chunk.continues, chunk.unfinished, others)
 
     for document in documents:
-        last = waiting[-1] if waiting else _Making()
+        last = waiting[-1] if waiting else _OpenChunk()
         full = last.characters >= size and (len(last.documents) > 1 or document.continues)
         if not waiting or full:
             last.unfinished = document.continues
             done = last.documents[:-1] if document.continues else last.documents
-            waiting.append(_Making(document.continues, _last(done, lent) or last.before))
+            waiting.append(_OpenChunk(document.continues, _last(done, lent) or last.before))
         waiting[-1].add(document.sentences, document.continues)
         waiting[-1].characters += document.characters
         if len(waiting) > 2:
@@ -83,8 +83,8 @@ def cut(
 
 
 @dataclasses.dataclass
-class _Making:
-    """A piece that is not finished; `before` has the last text of other documents before it."""
+class _OpenChunk:
+    """A chunk that may still grow; `before` has the last text of the documents before it."""
 
     continues: bool = False
     before: list[list[str]] = dataclasses.field(default_factory=list)
@@ -101,8 +101,8 @@ class _Making:
 
 
 def _last(documents: Sequence[list[str]], size: int) -> list[list[str]]:
-    """Returns the last sentences of documents: about `size` characters of them, one at least."""
-    found: list[list[str]] = []
+    """Returns at least one of the last sentences of documents, about `size` characters of them."""
+    taken: list[list[str]] = []
     left = size
     for sentences in reversed(documents):
         if left <= 0:
@@ -111,19 +111,19 @@ def _last(documents: Sequence[list[str]], size: int) -> list[list[str]]:
         while first and left > 0:
             first -= 1
             left -= len(sentences[first])
-        found.insert(0, sentences[first:])
-    return found
+        taken.insert(0, sentences[first:])
+    return taken
 
 
 def _after_the_first(documents: Iterable[Document], size: int) -> list[list[str]]:
-    """Returns the documents after the first one: parts of them of `size` characters or more."""
-    found: list[list[str]] = []
+    """Returns the documents after the first one, at least `size` characters of them."""
+    taken: list[list[str]] = []
     begun = characters = 0
     for document in documents:
         begun += not document.continues
         if begun > 1:
-            found.append(document.sentences)
+            taken.append(document.sentences)
             characters += document.characters
             if characters >= size:
                 break
-    return found
+    return taken

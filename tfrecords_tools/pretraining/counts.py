@@ -1,4 +1,4 @@
-"""What is counted while a shard folder is made, and what is reported of it."""
+"""Counts and progress reports of a pretraining shard folder."""
 
 import collections
 import time
@@ -12,24 +12,25 @@ from official.shards.features import LEXICONS
 from official.shards.provenance import LexiconTotals, PretrainingTotals
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, lexicon
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
 
 SECONDS_BETWEEN_REPORTS = 5
-_SHOWN = 3  # lines of a lexicon that never match
+_LINES_SHOWN = 3  # of a lexicon, which never match
 
 
 class CorpusCounts:
     """Counts documents, tokens and examples.
 
     Attributes:
-      tally: of the text that was read.
+      tally: the counts of the text that was read.
       totals: documents, sentences, tokens, examples and cut_tokens.
-      lengths: how many examples have each number of tokens.
-      tokens: how often each token stands in the text.
-      matches: for each lexicon, how often each of its lines matched.
+      lengths: the number of examples of each length in tokens.
+      tokens: the number of occurrences of each vocabulary entry in the text.
+      matches: for each lexicon, the number of matches of each of its lines.
     """
 
-    def __init__(self, settings: examples.Settings, vocab_size: int):
+    def __init__(self, settings: Settings, vocab_size: int):
         self.tally = documents.Tally()
         self.totals: collections.Counter[str] = collections.Counter()
         self.lengths = np.zeros(settings.segments.row_tokens + 1, np.int64)
@@ -38,11 +39,11 @@ class CorpusCounts:
         self.matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in self._lexicons]
 
     def add(self, records: examples.Records) -> None:
-        """Counts the examples of a piece of the text."""
+        """Adds the counts of a chunk of the text."""
         self.lengths += records.lengths
         self.tokens += records.token_counts
-        for total, found in zip(self.matches, records.matches, strict=True):
-            total += found
+        for total, matches in zip(self.matches, records.matches, strict=True):
+            total += matches
         self.totals.update(
             documents=records.documents,
             sentences=records.sentences,
@@ -54,10 +55,10 @@ class CorpusCounts:
         self.tally.skipped.update(records.left_out)
 
     def check(self, paths: Sequence[Path], num_shards: int) -> None:
-        """Refuses text of which there are too few examples.
+        """Checks that there are enough examples.
 
         Raises:
-          UserError: no examples, or fewer than shards.
+          UserError: there are no examples, or fewer than shards.
         """
         if not self.totals["examples"]:
             where = f"in the input ({', '.join(map(str, paths[:3]))})"
@@ -71,7 +72,7 @@ class CorpusCounts:
             raise UserError(f"no text {where}: no examples")
         if self.totals["examples"] < num_shards:
             raise UserError(
-                f"{self.totals['examples']} examples do not fill {num_shards} shards: name fewer "
+                f"{self.totals.examples} examples do not fill {num_shards} shards: name fewer "
                 "with --num_shards"
             )
         self.tally.skipped["empty documents"] += self.tally.documents - self.totals["documents"]
@@ -79,29 +80,29 @@ class CorpusCounts:
     def as_totals(self) -> PretrainingTotals:
         """Returns the counts that the manifest records."""
         skipped = {reason: count for reason, count in self.tally.skipped.items() if count}
-        found = {
+        lexicons = {
             name: LexiconTotals(len(n), int((n == 0).sum()), int(n.sum()))
             for (name, _), n in zip(self._lexicons, self.matches, strict=True)
         }
-        return PretrainingTotals(**self.totals, skipped=skipped, lexicons=found or None)
+        return PretrainingTotals(**self.totals, skipped=skipped, lexicons=lexicons or None)
 
     def never_matched(self) -> dict[str, list[str]]:
-        """Returns the lines of each lexicon that match nowhere."""
+        """Returns the lines of each lexicon that have no match."""
         return {
-            name: [repr(line) for line, n in zip(lexicon.read(path), found, strict=True) if not n]
-            for (name, path), found in zip(self._lexicons, self.matches, strict=True)
+            name: [repr(line) for line, n in zip(lexicon.read(path), matches, strict=True) if not n]
+            for (name, path), matches in zip(self._lexicons, self.matches, strict=True)
         }
 
 
 class Progress:
-    """Reports, now and then, how far and how fast the work goes."""
+    """Reports the progress and the speed of the work at intervals."""
 
     def __init__(self, counts: CorpusCounts, size: int, report: Callable[[str], None]):
         self._counts, self._size, self._report = counts, size, report
         self._started = self._reported = time.monotonic()
 
     def __call__(self) -> None:
-        """Reports if the last report is long ago."""
+        """Reports if the last report was at least `SECONDS_BETWEEN_REPORTS` ago."""
         now = time.monotonic()
         if now - self._reported < SECONDS_BETWEEN_REPORTS:
             return
@@ -110,39 +111,39 @@ class Progress:
         totals = self._counts.totals
         left = round(seconds * (self._size - done) / max(done, 1))
         self._report(
-            f"{totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
-            f"{totals['examples'] / seconds:,.0f} examples/s, "
+            f"{totals.documents:,} documents, {done / seconds / 1e6:.1f} MB/s, "
+            f"{totals.examples / seconds:,.0f} examples/s, "
             f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
         )
 
 
 def summary(
     output: Path,
-    made: manifest.Manifest,
+    built: manifest.Manifest,
     counts: CorpusCounts,
     seconds: float,
 ) -> str:
-    """Returns the lines that are reported at the end."""
+    """Returns the final report."""
     tally, never = counts.tally, counts.never_matched()
-    totals = made.totals
-    size = sum(shard.bytes for shard in made.shards)
-    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
+    totals = built.totals
+    size = sum(shard.bytes for shard in built.shards)
+    tokens = sum(n * count for n, count in enumerate(built.length_histogram))
     skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals.skipped.items())
     lines = [
-        f"{output}: {totals.examples:,} examples in {len(made.shards)} shards, {seconds:.1f} s "
+        f"{output}: {totals.examples:,} examples in {len(built.shards)} shards, {seconds:.1f} s "
         f"({totals.examples / seconds:,.0f} examples/s, "
         f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
         f"  {totals.documents:,} documents, {totals.sentences:,} sentences, "
-        f"{totals.tokens:,} tokens{_copies(made)}; left out: {skipped or 'nothing'}",
+        f"{totals.tokens:,} tokens{_copies(built)}; left out: {skipped or 'nothing'}",
         f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
-        f"{1 - tokens / (totals.examples * made.max_length):.1%} of the rows is padding; "
+        f"{1 - tokens / (totals.examples * built.max_length):.1%} of the rows is padding; "
         f"{totals.cut_tokens:,} did not fit and were cut off",
     ]
-    for name, found in (totals.lexicons or {}).items():
+    for name, counted in (totals.lexicons or {}).items():
         lines.append(
-            f"  {LEXICONS[name]}: {found.matches:,} matches of {found.lines:,} lines; "
-            f"{found.never_matched:,} lines never match"
-            + (f", such as {', '.join(never[name][:_SHOWN])}" if never[name] else "")
+            f"  {LEXICONS[name]}: {counted.matches:,} matches of {counted.lines:,} lines; "
+            f"{counted.never_matched:,} lines never match"
+            + (f", such as {', '.join(never[name][:_LINES_SHOWN])}" if never[name] else "")
         )
     if tally.long:
         lines.append(
@@ -152,7 +153,7 @@ def summary(
     return "\n".join(lines)
 
 
-def _copies(made: manifest.Manifest) -> str:
-    """How often each document is in the examples, where it is more than once."""
-    copies = made.config.segments.duplicates
+def _copies(built: manifest.Manifest) -> str:
+    """Returns the number of copies of each document as text, if there are several."""
+    copies = built.config.segments.duplicates
     return f", {copies} copies of each document" if copies > 1 else ""

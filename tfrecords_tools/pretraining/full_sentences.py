@@ -1,9 +1,9 @@
-"""Whole sentences, as many as fit, one after the other: one segment.
+"""Cuts documents into single segments of as many whole sentences as fit.
 
-RoBERTa's FULL-SENTENCES go on into the next document where one ends, with a separator between them;
-its DOC-SENTENCES, SpanBERT's single segments too, end with the document (Liu et al. 2019, section
-4.2; Joshi et al. 2020, section 3.3). A sentence that is longer than a sequence is cut into parts
-that fit, so no token is lost.
+The segments of RoBERTa's FULL-SENTENCES continue into the next document, with a separator between
+the two. Those of its DOC-SENTENCES, like the single segments of SpanBERT, end with the document
+(Liu et al. 2019, section 4.2; Joshi et al. 2020, section 3.3). A sentence that is longer than a
+sequence is cut into parts that fit, so no token is lost.
 
 Shapes: S sentences, R runs.
 """
@@ -19,29 +19,31 @@ _SPECIALS = 2  # [CLS] … [SEP]
 
 
 def cut(
-    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+    text: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
 ) -> Examples:
-    """Cuts the documents of a piece into examples; every sentence is in one of them.
+    """Cuts documents into examples; every sentence is in one of them.
 
     Args:
-      piece: the documents.
-      settings: of the format `full_sentences` or `doc_sentences`.
-      rng: of the shorter targets, drawn for each example.
-      between: not used: there is one segment.
+      text: the documents.
+      settings: settings with the format `full_sentences` or `doc_sentences`.
+      rng: the generator of the shorter targets, which are drawn for each example.
+      between: not used, because there is one segment.
 
     Returns:
       The examples in the documents' order.
     """
     del between
     room = settings.max_length - _SPECIALS
-    sentences, documents = _parts(piece, room)
-    document = np.repeat(np.arange(len(documents) - 1), np.diff(documents))  # [S]: of each sentence
-    # Where sentences begin and end if each document but the first has a separator before it.
+    sentences, documents = _parts(text, room)
+    document = np.repeat(
+        np.arange(len(documents) - 1), np.diff(documents)
+    )  # [S]: the document of each sentence.
+    # The begin and end of sentences if each document but the first has a separator before it.
     begins = (sentences[:-1] + document).tolist()
     ends = (sentences[1:] + document).tolist()
     crossing = settings.format == "full_sentences"
-    last_of = documents[1:][document].tolist()  # [S]: where the sentence's document ends
-    firsts: list[int] = []  # sentence of each example
+    last_of = documents[1:][document].tolist()  # [S]: the end of the document of each sentence.
+    firsts: list[int] = []  # The first sentence of each example.
     start = 0
     while start < len(ends):
         firsts.append(start)
@@ -60,10 +62,10 @@ def cut(
     return Examples(runs, opens, splits, none, none)
 
 
-def _parts(piece: TokenizedDocuments, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns `piece.sentences` and `.documents` with sentences of at most `room` tokens."""
-    counts = -(-np.diff(piece.sentences) // room)
+def _parts(text: TokenizedDocuments, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns `text.sentences` and `text.documents`, with sentences of at most `room` tokens."""
+    counts = -(-np.diff(text.sentences) // room)
     before = np.concatenate([[0], np.cumsum(counts)])
-    number = np.arange(before[-1]) - np.repeat(before[:-1], counts)  # of each part in its sentence
-    sentences = np.repeat(piece.sentences[:-1], counts) + number * room
-    return np.append(sentences, piece.sentences[-1]), before[piece.documents]
+    number = np.arange(before[-1]) - np.repeat(before[:-1], counts)  # Of each part in its sentence.
+    sentences = np.repeat(text.sentences[:-1], counts) + number * room
+    return np.append(sentences, text.sentences[-1]), before[text.documents]

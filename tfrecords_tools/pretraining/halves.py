@@ -1,12 +1,12 @@
-"""Texts in two segments, cut near the half, or now and then in one: as ELECTRA's release does it.
+"""Cuts documents into texts of two segments, split near the middle, as ELECTRA's release does.
 
-A document is walked through from its first sentence to its last. A text is the fewest sentences
-that reach a target length in tokens: the longest sequence, or, for `short_seq_prob` of the texts, a
-random shorter length. A sentence goes to the first segment if that stays shorter than half of the
-target with it, and the first sentence always. The sentence that reaches the half goes to either
-segment with equal chances, all others go to the second (a later one that still fits into the first
-segment goes there, so the segments may be out of order). With `single_prob` the whole text is the
-first segment. What does not fit is cut off the end of each segment
+Each document is read from its first sentence to its last. A text is the fewest sentences that reach
+a target length: the maximum length or, for `short_seq_prob` of the texts, a random shorter length.
+The first sentence always goes to the first segment. A sentence that keeps the first segment shorter
+than half of the target goes to it. The sentence that reaches the half goes to either segment with
+equal probability, and all others go to the second. A later sentence that still fits into the first
+segment goes there, so the sentences may be out of order. With probability `single_prob`, the whole
+text is the first segment. Segments that are too long are cut at their end
 (`build_pretraining_dataset.ExampleBuilder`, Clark et al. 2020).
 
 Shapes: R runs.
@@ -15,38 +15,42 @@ Shapes: R runs.
 import bisect
 import itertools
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments, uniforms
 
-_SHORTEST = 5  # tokens of a random target
+_SHORTEST = 5  # The least random target length, in tokens.
+
+# Begin and end, in tokens.
+Run = tuple[int, int]
 
 
 def cut(
-    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+    text: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
 ) -> Examples:
-    """Cuts every document of a piece into examples, once.
+    """Cuts every document of a text into examples, once.
 
     Args:
-      piece: the documents.
-      settings: of the format `halves`.
-      rng: of every draw.
-      between: how many [SEP] stand between the segments.
+      text: the documents.
+      settings: settings with the format `halves`.
+      rng: the generator of every draw.
+      between: the number of [SEP] between the segments.
 
     Returns:
-      The examples in the documents' order, truncated to `settings.max_length` with specials.
+      The examples in the order of the documents, truncated to `settings.max_length` with special
+      tokens.
     """
     length = settings.max_length
-    offsets = piece.sentences.tolist()
-    # Uniform numbers in [0, 1) without end, drawn in blocks.
-    uniform = itertools.chain.from_iterable(iter(lambda: rng.random(4096).tolist(), None)).__next__
-    runs: list[tuple[int, int]] = []
+    offsets = text.sentences.tolist()
+    uniform = uniforms(rng)
+    runs: list[Run] = []
     opens: list[bool] = []
     splits = [0]
     lost: list[int] = []
-    for start, last in itertools.pairwise(piece.documents.tolist()):
+    for start, last in itertools.pairwise(text.documents.tolist()):
         while start < last:
             target = length
             if uniform() < settings.short_seq_prob:
@@ -55,20 +59,8 @@ def cut(
             half = math.inf
             if uniform() >= settings.single_prob:
                 half = (target - 2 - between) // 2
-            first: list[tuple[int, int]] = []
-            second: list[tuple[int, int]] = []
-            taken = 0  # tokens of the first segment
-            for sentence in itertools.pairwise(offsets[start : end + 1]):
-                size = sentence[1] - sentence[0]
-                if (
-                    not first
-                    or taken + size < half
-                    or (not second and taken < half and uniform() < 0.5)
-                ):
-                    first.append(sentence)
-                    taken += size
-                else:
-                    second.append(sentence)
+            sentences = itertools.pairwise(offsets[start : end + 1])
+            first, second = _split(sentences, half, uniform)
             first = _shortened(first, length - 2)
             kept = _size(first)
             second = _shortened(second, length - kept - 2 - between)
@@ -78,12 +70,33 @@ def cut(
             splits.append(len(runs))
             lost.append(offsets[end] - offsets[start] - kept - _size(second))
             start = end
-    made = np.array(opens, bool)
-    # A [SEP] stands where a segment ends: before the next one opens, and at the end.
-    closed = np.append(made[1:], True)[: len(made)]
+    return _examples(runs, opens, splits, lost)
+
+
+def _split(
+    sentences: Iterable[Run], half: float, uniform: Callable[[], float]
+) -> tuple[list[Run], list[Run]]:
+    """Returns the sentences of the first and of the second segment."""
+    first: list[Run] = []
+    second: list[Run] = []
+    size = 0  # The number of tokens of the first segment.
+    for sentence in sentences:
+        longer = size + sentence[1] - sentence[0]
+        if not first or longer < half or (not second and size < half and uniform() < 0.5):
+            first.append(sentence)
+            size = longer
+        else:
+            second.append(sentence)
+    return first, second
+
+
+def _examples(runs: list[Run], opens: list[bool], splits: list[int], lost: list[int]) -> Examples:
+    opening = np.array(opens, bool)
+    # A [SEP] follows the last run of a segment: before the next segment opens, and at the end.
+    closed = np.append(opening[1:], True)[: len(opening)]
     return Examples(
         np.array(runs, np.int64).reshape(-1, 2),
-        made,
+        opening,
         np.array(splits, np.int64),
         np.zeros(len(lost), np.int64),
         np.array(lost, np.int64),
@@ -91,9 +104,9 @@ def cut(
     )
 
 
-def _shortened(sentences: list[tuple[int, int]], room: int) -> list[tuple[int, int]]:
-    """Returns the first `room` tokens as runs: sentences that follow one another are one."""
-    runs: list[tuple[int, int]] = []
+def _shortened(sentences: list[Run], room: int) -> list[Run]:
+    """Returns the first `room` tokens as runs; sentences that follow one another are one run."""
+    runs: list[Run] = []
     for begin, end in sentences:
         end = min(end, begin + room)
         if begin >= end:
@@ -106,5 +119,5 @@ def _shortened(sentences: list[tuple[int, int]], room: int) -> list[tuple[int, i
     return runs
 
 
-def _size(runs: list[tuple[int, int]]) -> int:
+def _size(runs: list[Run]) -> int:
     return sum(end - begin for begin, end in runs)

@@ -1,138 +1,176 @@
-"""Documents cut into pairs of segments that follow one another, or do not.
+"""Cuts documents into pairs of segments that follow one another, or do not.
 
-A document is walked through from its first sentence to its last. A chunk is the fewest sentences
-that reach a target length (the longest that fits, or now and then a shorter one, drawn once a
-document), or, for `sentence_pairs`, two sentences. Segment A is a random number of the chunk's
-first sentences, segment B the rest of it. What the pair is to tell:
+Each document is read from its first sentence to its last. A chunk of sentences is the fewest
+sentences that reach a target length: the maximum length, or sometimes a shorter one, drawn once for
+each document. For `sentence_pairs`, a chunk is two sentences. Segment A is a random number of the
+first sentences of the chunk, and segment B is the rest. The relation of the two segments is:
 
-* `next_sentence`: half of the time B is sentences from a random place of another document instead,
-  and then the rest goes back and opens the next chunk (Devlin et al. 2019, section A.2 and the
-  release's `create_pretraining_data`).
-* `sentence_order`: half of the time A and B change places (Lan et al. 2019, section 3.1). A chunk
-  has two sentences at least; for a last one that is left alone the one before it serves again. A
-  document of one sentence has no order and is left out. With `random_negatives` instead, such a
-  sentence gets a random B, which counts as swapped, as ALBERT's release does it.
-* `none`: B follows; a chunk of one sentence has no B.
+* `next_sentence`: half of the time, B is replaced by sentences from a random position of another
+  document. The sentences that it replaces go back and begin the next chunk (Devlin et al. 2019,
+  section A.2, and `create_pretraining_data` of the release).
+* `sentence_order`: half of the time, A and B are swapped (Lan et al. 2019, section 3.1). A chunk
+  has at least two sentences. If one sentence is left at the end, the sentence before it is used
+  again. A document of one sentence has no order and is left out. With `random_negatives`, such a
+  sentence gets a random B instead, which counts as swapped, as in ALBERT's release.
+* `none`: B follows A; a chunk of one sentence has no B.
 
-What does not fit is dropped from the longer segment, each token from its front or its end at
-random.
+Pairs that are too long lose tokens of the longer segment, each at the front or the end at random.
 
 Shapes: E examples.
 """
 
 import bisect
-import itertools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from official.config import Segments
-from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
+from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments, uniforms
+
+# Begin of A, end of A, begin of B, end of B, in tokens.
+Spans = tuple[int, int, int, int]
 
 
 def cut(
-    piece: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
+    text: TokenizedDocuments, settings: Segments, rng: np.random.Generator, between: int = 1
 ) -> Examples:
-    """Cuts every document of a piece into examples, once.
+    """Cuts every document of a text into examples, once.
 
-    A random B comes from another document of the piece, or from those that are lent to it; only
-    where there is no other, from the same.
+    A random B comes from another document of the text, or from those that are lent to it. If there
+    is no other document, it comes from the same one.
 
     Args:
-      piece: the documents.
-      settings: of the format `pairs` or `sentence_pairs`.
-      rng: of every draw.
-      between: how many [SEP] stand between the segments.
+      text: the documents.
+      settings: settings with the format `pairs` or `sentence_pairs`.
+      rng: the generator of every draw.
+      between: the number of [SEP] between the segments.
 
     Returns:
-      The examples in the documents' order, truncated to `settings.max_length` with specials.
+      The examples in the order of the documents, truncated to `settings.max_length` with special
+      tokens.
     """
     room = settings.max_length - 2 - between
-    single_sentences = settings.format == "sentence_pairs"
-    ordered = settings.relation == "sentence_order"
-    fewest = 2 if ordered and not settings.random_negatives else 1  # sentences of a chunk
-    offsets = piece.sentences.tolist()
-    bounds = piece.documents.tolist()
-    # Uniform numbers in [0, 1) without end, drawn in blocks.
-    uniform = itertools.chain.from_iterable(iter(lambda: rng.random(4096).tolist(), None)).__next__
-    spans: list[tuple[int, int, int, int]] = []
+    cutter = _Cutter(text, settings, room, uniforms(rng))
+    spans: list[Spans] = []
     labels: list[int] = []
-
-    def elsewhere(number: int, wanted: int) -> tuple[int, int]:
-        """Sentences from another document, as many as reach the length `wanted`."""
-        other = number
-        if len(bounds) > 2:
-            other = int(uniform() * (len(bounds) - 2))
-            other += other >= number
-        first, stop = bounds[other], bounds[other + 1]
-        first += int(uniform() * (stop - first))
-        if single_sentences:
-            return offsets[first], offsets[first + 1]
-        stop = bisect.bisect_left(offsets, offsets[first] + wanted, first + 1, stop)
-        return offsets[first], offsets[stop]
-
-    own = bounds[: len(bounds) - piece.lent]
-    for number, (start, last) in enumerate(itertools.pairwise(own)):
-        if last - start < fewest:
-            continue
-        target = room
-        if uniform() < settings.short_seq_prob:
-            target = 2 + int(uniform() * (room - 1))
-        while start < last:
-            start = min(start, last - fewest)
-            if single_sentences:
-                end = min(start + 2, last)
-            else:
-                end = bisect.bisect_left(offsets, offsets[start] + target, start + fewest, last)
-            a_end = start + 1
-            if end > a_end:
-                a_end += int(uniform() * (end - a_end))
-            a, b = (offsets[start], offsets[a_end]), (offsets[a_end], offsets[end])
-            if settings.relation == "none":
-                label, start = 0, end
-            elif end == start + 1 or (not ordered and uniform() < settings.random_next_prob):
-                b = elsewhere(number, target - (a[1] - a[0]))
-                label, start = 1, a_end
-            else:
-                label, start = int(ordered and uniform() < 0.5), end
-                if label:
-                    a, b = b, a
-            spans.append((*a, *b))
+    for number in range(len(text.documents) - 1 - text.lent):
+        for pair, label in cutter.pairs(number):
+            spans.append(pair)
             labels.append(label)
-    truncated, lost = _truncate(np.array(spans, np.int64).reshape(-1, 4), room, rng)
+    truncated, lost = truncate(np.array(spans, np.int64).reshape(-1, 4), room, rng)
     runs = truncated.reshape(-1, 2)
-    full = runs[:, 1] > runs[:, 0]  # all A, and those B that there are
+    full = runs[:, 1] > runs[:, 0]  # Every A, and every B that is not empty.
     splits = np.concatenate([[0], np.cumsum(full)[1::2]])
     opens = np.ones(splits[-1], bool)
     return Examples(runs[full], opens, splits, np.array(labels, np.int64), lost)
 
 
+class _Cutter:
+    """Cuts documents into pairs, before they are truncated.
+
+    Args:
+      text: the documents.
+      settings: the settings.
+      room: the largest number of tokens of a pair, without special tokens.
+      uniform: draws a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        text: TokenizedDocuments,
+        settings: Segments,
+        room: int,
+        uniform: Callable[[], float],
+    ):
+        self._offsets = text.sentences.tolist()
+        self._bounds = text.documents.tolist()
+        self._settings = settings
+        self._room = room
+        self._uniform = uniform
+        self._single_sentences = settings.format == "sentence_pairs"
+        self._ordered = settings.relation == "sentence_order"
+        # The least number of sentences of a chunk.
+        self._fewest = 2 if self._ordered and not settings.random_negatives else 1
+
+    def pairs(self, number: int) -> Iterator[tuple[Spans, int]]:
+        """Yields the pairs of a document, and their labels."""
+        start, last = self._bounds[number], self._bounds[number + 1]
+        if last - start < self._fewest:
+            return
+        target = self._room
+        if self._uniform() < self._settings.short_seq_prob:
+            target = 2 + int(self._uniform() * (self._room - 1))
+        while start < last:
+            start = min(start, last - self._fewest)
+            end = self._chunk_end(start, last, target)
+            middle = start + 1
+            if end > middle:
+                middle += int(self._uniform() * (end - middle))
+            a = self._offsets[start], self._offsets[middle]
+            b = self._offsets[middle], self._offsets[end]
+            label, next_start = 0, end
+            if self._settings.relation == "none":
+                pass
+            elif end == start + 1 or self._takes_random_b():
+                b = self._random_segment(number, target - (a[1] - a[0]))
+                label, next_start = 1, middle
+            elif self._ordered and self._uniform() < 0.5:
+                a, b, label = b, a, 1
+            yield (*a, *b), label
+            start = next_start
+
+    def _chunk_end(self, start: int, last: int, target: int) -> int:
+        """Returns the end of the chunk that begins with the sentence `start`."""
+        if self._single_sentences:
+            return min(start + 2, last)
+        wanted = self._offsets[start] + target
+        return bisect.bisect_left(self._offsets, wanted, start + self._fewest, last)
+
+    def _takes_random_b(self) -> bool:
+        return not self._ordered and self._uniform() < self._settings.random_next_prob
+
+    def _random_segment(self, number: int, wanted: int) -> tuple[int, int]:
+        """Returns sentences of another document, as many as reach `wanted` tokens."""
+        other = number
+        if len(self._bounds) > 2:
+            other = int(self._uniform() * (len(self._bounds) - 2))
+            other += other >= number
+        first, stop = self._bounds[other], self._bounds[other + 1]
+        first += int(self._uniform() * (stop - first))
+        if self._single_sentences:
+            return self._offsets[first], self._offsets[first + 1]
+        wanted += self._offsets[first]
+        stop = bisect.bisect_left(self._offsets, wanted, first + 1, stop)
+        return self._offsets[first], self._offsets[stop]
+
+
 def borrows(settings: Segments) -> bool:
-    """Whether `cut` takes second segments from other documents."""
+    """Returns whether `cut` takes second segments from other documents."""
     return settings.relation == "next_sentence" or settings.random_negatives
 
 
-def left_out(piece: TokenizedDocuments, settings: Segments) -> dict[str, int]:
-    """Counts the documents of which `cut` makes nothing, by reason."""
+def left_out(text: TokenizedDocuments, settings: Segments) -> dict[str, int]:
+    """Returns the number of documents that become no example, by reason."""
     if settings.relation != "sentence_order" or settings.random_negatives:
         return {}
-    return {"documents of one sentence": int((np.diff(piece.documents) == 1).sum())}
+    return {"documents of one sentence": int((np.diff(text.documents) == 1).sum())}
 
 
-def _truncate(
+def truncate(
     spans: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shortens both segments to `room` tokens together, at either end at random.
 
-    Dropping a token at a time from the longer segment (from B if they are equally long) ends
-    where this says; n fair choices of front or end are one binomial draw.
+    The result is distributed as if one token at a time were dropped from the longer segment (from B
+    if both are equally long). n fair choices of front or end are one binomial draw.
 
     Args:
       spans: begin of A, end of A, begin of B, end of B; int64 [E, 4].
-      room: the most tokens.
-      rng: of the draws.
+      room: the largest number of tokens.
+      rng: the generator of the draws.
 
     Returns:
-      The spans, [E, 4], and how many tokens each example lost, [E].
+      The shortened spans [E, 4], and the number of tokens that each example lost [E].
     """
     a, b = (spans[:, 1::2] - spans[:, ::2]).T
     over = a + b > room

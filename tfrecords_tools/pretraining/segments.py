@@ -1,31 +1,32 @@
 """Documents as token ids, and the examples that are cut from them.
 
-An example is some runs of a document's (or several documents') consecutive tokens, so all cutting
-is done on offsets: only finished examples touch the ids. How documents are cut is said by
-`segments_pairs`, `segments_halves`, `segments_sentences` and `segments_blocks`.
+An example is a list of runs of consecutive tokens of one or more documents. The modules `pairs`,
+`halves`, `full_sentences` and `blocks` cut documents by computing offsets; the ids themselves are
+copied only for finished examples.
 
-Shapes: K tokens of the piece, S sentences, D documents, E examples, R runs of all examples, G
+Shapes: K tokens of the text, S sentences, D documents, E examples, R runs of all examples, G
 segments of all examples, L tokens of all examples.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDocuments:
-    """Some documents as token ids; no sentence and no document is empty.
+    """Documents as token ids; no sentence and no document is empty.
 
     Attributes:
       ids: int32 [K].
-      sentences: where each sentence begins in `ids`, and the end; int64 [S + 1].
-      documents: where each document begins among the sentences, and the end; int64 [D + 1].
-      continues: whether the first document began in an earlier piece.
-      unfinished: whether the last document goes on in a later piece.
-      lent: how many of the last documents are of other pieces. Random second segments come from
-        them, and nothing else does.
+      sentences: the row splits of the sentences in `ids`; int64 [S + 1].
+      documents: the row splits of the documents among the sentences; int64 [D + 1].
+      continues: whether the first document began in an earlier chunk.
+      unfinished: whether the last document continues in a later chunk.
+      lent: the number of last documents that belong to other chunks. They are used for random
+        second segments only.
     """
 
     ids: np.ndarray
@@ -44,17 +45,17 @@ class TokenizedDocuments:
         continues: bool = False,
         unfinished: bool = False,
     ) -> "TokenizedDocuments":
-        """Makes a piece of tokenized sentences, leaving out what came to no token.
+        """Returns the documents of tokenized sentences, without those that have no token.
 
         Args:
           ids: int32 [K].
-          row_splits: where each tokenized sentence begins in `ids`, and the end.
-          counts: how many of these sentences each document has.
-          continues: whether the first of these documents began in an earlier piece.
-          unfinished: whether the last of them goes on in a later piece.
+          row_splits: the row splits of the tokenized sentences in `ids`.
+          counts: the number of sentences of each document.
+          continues: whether the first of these documents began in an earlier chunk.
+          unfinished: whether the last of these documents continues in a later chunk.
         """
         full = np.diff(row_splits) > 0
-        before = np.concatenate([[0], np.cumsum(full)])  # full sentences before each sentence
+        before = np.concatenate([[0], np.cumsum(full)])  # The number of full sentences before each.
         documents = before[np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])]
         kept = np.diff(documents) > 0
         starts = np.concatenate([row_splits[:-1][full], row_splits[-1:]])
@@ -67,7 +68,7 @@ class TokenizedDocuments:
         )
 
     def with_others(self, others: "TokenizedDocuments") -> "TokenizedDocuments":
-        """Returns the piece with the documents of another one, lent to it, behind its own."""
+        """Returns these documents, followed by others that are lent to them."""
         return dataclasses.replace(
             self,
             ids=np.concatenate([self.ids, others.ids]),
@@ -79,17 +80,17 @@ class TokenizedDocuments:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Examples as runs of a piece's tokens.
+    """Examples as runs of tokens.
 
     Attributes:
       runs: begin and end of each run in `TokenizedDocuments.ids`; int64 [R, 2].
-      opens: whether a run begins a segment (the first one of an example does); bool [R].
-      splits: where each example begins among the runs, and the end; int64 [E + 1].
-      labels: of the segments' relation (see `config.Segments`), 0 where there is none; int64 [E].
-      cut: tokens that did not fit, int64 [E].
-      closed: whether a [SEP] stands after a run (after the last one of a segment it does); bool
-        [R]. None = after each.
-      bare: whether examples are their runs alone, without special tokens around them.
+      opens: whether a run begins a segment, as the first run of an example does; bool [R].
+      splits: the row splits of the examples among the runs; int64 [E + 1].
+      labels: the label of the segments' relation (see `config.Segments`), 0 without one; int64 [E].
+      cut: the number of tokens that did not fit, int64 [E].
+      closed: whether a [SEP] follows a run, as it does after the last run of a segment; bool [R].
+        None = after every run.
+      bare: whether examples consist of their runs alone, without special tokens.
     """
 
     runs: np.ndarray
@@ -122,12 +123,12 @@ class Examples:
         )
 
     def lengths(self, between: int = 1) -> np.ndarray:
-        """Returns the tokens of each example, specials counted, int64 [E]; see `assemble`."""
-        ends = np.concatenate([[0], np.cumsum(self._with_specials(between))])
+        """Returns the length of each example with special tokens, int64 [E]; see `assemble`."""
+        ends = np.concatenate([[0], np.cumsum(self.run_sizes(between))])
         return np.diff(ends[self.splits])
 
-    def _with_specials(self, between: int) -> np.ndarray:
-        """Returns the tokens of each run and of the specials that belong to it, int64 [R]."""
+    def run_sizes(self, between: int = 1) -> np.ndarray:
+        """Returns the number of tokens of each run with its special tokens, int64 [R]."""
         sizes = self.runs[:, 1] - self.runs[:, 0]
         if self.bare:
             return sizes
@@ -139,23 +140,29 @@ class Examples:
         return sizes
 
 
+def uniforms(rng: np.random.Generator) -> Callable[[], float]:
+    """Returns a function that draws numbers in [0, 1); it draws from `rng` in blocks."""
+    return itertools.chain.from_iterable(iter(lambda: rng.random(4096).tolist(), None)).__next__
+
+
 def taken(splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Picks rows of a ragged array.
+    """Selects rows of a ragged array.
 
     Args:
-      splits: where each row begins among the values, and the end.
-      rows: numbers of the rows wanted.
+      splits: the row splits of the array.
+      rows: the numbers of the rows.
 
     Returns:
-      The numbers of their values, one row after the other, and the splits of these.
+      The indices of the values of these rows, one row after the other, and their row splits.
     """
     counts = np.diff(splits)[rows]
-    made = np.concatenate([[0], np.cumsum(counts)])
-    return np.repeat(splits[:-1][rows] - made[:-1], counts) + np.arange(made[-1]), made
+    new_splits = np.concatenate([[0], np.cumsum(counts)])
+    index = np.repeat(splits[:-1][rows] - new_splits[:-1], counts) + np.arange(new_splits[-1])
+    return index, new_splits
 
 
 def concatenate(parts: Sequence[Examples]) -> Examples:
-    """Returns the examples of all `parts`, in order."""
+    """Returns the examples of all parts, in order."""
     counts = np.concatenate([np.diff(part.splits) for part in parts])
     return Examples(
         np.concatenate([part.runs for part in parts]),
@@ -169,33 +176,33 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 
 def assemble(
-    piece: TokenizedDocuments, examples: Examples, cls_id: int, sep_id: int, between: int = 1
+    text: TokenizedDocuments, examples: Examples, cls_id: int, sep_id: int, between: int = 1
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Puts the tokens of examples one after the other, with their specials.
+    """Concatenates the tokens of examples, with special tokens.
 
-    An example is a [CLS] and its runs, a [SEP] after each that is closed; or, of `bare` examples,
-    the runs alone.
+    An example is a [CLS] and its runs, with a [SEP] after each run that is closed. A `bare` example
+    is its runs alone.
 
     Args:
-      piece: that the examples are of.
-      examples: at least one.
-      cls_id: of [CLS].
-      sep_id: of [SEP].
-      between: how many [SEP] stand where another segment begins.
+      text: the text of the examples.
+      examples: at least one example.
+      cls_id: the id of [CLS].
+      sep_id: the id of [SEP].
+      between: the number of [SEP] between two segments.
 
     Returns:
-      ids int32 [L]; where each example begins, and the end, int64 [E + 1]; tokens of each segment
-      int64 [G], [CLS] counted with the first one and each [SEP] with what it ends, and where each
-      example begins among the segments, and the end, int64 [E + 1].
+      The ids, int32 [L], and the row splits of the examples, int64 [E + 1]. Then the segments as a
+      pair: the length of each, int64 [G], and the row splits of the examples, int64 [E + 1]. A
+      [CLS] counts with the first segment, and a [SEP] with the segment that it ends.
     """
     lengths = examples.runs[:, 1] - examples.runs[:, 0]
-    sizes = examples._with_specials(between)
-    ends = np.concatenate([[0], np.cumsum(sizes)])  # of each run in the result
-    firsts = ends[:-1].copy()  # of each run's own tokens
+    sizes = examples.run_sizes(between)
+    ends = np.concatenate([[0], np.cumsum(sizes)])  # The end of each run in the result.
+    firsts = ends[:-1].copy()  # The first token of each run that is no special token.
     firsts[examples.splits[:-1]] += not examples.bare
-    text = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    target = np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
     ids = np.full(ends[-1], sep_id, np.int32)
-    ids[text] = piece.ids[np.repeat(examples.runs[:, 0] - firsts, lengths) + text]
+    ids[target] = text.ids[np.repeat(examples.runs[:, 0] - firsts, lengths) + target]
     if not examples.bare:
         ids[ends[examples.splits[:-1]]] = cls_id
     opening = np.flatnonzero(examples.opens)

@@ -1,7 +1,7 @@
-"""The text of row-continuous shards, in files: the documents of a corpus in a drawn order.
+"""Stores the text of a stream in files, with the documents of the corpus in random order.
 
-The text is read once and kept in a scratch folder, so that `streams.make` can cut any part of it in
-any process, and memory stays small however long it is.
+The text is read once and kept in a temporary folder. `streams.make` can then cut any part of it in
+any process, and the memory needed does not depend on the length of the text.
 
 Shapes: N tokens of the text, D documents.
 """
@@ -20,28 +20,30 @@ from official.utils import seeding
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, segments
 from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import DOCUMENTS, TEXT, Plan, Windows, make, mapped
 from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing.shard_writer import ShardWriter
 
-_AS_READ = "as_read"  # the name of the files with the documents in the order of the input
-_CHUNK = 1 << 22  # tokens that are put in order at once
+_AS_READ = "as_read"  # The name of the files in the order of the input.
+_TOKENS_AT_ONCE = 1 << 22  # that are reordered
 
 
 def records(
-    pieces: Iterable[DocumentChunk],
-    settings: examples.Settings,
+    chunks: Iterable[DocumentChunk],
+    settings: Settings,
     tokenizer: tokenizers.Tokenizer,
-    writer: examples.Writer,
+    writer: ShardWriter,
     workers: int,
 ) -> Iterator[examples.Records]:
-    """Makes the rows of a corpus: first yields the counts of its pieces, then their examples.
+    """Yields the counts of the chunks of a corpus, and then its examples.
 
     Args:
-      pieces: of the input.
-      settings: of the format `stream`.
-      tokenizer: that of the settings.
-      writer: that will write the examples; it is told how many there will be.
-      workers: processes.
+      chunks: the chunks of the input.
+      settings: settings with the format `stream`.
+      tokenizer: the tokenizer of the settings.
+      writer: the writer of the examples; it is prepared for their number.
+      workers: the number of processes.
 
     Raises:
       UserError: the text is too short for the rows.
@@ -49,14 +51,14 @@ def records(
     folder = writer.folder / ".stream"
     plan = Plan.from_settings(folder, settings, tokenizer)
     with contextlib.closing(Corpus(folder)) as corpus:
-        tokenize = functools.partial(examples.tokenize_piece, settings=settings)
-        for piece, made in parallel.ordered(tokenize, pieces, workers, examples.start_worker):
-            corpus.add(piece)
-            yield made
-        plan, made = corpus.arrange(plan)
-        yield made
+        tokenize = functools.partial(examples.tokenize_chunk, settings=settings)
+        for text, counts in parallel.ordered(tokenize, chunks, workers, examples.start_worker):
+            corpus.add(text)
+            yield counts
+        plan, counts = corpus.arrange(plan)
+        yield counts
         lengths = np.zeros(settings.segments.max_length + 1, np.int64)
-        writer.contiguous(plan.steps * settings.segments.rows)
+        writer.in_order(plan.steps * settings.segments.rows)
         function = functools.partial(make, plan=plan)
         for block in parallel.ordered(function, plan.blocks, workers, examples.start_worker):
             lengths[-1] = len(block)
@@ -64,17 +66,17 @@ def records(
 
 
 class Corpus:
-    """The tokens of a corpus, in files: any part of them can be read by any process.
+    """The tokens of a corpus in files, of which any process can read any part.
 
     Args:
-      folder: to make; `close` removes it.
+      folder: the folder to create; `close` removes it.
     """
 
     def __init__(self, folder: Path):
         folder.mkdir()
         self.folder = folder
-        self._lengths: list[np.ndarray] = []  # of documents
-        self._unfinished = False  # whether the last document goes on in the next piece
+        self._lengths: list[np.ndarray] = []  # Of the documents.
+        self._unfinished = False  # Whether the last document continues in the next chunk.
         self._ids = open(folder / f"{_AS_READ}.ids", "wb")
         self._begins = open(folder / f"{_AS_READ}.begins", "wb")
 
@@ -84,29 +86,29 @@ class Corpus:
         self._begins.close()
         shutil.rmtree(self.folder)
 
-    def add(self, piece: segments.TokenizedDocuments) -> None:
-        """Appends the documents of a piece."""
-        begins = np.zeros(len(piece.ids), bool)
-        begins[piece.sentences[:-1]] = True
-        piece.ids.astype(np.int32).tofile(self._ids)
+    def add(self, text: segments.TokenizedDocuments) -> None:
+        """Appends the documents of a chunk."""
+        begins = np.zeros(len(text.ids), bool)
+        begins[text.sentences[:-1]] = True
+        text.ids.astype(np.int32).tofile(self._ids)
         begins.tofile(self._begins)
-        lengths = np.diff(piece.sentences[piece.documents])
-        if self._unfinished and piece.continues:
+        lengths = np.diff(text.sentences[text.documents])
+        if self._unfinished and text.continues:
             self._lengths[-1][-1] += lengths[0]
             lengths = lengths[1:]
         if len(lengths):
             self._lengths.append(lengths)
-        self._unfinished = piece.unfinished
+        self._unfinished = text.unfinished
 
     def arrange(self, plan: Plan) -> tuple[Plan, examples.Records]:
-        """Puts the documents in order.
+        """Writes the documents in random order.
 
         Args:
-          plan: without its steps.
+          plan: the plan without its steps.
 
         Returns:
-          The plan with its steps, and counts: tokens in no sequence; documents without text for
-          one, left out or joined; and the most tokens that a row goes on after.
+          The plan with its steps, and counts: the tokens in no sequence; the documents that are
+          too short for a sequence, left out or joined; and the longest memory, in tokens.
 
         Raises:
           UserError: the text is too short for the rows.
@@ -140,7 +142,7 @@ class Corpus:
             )
         used = np.clip(steps * plan.streams - windows.firsts[:-1], 0, np.diff(windows.firsts))
         covered = np.where(used, plan.stride * (used - 1) + plan.span, 0).sum()
-        # Runs of windows that go on: they end with their context or with their row.
+        # Runs of windows that continue one another end with their context or with their row.
         edges = np.union1d(windows.firsts, np.arange(plan.streams + 1) * steps)
         runs = np.diff(edges[edges <= steps * plan.streams])
         more = {"longest_memory": int((runs.max() - 1) * plan.stride)}
@@ -155,14 +157,21 @@ class Corpus:
     def _copy(
         self, bounds: np.ndarray, order: np.ndarray, documents: np.ndarray, end_id: int | None
     ) -> None:
-        """Writes the documents `order`, which end at `documents`, each with an `end_id` or none."""
+        """Writes documents in a new order.
+
+        Args:
+          bounds: the row splits of the documents in the order of the input.
+          order: the numbers of the documents in the new order.
+          documents: the row splits of the documents in the new order.
+          end_id: the id after each document, or None.
+        """
         ids, begins = (mapped(self.folder, _AS_READ, kind) for kind in ("ids", "begins"))
-        chunks = np.searchsorted(documents, np.arange(0, documents[-1], _CHUNK)[1:])
+        cuts = np.searchsorted(documents, np.arange(0, documents[-1], _TOKENS_AT_ONCE)[1:])
         with (
             open(self.folder / f"{TEXT}.ids", "wb") as ids_out,
             open(self.folder / f"{TEXT}.begins", "wb") as begins_out,
         ):
-            for part in np.split(order, np.unique(chunks)):
+            for part in np.split(order, np.unique(cuts)):
                 index, splits = segments.taken(bounds, part)
                 ids_part, begins_part = ids[index], begins[index]
                 if end_id is not None:

@@ -1,24 +1,25 @@
-"""Rows that go on: the text as a few streams side by side, read in step, for encoders with memory.
+"""Cuts text into rows that continue from one batch to the next, for encoders with memory.
 
-Documents, in an order drawn from the seed, make one text, and each row of the batch gets a part of
-it. A row's sequences follow one another at a fixed stride. Sequence t of row b is record t · R + b
-of the shards, and goes on where record (t - 1) · R + b left off: read in order, R records at a
-time, row b of each batch continues row b of the one before. There are two layouts:
+The documents, in an order drawn from the seed, form one text, and each row of the batch gets a part
+of it. The sequences of a row follow one another at a fixed stride. Sequence t of row b is record
+t · R + b of the shards and continues record (t - 1) · R + b. If the records are read in order, R at
+a time, row b of each batch continues row b of the batch before. There are two layouts:
 
 * With a `reuse_length` r: [reused text][A][SEP][B][SEP][CLS], stride r (Yang et al., 2019, section
-  2.5, and the release's data). The reused text, A and B follow one another in the text, and the
-  next row begins where this one's reused text ends; A ends at a sentence's end, drawn at random, or
-  anywhere where no sentence ends. Where the relation is `next_sentence`, B often is from another
-  document instead; memory is of the reused text alone, so it is always of the row's own context.
-* Without: T tokens of text and nothing else, stride T (Dai et al., 2019, section 3.2), and
-  `next_id`, the token that follows.
+  2.5, and the data of the release). The reused text, A and B follow one another in the text, and
+  the next sequence begins at the end of the reused text. A ends at the end of a random sentence, or
+  at a random token if no sentence ends there. With the relation `next_sentence`, B is often from
+  another document. The memory holds the reused text alone, so it is always the context of its row.
+* Without: T tokens of text alone, stride T (Dai et al., 2019, section 3.2), and `next_id`, the
+  token that follows.
 
-Where documents are joined, an <eod> stands after each (XLNet's release, `use_eod`), or a [SEP] if
-the vocabulary has no <eod>. Rows over reversed text (`backward`) are cut from the reversed text in
-the same way. No sequence is padded; what is left over at the end of a text is cut off, and counted.
+If documents are joined, an <eod> follows each (XLNet's release, `use_eod`), or a [SEP] if the
+vocabulary has no <eod>. Rows of reversed text (`backward`) are cut from the reversed text in the
+same way. No sequence is padded. Tokens that are left over at the end of a text are cut off and
+counted.
 
-Shapes: N tokens of the text, D documents, C contexts, R rows of the batch, E sequences, T their
-tokens.
+Shapes: N tokens of the text, D documents, C contexts, R rows of the batch, E sequences, T tokens of
+a sequence, W windows.
 """
 
 import dataclasses
@@ -29,14 +30,15 @@ from pathlib import Path
 import numpy as np
 
 from official import config, tokenizers
+from official.shards import example_bytes
 from official.utils import seeding
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import examples
-from tfrecords_tools.writing import example_bytes
+from tfrecords_tools.pretraining.settings import Settings
 
-_BLOCK = 2048  # sequences made at once
-_LOOK_BACK = 128  # tokens within which a random B finds the beginning of its sentence
-TEXT = "text"  # the name of the files with the text
+SEQUENCES_AT_ONCE = 2048
+# The number of tokens in which the begin of the sentence of a random B is searched.
+_LOOK_BACK = 128
+TEXT = "text"  # The name of the files with the text.
 DOCUMENTS = "documents.npy"
 
 
@@ -47,8 +49,8 @@ class Text:
     Attributes:
       ids: int32 [N].
       begins: whether a sentence begins at each token, and True for the end; bool [N + 1].
-      documents: where each document begins, and the end; int64 [D + 1].
-      copies: how often the corpus stands in it, one copy after the other.
+      documents: the row splits of the documents; int64 [D + 1].
+      copies: the number of copies of the corpus in the text, one after the other.
     """
 
     ids: np.ndarray
@@ -57,24 +59,24 @@ class Text:
     copies: int = 1
 
     def reversed(self) -> "Text":
-        """Returns the same text from its end to its beginning."""
+        """Returns the text in reverse order."""
         documents = self.documents[-1] - self.documents[::-1]
         return Text(self.ids[::-1], self.begins[::-1], documents, self.copies)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What decides the rows, beside the text that lies in files of `folder`.
+    """Everything that the rows depend on, except the text in the files of `folder`.
 
     Attributes:
-      folder: with the files, as `stream_corpus` makes them.
+      folder: the folder with the files that `stream_corpus` writes.
       segments: the settings.
-      seed: of every draw.
-      sep_id: of [SEP].
-      cls_id: of [CLS].
-      between: how many [SEP] stand between A and B.
-      end_id: of what stands after a document: <eod>, or [SEP] if the vocabulary has no <eod>.
-      steps: how many sequences each row has.
+      seed: the seed of every draw.
+      sep_id: the id of [SEP].
+      cls_id: the id of [CLS].
+      between: the number of [SEP] between A and B.
+      end_id: the id after a document: <eod>, or [SEP] if the vocabulary has no <eod>.
+      steps: the number of sequences of each row.
     """
 
     folder: str
@@ -88,9 +90,9 @@ class Plan:
 
     @classmethod
     def from_settings(
-        cls, folder: Path, settings: examples.Settings, tokenizer: tokenizers.Tokenizer
+        cls, folder: Path, settings: Settings, tokenizer: tokenizers.Tokenizer
     ) -> "Plan":
-        """Returns the plan of a text that has not been read yet."""
+        """Returns the plan of a text that is not read yet, without its steps."""
         return cls(
             str(folder),
             settings.segments,
@@ -103,15 +105,15 @@ class Plan:
 
     @property
     def stride(self) -> int:
-        """How many tokens further the next sequence of a row begins."""
+        """The number of tokens from the begin of a sequence to the next one of the row."""
         return self.segments.reuse_length or self.segments.max_length
 
     @property
     def span(self) -> int:
-        """How many tokens of text a sequence is made of; with the token after it, if that counts.
+        """The number of tokens of text that a sequence needs, with `next_id` where it has one.
 
         Raises:
-          UserError: A and B have no room.
+          UserError: there is no room for A and B.
         """
         length, reused = self.segments.max_length, self.segments.reuse_length
         if not reused:
@@ -127,28 +129,28 @@ class Plan:
 
     @property
     def streams(self) -> int:
-        """How many rows share the text: all, or, with backward rows, half of them twice."""
+        """The number of rows that divide the text; with backward rows, half of all rows."""
         return self.segments.rows // (2 if self.segments.backward else 1)
 
     @property
     def block(self) -> int:
-        """How many steps are made at once."""
-        return max(1, _BLOCK // self.segments.rows)
+        """The number of steps that are computed at once."""
+        return max(1, SEQUENCES_AT_ONCE // self.segments.rows)
 
     @property
     def blocks(self) -> range:
-        """The numbers of the blocks: what `make` takes."""
+        """The numbers of the blocks, which `make` takes."""
         return range(-(-self.steps // self.block))
 
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """The places of a text that sequences are cut from: those of each context, in order.
+    """The windows of a text that sequences are cut from, in order.
 
     Attributes:
-      contexts: where each context (what a memory may run through) begins, and the end; [C + 1].
-      firsts: number of each context's first window, and of all windows; int64 [C + 1].
-      stride: from a window of a context to the next.
+      contexts: the row splits of the contexts, which are the texts that a memory may span; [C + 1].
+      firsts: the number of the first window of each context, and of all windows; int64 [C + 1].
+      stride: the number of tokens from a window of a context to the next.
     """
 
     contexts: np.ndarray
@@ -157,7 +159,7 @@ class Windows:
 
     @classmethod
     def from_documents(cls, documents: np.ndarray, plan: Plan) -> "Windows":
-        """Finds the windows of a text with these `Text.documents`."""
+        """Returns the windows of a text with these `Text.documents`."""
         contexts = documents
         if plan.segments.short_documents == "join":
             contexts = contexts[[0, -1]]
@@ -165,46 +167,49 @@ class Windows:
         return cls(contexts, np.concatenate([[0], np.cumsum(counts)]), plan.stride)
 
     def __len__(self) -> int:
-        """Returns how many there are."""
+        """Returns the number of windows."""
         return int(self.firsts[-1])
 
     def __getitem__(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns where windows begin, and whether each goes on from the one before it."""
+        """Returns the begin of windows [W], and whether each continues the one before it [W]."""
         context = np.searchsorted(self.firsts, numbers, side="right") - 1
-        place = numbers - self.firsts[context]
-        return self.contexts[context] + place * self.stride, place > 0
+        index = numbers - self.firsts[context]
+        return self.contexts[context] + index * self.stride, index > 0
 
 
 def make(block: int, plan: Plan) -> list[bytes]:
-    """Makes the records of a block of steps: any process gives the same."""
+    """Returns the records of a block of steps; they are the same in any process."""
     texts = _texts(plan)
     first = block * plan.block
     steps = np.arange(first, min(first + plan.block, plan.steps))
-    numbers = (np.arange(plan.streams) * plan.steps + steps[:, None]).ravel()  # step by step
-    made = []
+    numbers = (np.arange(plan.streams) * plan.steps + steps[:, None]).ravel()  # Step by step.
+    directions = []
     for backward, (text, windows) in enumerate(texts):
         starts, continues = windows[numbers]
-        columns = _cut(text, starts, plan, seeding.numpy_rng(plan.seed, block, backward))
+        columns = cut_sequences(text, starts, plan, seeding.numpy_rng(plan.seed, block, backward))
         columns["continues"] = continues & (np.repeat(steps, plan.streams) > 0)
         if plan.segments.backward:
             columns["backward"] = np.full(len(numbers), backward)
-        made.append(columns)
+        directions.append(columns)
 
     def together(name: str) -> np.ndarray:
-        """The rows of both directions, step by step."""
+        """Returns the rows of all directions, step by step."""
         halves = [
-            np.reshape(half[name], (len(steps), plan.streams, -1)).astype(np.int64) for half in made
+            np.reshape(columns[name], (len(steps), plan.streams, -1)).astype(np.int64)
+            for columns in directions
         ]
         both = np.concatenate(halves, axis=1)
         return both.reshape(-1, both.shape[-1])
 
-    return example_bytes.serialize({name: example_bytes.rows(together(name)) for name in made[0]})
+    return example_bytes.serialize(
+        {name: example_bytes.rows(together(name)) for name in directions[0]}
+    )
 
 
-def _cut(
+def cut_sequences(
     text: Text, starts: np.ndarray, plan: Plan, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Cuts sequences that begin at `starts` [E] out of a text: features [E, ...]."""
+    """Cuts the sequences that begin at `starts` [E] from a text; returns features [E, ...]."""
     length, reused = plan.segments.max_length, plan.segments.reuse_length
     index = starts[:, None] + np.arange(plan.span)
     ids = text.ids[index]
@@ -214,18 +219,20 @@ def _cut(
             "token_ids": ids[:, :length], "segment_lengths": lengths, "next_id": ids[:, length],
         }  # fmt: skip
     room = plan.span - reused
-    first = 1 + _one_of(text.begins[index[:, reused + 1 :]], rng)  # [E]: tokens of A
+    first = 1 + draw_flagged(
+        text.begins[index[:, reused + 1 :]], rng
+    )  # [E]: the number of tokens of A.
     second = room - first
     features = {}
     if plan.segments.label:
         random = rng.random(len(starts)) < plan.segments.random_next_prob
-        places = _elsewhere(text, starts + reused, second, rng)
-        from_there = places[:, None] + np.arange(-reused, room) - first[:, None]
+        elsewhere = draw_elsewhere(text, starts + reused, second, rng)
+        from_there = elsewhere[:, None] + np.arange(-reused, room) - first[:, None]
         in_second = np.arange(plan.span) >= (reused + first)[:, None]
         replaced = random[:, None] & in_second
         ids = np.where(replaced, text.ids[np.where(replaced, from_there, 0)], ids)
         features[plan.segments.label] = random
-    # Where each token comes from: A, then B after its separators.
+    # The source of each token: the separators before B move it to the right.
     columns = np.arange(length) - reused
     after = columns >= (first + plan.between)[:, None]
     sources = np.clip(np.arange(length) - plan.between * after, 0, plan.span - 1)
@@ -236,24 +243,25 @@ def _cut(
     return {"token_ids": token_ids, "segment_lengths": np.stack(parts, axis=1), **features}
 
 
-def _one_of(flags: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws a column where each row's flag is true, or any column of a row without; int64 [E]."""
+def draw_flagged(flags: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws one of the true columns of each row, or any column if none is true; int64 [E]."""
     draws, counts = rng.random(len(flags)), flags.sum(axis=1)
     ranks = np.cumsum(flags, axis=1) - 1
-    found = np.argmax(flags & (ranks == np.floor(draws * counts)[:, None]), axis=1)
-    return np.where(counts > 0, found, np.floor(draws * flags.shape[1]).astype(np.int64))
+    chosen = np.argmax(flags & (ranks == np.floor(draws * counts)[:, None]), axis=1)
+    return np.where(counts > 0, chosen, np.floor(draws * flags.shape[1]).astype(np.int64))
 
 
-def _elsewhere(
+def draw_elsewhere(
     text: Text, here: np.ndarray, lengths: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draws where as many tokens of other documents begin, with a sentence if one is near.
+    """Draws positions from which `lengths` tokens belong to other documents than at `here`, [E].
 
-    They are of the same copy of the corpus. Where no other document is long enough, they may be of
-    the same one.
+    The other documents are in the same copy of the corpus. If none is long enough, a position in
+    the same document may be drawn. A position is moved back to the begin of its sentence if it is
+    near.
     """
     document = np.searchsorted(text.documents, here, side="right") - 1
-    size = (len(text.documents) - 1) // text.copies  # documents of a copy
+    size = (len(text.documents) - 1) // text.copies  # The number of documents of a copy.
     first = document // size * size
     start, stop, lowest, end = (
         text.documents[n] for n in (document, document + 1, first, first + size)
@@ -263,17 +271,17 @@ def _elsewhere(
     nowhere = before + after == 0
     lowest = np.where(nowhere, 0, lowest)
     before = np.where(nowhere, len(text.ids) - lengths + 1, before)
-    places = np.floor(rng.random(len(here)) * (before + after)).astype(np.int64)
-    places += np.where(places < before, lowest, stop - before)
-    back = np.maximum(0, places[:, None] - np.arange(_LOOK_BACK))
+    positions = np.floor(rng.random(len(here)) * (before + after)).astype(np.int64)
+    positions += np.where(positions < before, lowest, stop - before)
+    back = np.maximum(0, positions[:, None] - np.arange(_LOOK_BACK))
     begins = text.begins[back]
     nearest = np.take_along_axis(back, np.argmax(begins, axis=1)[:, None], axis=1)[:, 0]
-    return np.where(begins.any(axis=1), nearest, places)
+    return np.where(begins.any(axis=1), nearest, positions)
 
 
 @functools.lru_cache(maxsize=1)
 def _texts(plan: Plan) -> Sequence[tuple[Text, Windows]]:
-    """Opens the text: as it is read forward, and backward if some rows are."""
+    """Opens the text, forward and, if some rows are backward, in reverse order."""
     folder = Path(plan.folder)
     forward = Text(
         mapped(folder, TEXT, "ids"),
@@ -286,5 +294,5 @@ def _texts(plan: Plan) -> Sequence[tuple[Text, Windows]]:
 
 
 def mapped(folder: Path, name: str, kind: str) -> np.ndarray:
-    """Opens the `ids` or `begins` of a text that lies in files, to be read."""
+    """Opens the `ids` or `begins` of a text in files, read-only."""
     return np.memmap(folder / f"{name}.{kind}", np.int32 if kind == "ids" else bool, mode="r")

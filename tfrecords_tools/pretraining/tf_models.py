@@ -1,7 +1,7 @@
-"""The TF Model Garden's pretraining features (v1), which its `BertPretrainDataLoader` reads.
+"""The pretraining features (v1) of the TF Model Garden, which its `BertPretrainDataLoader` reads.
 
-Masks are static there, and every list is padded: token lists to the longest example, predictions to
-the most that there may be.
+Masks are static, and every list is padded: token lists to the maximum length, predictions to the
+maximum number of predictions.
 
 Shapes: B examples of a batch, T tokens with padding, P predictions with padding.
 """
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from official.config import Config
+from official.shards import example_bytes
 from official.utils.errors import UserError
-from tfrecords_tools.writing import example_bytes
 
 FEATURES = (
     "input_ids",
@@ -26,10 +26,10 @@ FEATURES = (
 
 
 def check(config: Config) -> None:
-    """Refuses a config whose examples the format has no place for.
+    """Checks that the format can represent the examples of a config.
 
     Raises:
-      UserError: with the setting.
+      UserError: it cannot; the message names the setting.
     """
     segments, corruption = config.segments, config.corruption
     if corruption is None:
@@ -65,15 +65,15 @@ def columns(batch: Mapping[str, np.ndarray]) -> dict[str, example_bytes.Column]:
         [B, 2], masked_positions and masked_ids int32 [B, P], masked_weights float32 [B, P],
         next_sentence_label [B].
     """
-    places = np.arange(batch["token_ids"].shape[1])
-    in_b = (places >= batch["segment_lengths"][:, :1]) & batch["padding_mask"]
-    made = {
+    positions = np.arange(batch["token_ids"].shape[1])
+    in_second = (positions >= batch["segment_lengths"][:, :1]) & batch["padding_mask"]
+    features = {
         "input_ids": batch["token_ids"],
         "input_mask": batch["padding_mask"].view(np.uint8),
-        "segment_ids": in_b.view(np.uint8),
+        "segment_ids": in_second.view(np.uint8),
         "masked_lm_positions": batch["masked_positions"],
         "masked_lm_ids": batch["masked_ids"],
         "masked_lm_weights": batch["masked_weights"],
         "next_sentence_labels": batch["next_sentence_label"][:, None],
     }
-    return {name: example_bytes.rows(made[name]) for name in FEATURES}
+    return {name: example_bytes.rows(features[name]) for name in FEATURES}

@@ -1,4 +1,4 @@
-"""Ranking data: candidates by BM25, and the files of a ranking."""
+"""Ranks candidates by BM25 and writes the files of a ranking."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +10,18 @@ from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.readers.collections import Collection
 
-K1, B = 1.2, 0.75  # as is usual
+K1, B = 1.2, 0.75  # The usual values.
 
 
 def rank(
     collection: Collection, candidates: Mapping[str, list[str] | None], depth: int
 ) -> trec.Run:
-    """Ranks by BM25 (Robertson and Zaragoza, 2009); words are runs of letters and digits.
+    """Returns a ranking by BM25 (Robertson and Zaragoza, 2009) over words of letters and digits.
 
     Args:
-      collection: the documents that the counts are of, and the queries.
+      collection: the queries and documents; the word counts are those of its documents.
       candidates: query → the documents to rank; None = all that share a word with it.
-      depth: the most documents of a query.
+      depth: the largest number of documents of a query.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -40,9 +40,9 @@ def rank(
     run: trec.Run = {}
     for (query, given), row in zip(candidates.items(), scores, strict=True):
         among = np.nonzero(row)[0] if given is None else [numbers[name] for name in given]
-        found = trec.ordered({names[i]: float(np.float32(row[i])) for i in among})[:depth]
-        if found:
-            run[query] = dict(found)
+        ranked = trec.ordered({names[i]: float(np.float32(row[i])) for i in among})[:depth]
+        if ranked:
+            run[query] = dict(ranked)
     return run
 
 
@@ -50,10 +50,10 @@ def write(collection: Collection, folder: Path, depth: int) -> dict[str, int]:
     """Writes the files of a ranking.
 
     Returns:
-      How many queries each split has.
+      The number of queries of each split.
 
     Raises:
-      UserError: a split without queries.
+      UserError: a split has no queries.
     """
     sizes = {}
     with atomic.folder(folder) as temporary:

@@ -1,4 +1,4 @@
-"""What the shard folders of all fine-tuning tasks have alike, whatever their examples are."""
+"""The shard folder of a fine-tuning task: counts, shards and manifest, for all kinds of tasks."""
 
 import collections
 import dataclasses
@@ -8,30 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from official.shards import integrity, manifest
+from official.shards import features, manifest
 from official.shards.provenance import SplitTotals, TaskSettings, TaskTotals
 from official.tasks import Description
-from official.tokenizers import packing
+from official.tokenizers import Tokenizer, packing
 from official.utils.errors import UserError
 from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.writing.shard_writer import ShardWriter
 
-ADDED = ("examples", "tokens", "truncated")  # over the splits
+SUMMED = ("examples", "tokens", "truncated")  # the counts that are summed over the splits
+EXAMPLES_AT_ONCE = 2048
+
+# An example before it is serialized: feature → value.
+Example = dict[str, Any]
 
 
 @dataclasses.dataclass
 class SplitCounts:
-    """What one split holds.
+    """The counts of one split.
 
     Attributes:
       bad: what was left out.
-      targets: examples of each label, in the order of the task's; `no_targets` to begin with.
+      targets: the number of examples of each label, in the order of the labels; starts as
+        `no_targets`.
       labelled: whether the file has labels, scores or answers.
-      examples: those written.
-      tokens: of all their sequences, special ones counted.
-      truncated: examples or sequences that were longer than the limit and were cut.
-      lengths: examples by the tokens of their longest sequence.
+      examples: the number of examples written.
+      tokens: the number of tokens of all sequences, special tokens counted.
+      truncated: the number of examples or sequences that were cut to the limit.
+      lengths: the number of examples by the length of their longest sequence, in tokens.
     """
 
     bad: tables.BadRows
@@ -43,37 +48,37 @@ class SplitCounts:
     lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, *lengths: int) -> None:
-        """Counts an example of sequences of so many tokens."""
+        """Counts an example with sequences of these lengths in tokens."""
         self.examples += 1
         self.tokens += sum(lengths)
         self.lengths[max(lengths)] += 1
 
     def totals(self, **more: Any) -> SplitTotals:
-        """Returns what the manifest says of the split; `more` are counts of the task's kind."""
-        counts = {name: getattr(self, name) for name in ADDED}
+        """Returns the counts that the manifest records; `more` are those of the task's kind."""
+        counts = {name: getattr(self, name) for name in SUMMED}
         return SplitTotals(**counts, skipped=dict(self.bad.counts), **more)
 
-    def shares(self, most: int = 20) -> str:
-        """Each label with its examples, `most` labels at the most."""
+    def shares(self, max_labels: int = 20) -> str:
+        """Returns the number and the share of examples of each label, as text."""
         shown = (
             f"{label} {count:,} ({count / self.examples:.1%})"
-            for label, count in itertools.islice(self.targets.items(), most)
+            for label, count in itertools.islice(self.targets.items(), max_labels)
         )
-        more = len(self.targets) - most
+        more = len(self.targets) - max_labels
         return ", ".join(shown) + (f", and {more} more labels" if more > 0 else "")
 
 
 def no_targets(labels: Iterable[str]) -> collections.Counter[str]:
-    """Zero of each label, so that one without examples shows."""
+    """Returns a count of 0 for each label, so that labels without examples are shown."""
     return collections.Counter(dict.fromkeys(labels, 0))
 
 
-def several(packed: Iterable[tuple[np.ndarray, np.ndarray]], row: int) -> dict[str, Any]:
-    """The example of several sequences, one after the other.
+def example_of_sequences(packed: Iterable[tuple[np.ndarray, np.ndarray]], row: int) -> Example:
+    """Returns an example with several sequences, one after the other.
 
     Args:
-      packed: token ids and segment lengths of each.
-      row: its number.
+      packed: token ids and segment lengths of each sequence.
+      row: the number of the example.
     """
     token_ids, segment_lengths = zip(*packed, strict=True)
     return {
@@ -84,11 +89,11 @@ def several(packed: Iterable[tuple[np.ndarray, np.ndarray]], row: int) -> dict[s
     }
 
 
-def check_room(texts: int, tokenizer: Any, max_length: int) -> None:
-    """Refuses a length that has no room for a token of each of one or two texts.
+def check_max_length(texts: int, tokenizer: Tokenizer, max_length: int) -> None:
+    """Checks that a sequence has room for a token of each of its texts.
 
     Raises:
-      UserError: with the least that will do.
+      UserError: `max_length` is too small; the message names the least that is possible.
     """
     least = packing.num_specials(texts, tokenizer) + texts
     if max_length < least:
@@ -99,56 +104,50 @@ def check_room(texts: int, tokenizer: Any, max_length: int) -> None:
 
 
 def write_shards(
-    folder: Path, split: str, examples: Iterator[bytes], per_shard: int
-) -> list[manifest.Shard]:
-    """Writes examples into shards, whose number is known when the last one is written."""
-    written: list[Path] = []
-    while shard := list(itertools.islice(examples, per_shard)):
-        written.append(folder / f"{split}-{len(written):05d}")
-        with tf.io.TFRecordWriter(str(written[-1])) as writer:
-            for record in shard:
-                writer.write(record)
-    finished = [
-        path.rename(folder / f"{path.name}-of-{len(written):05d}.tfrecord") for path in written
-    ]
-    return [integrity.describe(path, split) for path in finished]
+    folder: Path, split: str, examples: Iterator[Example], examples_per_shard: int
+) -> tuple[manifest.Shard, ...]:
+    """Writes the examples of a split into as many shards as they need."""
+    writer = ShardWriter(folder, split, records_per_shard=examples_per_shard)
+    while batch := list(itertools.islice(examples, EXAMPLES_AT_ONCE)):
+        writer.write(features.serialize(batch))
+    return writer.finish()
 
 
 def make_manifest(
     task: Description,
-    features: tuple[str, ...],
-    tokenizer: Any,
+    feature_names: tuple[str, ...],
+    tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],
     splits: Mapping[str, SplitTotals],
-    tallies: Mapping[str, SplitCounts],
+    counts: Mapping[str, SplitCounts],
     config: TaskSettings,
     *,
     seed: int = 0,
     skipped: Mapping[str, int] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> manifest.Manifest:
-    """The manifest of a task, with totals over its splits.
+    """Returns the manifest of a task, with totals over its splits.
 
     Args:
-      task: its description, with what only this kind of task says.
-      features: of its examples.
-      tokenizer: that they were made with.
-      max_length: longest sequence in tokens.
-      shards: of all splits.
-      splits: what the totals say of each split.
-      tallies: of each split.
-      config: what the folder was made of and with.
-      seed: of the draws among its examples.
-      skipped: counts of what was left out before there were splits, by reason.
-      files: SHA-256 of other files in the folder, by name.
+      task: the description of the task, with the entries of its kind.
+      feature_names: the features of the examples.
+      tokenizer: the tokenizer of the examples.
+      max_length: the length of the longest sequence, in tokens.
+      shards: the shards of all splits.
+      splits: the entry of each split in the totals.
+      counts: the counts of each split.
+      config: the settings and source files of the folder.
+      seed: the seed of the draws among its examples.
+      skipped: the number of rows left out before they belonged to a split, by reason.
+      files: the SHA-256 of other files in the folder, by name.
     """
-    lengths = sum((tally.lengths for tally in tallies.values()), collections.Counter())
-    left_out = sum((t.bad.counts for t in tallies.values()), collections.Counter(skipped))
-    totals = {name: sum(getattr(t, name) for t in tallies.values()) for name in ADDED}
+    lengths = sum((each.lengths for each in counts.values()), collections.Counter())
+    left_out = sum((each.bad.counts for each in counts.values()), collections.Counter(skipped))
+    totals = {name: sum(getattr(each, name) for each in counts.values()) for name in SUMMED}
     return manifest.Manifest(
         kind="task",
-        features=features,
+        features=feature_names,
         tokenizer=tokenizer.files,
         tokenizer_fingerprint=tokenizer.fingerprint,
         max_length=max_length,
@@ -162,6 +161,6 @@ def make_manifest(
     )
 
 
-def names(files: Mapping[str, Path]) -> dict[str, str]:
-    """The name of the file of each split, as manifests have it."""
+def file_names(files: Mapping[str, Path]) -> dict[str, str]:
+    """Returns the name of the file of each split, without its folder."""
     return {split: Path(path).name for split, path in files.items()}

@@ -1,8 +1,8 @@
-"""Makes the shard folder of a ranking from queries, documents, qrels and runs.
+"""Builds the shard folder of a ranking from queries, documents, qrels and runs.
 
-The run of a split holds its queries and their candidates. Training reads triples: a query, a
-relevant document, and one of the query's candidates that is not relevant. Other splits have an
-example for each candidate, numbered as the lines of `SPLIT.run` in the folder
+The run of a split holds its queries and their candidates. Training examples are triples: a query, a
+relevant document, and a candidate of the query that is not relevant. The other splits have one
+example for each candidate, in the order of the lines of `SPLIT.run` in the folder
 (`official.shards.candidates`).
 """
 
@@ -16,103 +16,32 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from official.shards import candidates, features, manifest
+from official.shards import candidates, manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.folder import (
-    SplitCounts,
-    check_room,
-    make_manifest,
-    names,
-    several,
-    write_shards,
-)
+from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.tasks.readers.ranking_files import Collection, read_collection
 
-MAX_GRADE = 4  # that the expected reciprocal rank knows
+MAX_GRADE = 4  # that the expected reciprocal rank is defined for
 ENCODE_AT_ONCE = 4096
 
 
-@dataclasses.dataclass(frozen=True)
-class Collection:
-    """What the runs speak of.
-
-    Attributes:
-      queries: id → text.
-      documents: id → text.
-      qrels: query → document → grade; empty where there are none.
-    """
-
-    queries: Mapping[str, str]
-    documents: Mapping[str, str]
-    qrels: trec.Qrels
-
-
 @dataclasses.dataclass
-class SplitCounts(SplitCounts):
-    """What one split holds; its examples are triples, or candidates.
+class SplitCounts(task_folder.SplitCounts):
+    """The counts of one split; its examples are triples or candidates.
 
     Attributes:
-      queries: those that have examples.
-      left_out: queries without any, by reason.
+      queries: the number of queries with examples.
+      left_out: the number of queries without examples, by reason.
     """
 
     queries: int = 0
     left_out: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-
-
-def read_collection(
-    queries: Path,
-    documents: Path,
-    qrels: Path | None,
-    bad: tables.BadRows,
-    header: bool = True,
-    format: str | None = None,
-) -> Collection:
-    """Reads texts with the columns (or keys) `id` and `text`, and qrels.
-
-    Args:
-      queries: TSV, CSV or JSON Lines.
-      documents: the same.
-      qrels: TREC's format; None = there are none.
-      bad: is told of rows that cannot be used: an id that is there already or has a blank in it,
-        an empty text, a judgement of an unknown query or document.
-      header: whether TSV and CSV name their columns; without, the first is the id, the second the
-        text.
-      format: "tsv", "csv" or "jsonl"; None to go by the names of the files.
-
-    Raises:
-      UserError: files that cannot be read, or what `bad` raises.
-    """
-    texts = []
-    for path in (queries, documents):
-        columns = ["id", "text"]
-        if not header and tables.format_of(path, format) != "jsonl":
-            columns = ["0", "1"]
-        found: dict[str, str] = {}
-        for _, line, (identity, text) in tables.read(
-            path, columns, header=header, format=format, bad=bad
-        ):
-            place = f"{path}, line {line}"
-            try:
-                identity = trec.check_id(identity)
-            except ValueError as error:
-                bad("not an id", f"{place}: {error}")
-                continue
-            if identity in found:
-                bad("duplicate id", f"{place}: id {identity!r} is there already")
-            elif not text.strip():
-                bad("empty text", f"{place}: nothing in the text of {identity!r}")
-            else:
-                found[identity] = text
-        if not found:
-            raise UserError(f"{path}: no row can be used: {bad}")
-        texts.append(found)
-    judged = {} if qrels is None else trec.read_qrels(qrels, *texts, bad=bad)
-    return Collection(*texts, judged)
 
 
 def from_flags(
@@ -123,7 +52,7 @@ def from_flags(
     max_length: int,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
-    """Builds what the flags of `build_task_shards` say; see `build`."""
+    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     bad = tables.BadRows(options.skip_bad_rows)
     collection = read_collection(
         Path(options.input, options.queries),
@@ -162,83 +91,52 @@ def build(
     examples_per_shard: int = 100_000,
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
-    """Writes the shard folder of a ranking.
+    """Builds the shard folder of a ranking and returns its manifest.
 
     Args:
-      task: of the kind "ranking".
-      collection: what the runs speak of.
+      task: a task of the kind "ranking".
+      collection: the queries and documents of the runs.
       runs: the run of each split.
       tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to make.
-      max_length: longest sequence in tokens, special ones counted; what is longer is cut, from the
-        longer text at the time.
-      negatives: triples of each relevant document, each with another candidate.
-      seed: of the draw of these candidates.
+      output: the folder to create.
+      max_length: the length of the longest sequence in tokens, special tokens counted. Longer
+        sequences are cut, one token at a time, from the text that is longer then.
+      negatives: the number of triples of each relevant document, each with another candidate.
+      seed: the seed of the draw of these candidates.
       bad: the rows left out so far, and whether to leave more out.
-      examples_per_shard: where a new shard is begun.
-      report: takes lines of progress and the summary.
-
-    Returns:
-      The manifest as written.
+      examples_per_shard: the number of examples in a full shard.
+      report: is called with lines of progress and the summary.
 
     Raises:
-      UserError: files or lines that cannot be used, no triple to train on, a grade too great.
+      UserError: lines cannot be used, there is no triple to train on, or a grade is too large.
     """
-    check_room(2, tokenizer, max_length)
+    task_folder.check_max_length(2, tokenizer, max_length)
     _check_grades(task, collection.qrels)
     read = bad or tables.BadRows()
-    made = _Maker(collection, tokenizer, max_length)
+    packer = _Packer(collection, tokenizer, max_length)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
-    unlabelled: list[str] = []
-    tallies: dict[str, SplitCounts] = {}
+    counts: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in runs):
-            tally = tallies[split] = SplitCounts(tables.BadRows(read.skip))
-            run = trec.read_run(
-                runs[split], collection.queries, collection.documents, bad=tally.bad
-            )
+            counts[split] = each = SplitCounts(tables.BadRows(read.skip))
+            run = trec.read_run(runs[split], collection.queries, collection.documents, bad=each.bad)
             if split == "train":
-                examples = _triples(run, collection.qrels, negatives, seed, tally)
+                wanted = _triples(run, collection.qrels, negatives, seed, each)
             else:
-                pairs, written = candidates.write(folder, split, run, collection.qrels)
+                wanted, written = _write_candidates(folder, split, run, collection.qrels, each)
                 digests |= written
-                if f"{split}.qrels" not in written:
-                    unlabelled.append(split)
-                examples = ((query, (document,)) for query, document in pairs)
-                tally.queries = len(run)
-            records = made.examples(examples, tally)
-            shards += write_shards(folder, split, records, examples_per_shard)
-            if not tally.examples:
-                reasons = {**tally.bad.counts, **tally.left_out}
-                raise UserError(
-                    f"{runs[split]}: nothing to {'learn from' if split == 'train' else 'rank'}: "
-                    f"{', '.join(f'{n:,} {why}' for why, n in sorted(reasons.items()))}"
-                )
-            report(_summary(split, tally, max_length, split in unlabelled))
+                each.labelled = f"{split}.qrels" in written
+            examples = packer.examples(wanted, each)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            _check_examples(runs[split], split, each)
+            report(_summary(split, each, max_length))
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        description = dataclasses.replace(
-            task.description(),
-            unlabelled=tuple(unlabelled),
-            sequences={split: 2 if split == "train" else 1 for split in tallies},
-        )
-        whole = make_manifest(
-            description,
-            ("token_ids", "segment_lengths", "sequence_lengths", "row"),
-            tokenizer,
-            max_length,
-            shards,
-            {
-                split: tally.totals(queries=tally.queries, left_out=dict(tally.left_out))
-                for split, tally in tallies.items()
-            },
-            tallies,
-            TaskSettings(names(runs), candidates=digests, negatives=negatives),
-            seed=seed,
-            skipped=read.counts,
-        )
-        manifest.write(folder, whole)
-    return whole
+        names = task_folder.file_names(runs)
+        settings = TaskSettings(names, candidates=digests, negatives=negatives)
+        built = _manifest(task, tokenizer, max_length, shards, counts, settings, seed, read.counts)
+        manifest.write(folder, built)
+    return built
 
 
 def _check_grades(task: Task, qrels: trec.Qrels) -> None:
@@ -254,28 +152,52 @@ def _check_grades(task: Task, qrels: trec.Qrels) -> None:
 
 
 def _triples(
-    run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, tally: SplitCounts
+    run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, counts: SplitCounts
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yields (query, (relevant document, other document)); a draw depends on seed and query."""
+    """Yields (query, (relevant document, other document)); draws depend on seed and query."""
     for query, scores in run.items():
         grades = qrels.get(query, {})
         relevant = [document for document, grade in grades.items() if grade > 0]
         others = [document for document, _ in trec.ordered(scores) if grades.get(document, 0) < 1]
         if not relevant or not others:
             what = "a relevant document" if not relevant else "a candidate that is not relevant"
-            tally.left_out[f"queries without {what}"] += 1
+            counts.left_out[f"queries without {what}"] += 1
             continue
-        tally.queries += 1
-        draw = np.random.default_rng([seed, zlib.crc32(query.encode())])
+        counts.queries += 1
+        rng = np.random.default_rng([seed, zlib.crc32(query.encode())])
+        size = min(negatives, len(others))
         for document in relevant:
-            for other in draw.choice(len(others), min(negatives, len(others)), replace=False):
+            for other in rng.choice(len(others), size, replace=False):
                 yield query, (document, others[other])
 
 
-class _Maker:
-    """Packs pairs of texts; each text is tokenized once."""
+def _write_candidates(
+    folder: Path, split: str, run: trec.Run, qrels: trec.Qrels, counts: SplitCounts
+) -> tuple[Iterator[tuple[str, tuple[str]]], Mapping[str, str]]:
+    """Writes the candidates of a split beside the shards.
 
-    def __init__(self, collection: Collection, tokenizer: Any, max_length: int):
+    Returns:
+      (query, (document,)) for each candidate, and the SHA-256 of the written files by name.
+    """
+    pairs, written = candidates.write(folder, split, run, qrels)
+    counts.queries = len(run)
+    return ((query, (document,)) for query, document in pairs), written
+
+
+def _check_examples(run: Path, split: str, counts: SplitCounts) -> None:
+    if counts.examples:
+        return
+    reasons = {**counts.bad.counts, **counts.left_out}
+    raise UserError(
+        f"{run}: nothing to {'learn from' if split == 'train' else 'rank'}: "
+        f"{', '.join(f'{n:,} {why}' for why, n in sorted(reasons.items()))}"
+    )
+
+
+class _Packer:
+    """Packs a query and a document into a sequence; each text is tokenized once."""
+
+    def __init__(self, collection: Collection, tokenizer: Tokenizer, max_length: int):
         self._texts = {"query": collection.queries, "document": collection.documents}
         self._ids: dict[tuple[str, str], tuple[np.ndarray, int]] = {}
         self._tokenizer = tokenizer
@@ -283,44 +205,80 @@ class _Maker:
         self._specials = packing.num_specials(2, tokenizer)
 
     def examples(
-        self, wanted: Iterable[tuple[str, tuple[str, ...]]], tally: SplitCounts
-    ) -> Iterator[bytes]:
-        """Yields serialized examples, numbered from 0, and keeps the tally."""
+        self, wanted: Iterable[tuple[str, tuple[str, ...]]], counts: SplitCounts
+    ) -> Iterator[Example]:
+        """Yields examples, numbered from 0, and counts them."""
         wanted = list(wanted)
         self._encode(("query", query) for query, _ in wanted)
         self._encode(("document", document) for _, documents in wanted for document in documents)
         for row, (query, documents) in enumerate(wanted):
-            packed = [self._pair(query, document, tally) for document in documents]
-            example = several(packed, row)
-            tally.add(*example["sequence_lengths"])
-            yield features.serialize(example)
+            packed = [self._pair(query, document, counts) for document in documents]
+            example = task_folder.example_of_sequences(packed, row)
+            counts.add(*example["sequence_lengths"])
+            yield example
 
     def _encode(self, keys: Iterable[tuple[str, str]]) -> None:
         new = [key for key in dict.fromkeys(keys) if key not in self._ids]
         for start in range(0, len(new), ENCODE_AT_ONCE):
-            some = new[start : start + ENCODE_AT_ONCE]
-            texts = [self._texts[kind][identity] for kind, identity in some]
-            for key, ids in zip(some, self._tokenizer.encode(texts), strict=True):
-                # What no sequence has room for need not be kept.
+            batch = new[start : start + ENCODE_AT_ONCE]
+            texts = [self._texts[kind][identity] for kind, identity in batch]
+            for key, ids in zip(batch, self._tokenizer.encode(texts), strict=True):
+                # Tokens that no sequence has room for are not kept.
                 self._ids[key] = ids[: self._max_length].copy(), len(ids)
 
-    def _pair(self, query: str, document: str, tally: SplitCounts) -> tuple[np.ndarray, np.ndarray]:
-        found = [self._ids["query", query], self._ids["document", document]]
-        packed = packing.pack_arrays([ids for ids, _ in found], self._tokenizer, self._max_length)
-        tally.truncated += len(packed[0]) < sum(length for _, length in found) + self._specials
+    def _pair(
+        self, query: str, document: str, counts: SplitCounts
+    ) -> tuple[np.ndarray, np.ndarray]:
+        encoded = [self._ids["query", query], self._ids["document", document]]
+        packed = packing.pack_arrays([ids for ids, _ in encoded], self._tokenizer, self._max_length)
+        whole = sum(length for _, length in encoded) + self._specials
+        counts.truncated += len(packed[0]) < whole
         return packed
 
 
-def _summary(split: str, tally: SplitCounts, max_length: int, unlabelled: bool) -> str:
-    what = "triples" if split == "train" else "candidates"
+def _manifest(
+    task: Task,
+    tokenizer: Tokenizer,
+    max_length: int,
+    shards: list[manifest.Shard],
+    counts: Mapping[str, SplitCounts],
+    settings: TaskSettings,
+    seed: int,
+    skipped: Mapping[str, int],
+) -> manifest.Manifest:
+    description = dataclasses.replace(
+        task.description(),
+        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
+        sequences={split: 2 if split == "train" else 1 for split in counts},
+    )
+    splits = {
+        split: each.totals(queries=each.queries, left_out=dict(each.left_out))
+        for split, each in counts.items()
+    }
+    return task_folder.make_manifest(
+        description,
+        ("token_ids", "segment_lengths", "sequence_lengths", "row"),
+        tokenizer,
+        max_length,
+        shards,
+        splits,
+        counts,
+        settings,
+        seed=seed,
+        skipped=skipped,
+    )
+
+
+def _summary(split: str, counts: SplitCounts, max_length: int) -> str:
+    examples = "triples" if split == "train" else "candidates"
     parts = [
-        f"{split}: {tally.queries:,} queries, {tally.examples:,} {what}",
-        f"{tally.tokens:,} tokens",
-        f"{tally.truncated:,} cut at {max_length} tokens",
-        *(f"{count:,} {why}" for why, count in sorted(tally.left_out.items())),
+        f"{split}: {counts.queries:,} queries, {counts.examples:,} {examples}",
+        f"{counts.tokens:,} tokens",
+        f"{counts.truncated:,} cut at {max_length} tokens",
+        *(f"{count:,} {reason}" for reason, count in sorted(counts.left_out.items())),
     ]
-    if tally.bad.counts:
-        parts.append(f"left out: {tally.bad}")
-    if unlabelled:
+    if counts.bad.counts:
+        parts.append(f"left out: {counts.bad}")
+    if not counts.labelled:
         parts.append("no judgements")
     return "; ".join(parts)

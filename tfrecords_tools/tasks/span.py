@@ -1,7 +1,8 @@
-"""Makes the shard folder of a task of questions and spans from files of SQuAD's form.
+"""Builds the shard folder of a question-answering task from files in the format of SQuAD.
 
-Each question becomes as many examples as its context has windows (`official.tokenizers.windows`),
-and the questions themselves are kept beside the shards (`official.shards.questions`).
+The answers are spans of the context. Each question becomes one example for each window of its
+context (`official.tokenizers.windows`). The questions are kept beside the shards
+(`official.shards.questions`).
 """
 
 import dataclasses
@@ -13,13 +14,14 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from official.shards import features, manifest, questions
+from official.shards import manifest, questions
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.folder import SplitCounts, make_manifest, names, write_shards
+from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import squad, tables
 
 QUESTIONS_AT_ONCE = 512
@@ -27,12 +29,12 @@ QUESTIONS_AT_ONCE = 512
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How contexts are cut.
+    """The sizes of windows.
 
     Attributes:
-      max_length: longest window in tokens, the question and special ones counted.
-      doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: the most tokens of a question; longer ones are cut.
+      max_length: the length of the longest window in tokens, with the question and special tokens.
+      doc_stride: the number of tokens from the start of a window to the start of the next.
+      max_query_length: the largest number of tokens of a question; longer questions are cut.
     """
 
     max_length: int = 384
@@ -41,14 +43,14 @@ class Sizes:
 
 
 @dataclasses.dataclass
-class SplitCounts(SplitCounts):
-    """What one split holds; its examples are windows, which are never cut.
+class SplitCounts(task_folder.SplitCounts):
+    """The counts of one split; its examples are windows, which are never cut.
 
     Attributes:
-      questions: those asked.
-      impossible: questions without an answer.
-      cut_questions: questions longer than their limit.
-      answered: windows that hold their question's answer.
+      questions: the number of questions.
+      impossible: the number of questions without an answer.
+      cut_questions: the number of questions that were cut.
+      answered: the number of windows that contain the answer.
     """
 
     questions: int = 0
@@ -65,7 +67,7 @@ def from_flags(
     max_length: int,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
-    """Builds what the flags of `build_task_shards` say; see `build`."""
+    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     sizes = Sizes(max_length, options.doc_stride, options.max_query_length)
     skip = options.skip_bad_rows
     return build(task, files, tokenizer, Path(options.output), sizes, skip, report=report)
@@ -81,52 +83,49 @@ def build(
     examples_per_shard: int = 100_000,
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
-    """Writes the shard folder of a span task.
+    """Builds the shard folder of a question-answering task and returns its manifest.
 
     Args:
-      task: of the kind "span".
-      files: the file of each split; only "test" may lack its answers.
+      task: a task of the kind "span".
+      files: the file of each split; only "test" may have no answers.
       tokenizer: an `official.tokenizers.Tokenizer`.
-      output: the folder to make.
-      sizes: how contexts are cut.
+      output: the folder to create.
+      sizes: the sizes of windows.
       skip_bad_rows: whether questions that cannot be used are left out and counted.
-      examples_per_shard: where a new shard is begun.
-      report: takes lines of progress and the summary.
-
-    Returns:
-      The manifest as written.
+      examples_per_shard: the number of examples in a full shard.
+      report: is called with lines of progress and the summary.
 
     Raises:
-      UserError: files or questions that cannot be used, or sizes without room for them.
+      UserError: files or questions cannot be used, or the sizes leave no room for them.
     """
     windows.check(tokenizer, sizes.max_length, sizes.doc_stride, sizes.max_query_length)
     shards: list[manifest.Shard] = []
-    tallies: dict[str, SplitCounts] = {}
-    kept: dict[str, str] = {}
+    counts: dict[str, SplitCounts] = {}
+    digests: dict[str, str] = {}
     with atomic.folder(output) as folder:
         for split in (s for s in SPLITS if s in files):
-            tally = SplitCounts(tables.BadRows(skip_bad_rows))
-            found = squad.read(
-                files[split], task.no_answers, not split.startswith("test"), tally.bad
+            each = SplitCounts(tables.BadRows(skip_bad_rows))
+            asked = squad.read(
+                files[split], task.no_answers, not split.startswith("test"), each.bad
             )
-            usable = list(_tokenized(found, tokenizer, tally.bad))
+            usable = list(_tokenized(asked, tokenizer, each.bad))
             if not usable:
-                raise UserError(f"{files[split]}: no question can be used: {tally.bad}")
-            tally.labelled = usable[0].asked.question.answers is not None
-            kept |= questions.write(folder, split, (item.asked.question for item in usable))
-            examples = _examples(usable, tokenizer, sizes, tally)
-            shards += write_shards(folder, split, examples, examples_per_shard)
-            tallies[split] = tally
-            report(_summary(split, tally))
+                raise UserError(f"{files[split]}: no question can be used: {each.bad}")
+            each.labelled = usable[0].asked.question.answers is not None
+            digests |= questions.write(folder, split, (item.asked.question for item in usable))
+            examples = _examples(usable, tokenizer, sizes, each)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            counts[split] = each
+            report(_summary(split, each))
         tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        made = _manifest(task, files, tokenizer, sizes, shards, tallies, kept)
-        manifest.write(folder, made)
-    return made
+        built = _manifest(task, files, tokenizer, sizes, shards, counts, digests)
+        manifest.write(folder, built)
+    return built
 
 
 @dataclasses.dataclass(frozen=True)
 class _Item:
-    """A question whose context is tokenized, and the tokens of its answer."""
+    """A question with its tokenized context, and the first and last token of its answer."""
 
     asked: squad.Asked
     context_ids: Any
@@ -134,40 +133,40 @@ class _Item:
 
 
 def _tokenized(
-    found: Iterator[squad.Asked], tokenizer: Any, bad: tables.BadRows
+    asked: Iterator[squad.Asked], tokenizer: Tokenizer, bad: tables.BadRows
 ) -> Iterator[_Item]:
-    while chunk := list(itertools.islice(found, QUESTIONS_AT_ONCE)):
-        contexts = list(dict.fromkeys(asked.question.context for asked in chunk))
+    while chunk := list(itertools.islice(asked, QUESTIONS_AT_ONCE)):
+        contexts = list(dict.fromkeys(item.question.context for item in chunk))
         tokens = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
-        for asked in chunk:
-            question = asked.question
+        for item in chunk:
+            question = item.question
             ids, starts, ends = tokens[question.context]
             answer = None
-            if asked.start is not None:
-                end = asked.start + len(question.answers[0])
-                answer = windows.answer_tokens(starts, ends, asked.start, end)
+            if item.start is not None:
+                end = item.start + len(question.answers[0])
+                answer = windows.answer_tokens(starts, ends, item.start, end)
                 if answer is None:
                     bad(
                         "answer without a token",
-                        f"{asked.place}: the tokenizer makes nothing of the answer "
+                        f"{item.location}: the tokenizer makes nothing of the answer "
                         f"{question.answers[0]!r}",
                     )
                     continue
-            yield _Item(asked, ids, answer)
+            yield _Item(item, ids, answer)
 
 
 def _examples(
-    items: list[_Item], tokenizer: Any, sizes: Sizes, tally: SplitCounts
-) -> Iterator[bytes]:
-    """Yields the serialized windows of all questions and keeps the tally."""
+    items: list[_Item], tokenizer: Tokenizer, sizes: Sizes, counts: SplitCounts
+) -> Iterator[Example]:
+    """Yields the windows of all questions and counts them."""
     for first in range(0, len(items), QUESTIONS_AT_ONCE):
         chunk = items[first : first + QUESTIONS_AT_ONCE]
-        asked = tokenizer.encode([item.asked.question.text for item in chunk])
-        tally.questions += len(chunk)
-        tally.cut_questions += sum(len(ids) > sizes.max_query_length for ids in asked)
-        tally.impossible += sum(item.asked.question.answers == () for item in chunk)
+        question_ids = tokenizer.encode([item.asked.question.text for item in chunk])
+        counts.questions += len(chunk)
+        counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in question_ids)
+        counts.impossible += sum(item.asked.question.answers == () for item in chunk)
         packed = windows.pack_windows(
-            _ragged(asked),
+            _ragged(question_ids),
             _ragged([item.context_ids for item in chunk]),
             tokenizer,
             sizes.max_length,
@@ -185,17 +184,17 @@ def _examples(
                 "segment_lengths": packed["segment_lengths"][i],
                 "row": first + row,
             }
-            if tally.labelled:
+            if counts.labelled:
                 example |= _target(chunk[row].answer, example)
-                tally.answered += example["answer_start"] >= 0
-            tally.add(len(ids))
-            yield features.serialize(example)
+                counts.answered += example["answer_start"] >= 0
+            counts.add(len(ids))
+            yield example
 
 
 def _target(answer: tuple[int, int] | None, window: Mapping[str, Any]) -> dict[str, int]:
-    """The answer, where a window holds all of it."""
-    begin = window["window_start"]
-    if answer and begin <= answer[0] and answer[1] < begin + window["context_length"]:
+    """Returns the tokens of the answer, or -1 where the window does not contain all of it."""
+    start = window["window_start"]
+    if answer and start <= answer[0] and answer[1] < start + window["context_length"]:
         return {"answer_start": answer[0], "answer_end": answer[1]}
     return {"answer_start": -1, "answer_end": -1}
 
@@ -212,51 +211,51 @@ def _manifest(
     tokenizer: Tokenizer,
     sizes: Sizes,
     shards: list[manifest.Shard],
-    tallies: Mapping[str, SplitCounts],
-    kept: Mapping[str, str],
+    counts: Mapping[str, SplitCounts],
+    digests: Mapping[str, str],
 ) -> manifest.Manifest:
     splits = {
-        split: tally.totals(
-            questions=tally.questions,
-            without_answer=tally.impossible,
-            cut_questions=tally.cut_questions,
-            with_answer_in_window=tally.answered,
+        split: each.totals(
+            questions=each.questions,
+            without_answer=each.impossible,
+            cut_questions=each.cut_questions,
+            with_answer_in_window=each.answered,
         )
-        for split, tally in tallies.items()
+        for split, each in counts.items()
     }
     description = dataclasses.replace(
         task.description(),
         doc_stride=sizes.doc_stride,
         max_query_length=sizes.max_query_length,
-        unlabelled=tuple(split for split, tally in tallies.items() if not tally.labelled),
+        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
     )
-    places = (*windows.POSITIONS, "answer_start", "answer_end")
-    return make_manifest(
+    positions = (*windows.POSITIONS, "answer_start", "answer_end")
+    return task_folder.make_manifest(
         description,
-        ("token_ids", "segment_lengths", "row", *places),
+        ("token_ids", "segment_lengths", "row", *positions),
         tokenizer,
         sizes.max_length,
         shards,
         splits,
-        tallies,
-        TaskSettings(files=names(files), **dataclasses.asdict(sizes)),
-        files=kept,
+        counts,
+        TaskSettings(files=task_folder.file_names(files), **dataclasses.asdict(sizes)),
+        files=digests,
     )
 
 
-def _summary(split: str, tally: SplitCounts) -> str:
+def _summary(split: str, counts: SplitCounts) -> str:
     parts = [
-        f"{split}: {tally.questions:,} questions in {tally.examples:,} windows",
-        f"{tally.tokens:,} tokens",
+        f"{split}: {counts.questions:,} questions in {counts.examples:,} windows",
+        f"{counts.tokens:,} tokens",
     ]
-    if tally.labelled:
-        parts.append(f"{tally.answered:,} windows with the answer")
-    if tally.impossible:
-        parts.append(f"{tally.impossible:,} questions without one")
-    if tally.cut_questions:
-        parts.append(f"{tally.cut_questions:,} questions cut")
-    if tally.bad.counts:
-        parts.append(f"left out: {tally.bad}")
-    if not tally.labelled:
+    if counts.labelled:
+        parts.append(f"{counts.answered:,} windows with the answer")
+    if counts.impossible:
+        parts.append(f"{counts.impossible:,} questions without one")
+    if counts.cut_questions:
+        parts.append(f"{counts.cut_questions:,} questions cut")
+    if counts.bad.counts:
+        parts.append(f"left out: {counts.bad}")
+    if not counts.labelled:
         parts.append("no answers")
     return "; ".join(parts)

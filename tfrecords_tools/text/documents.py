@@ -1,13 +1,13 @@
-"""Documents: text and JSON Lines files, plain or gzipped, read as a stream.
+"""Reads documents from text and JSON Lines files, plain or gzipped, as a stream.
 
-A text file (any name) holds one sentence or paragraph a line and a blank line between documents.
-A JSON Lines file (`.jsonl`) holds one document a line, an object whose `text` field has one
-sentence or paragraph a line. Either may be gzipped (`.gz`).
+A text file (with any name) has one sentence or paragraph on each line, and a blank line between
+documents. A JSON Lines file (`.jsonl`) has one document on each line, an object whose `text` field
+has one sentence or paragraph on each line. Both may be gzipped (`.gz`).
 
-The text of a document is the file's text from the first to the last character of the document that
-is not white space. It is not changed here. It comes in slices, one for each line that is not blank,
-and a slice begins with the white space that stands before it. A long document comes in parts, so
-that only some megabytes are in memory at a time, whatever the files hold.
+The text of a document begins and ends with a character that is not white space, and is not changed
+here. It is returned in slices, one for each line that is not blank. A slice begins with the white
+space before it. A long document is returned in parts, so that only some megabytes are in memory at
+a time.
 """
 
 import collections
@@ -24,18 +24,19 @@ from typing import IO, NamedTuple
 
 from official.utils.errors import UserError
 
-MAX_LINE_BYTES = 16 << 20  # without the line break
-# A longer document comes in parts: a file without blank lines must not fill the memory.
+MAX_LINE_BYTES = 16 << 20  # Without the line break.
+# Longer documents are read in parts: a file without blank lines must not fill the memory.
 MAX_PART_CHARACTERS = 1 << 20
-# Unicode's property White_Space, which GPT-2's pattern has as `\s`. For Python, four control
-# characters (U+001C to U+001F) are white space too.
+# Unicode's property White_Space, which is `\s` in GPT-2's pattern. Python also takes four control
+# characters (U+001C to U+001F) for white space.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 
 _OTHER_FORMATS = {".bz2", ".json", ".parquet", ".pdf", ".tar", ".tgz", ".xz", ".zip", ".zst"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Control characters that part words become spaces, the rest go, as BERT's tokenizer drops them.
+# Control characters that separate words become spaces. The others are removed, as BERT's tokenizer
+# does.
 _CLEAN = {code: None for code in (*range(0x20), *range(0x7F, 0xA0))} | dict.fromkeys(
     (*b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f", 0x85), " "
 )
@@ -45,12 +46,12 @@ class Document(NamedTuple):
     """A document, or a part of a long one.
 
     Attributes:
-      sentences: its text in slices, one for each line. A slice begins with the white space before
-        it and ends with another character. Only the first slice of a document begins with none.
-      path: the file it comes from.
-      line: the number of its first line there, counted from 1.
-      characters: how many characters `cleaned` leaves of the slices.
-      continues: whether the text goes on from the document before, of which this is another part.
+      sentences: the text in slices, one for each line. A slice begins with the white space before
+        it and ends with another character. The first slice of a document has no white space before.
+      path: the file.
+      line: the number of the first line in the file, from 1.
+      characters: the number of characters of the slices after `cleaned`.
+      continues: whether this is a further part of the document before.
     """
 
     sentences: list[str]
@@ -62,13 +63,13 @@ class Document(NamedTuple):
 
 @dataclasses.dataclass
 class Tally:
-    """What has been read so far.
+    """Counts of what is read so far.
 
     Attributes:
-      documents: documents handed out; all parts of a document count as one.
-      bytes_read: bytes of the files behind them (as they lie on disk, so of a `.gz` its own).
-      skipped: reason → count of what was left out.
-      long: documents that came in parts.
+      documents: the number of documents; all parts of a document count as one.
+      bytes_read: the number of bytes of the files on disk (of a `.gz`, compressed).
+      skipped: the number of lines or documents left out, by reason.
+      long: the number of documents that were read in parts.
     """
 
     documents: int = 0
@@ -78,10 +79,10 @@ class Tally:
 
 
 def expand(globs: Sequence[str] | str) -> list[Path]:
-    """Lists the files that `globs` name, each once, in the order named and sorted within a glob.
+    """Returns the files that match, each once, in the order of `globs` and sorted within a glob.
 
     Args:
-      globs: paths or glob patterns (`**` goes down folders); each may be several, comma-separated.
+      globs: paths or glob patterns (`**` matches folders at any depth), or comma-separated lists.
 
     Raises:
       UserError: a pattern matches no file, a file is missing, or all files together are empty.
@@ -90,10 +91,10 @@ def expand(globs: Sequence[str] | str) -> list[Path]:
     patterns = [part.strip() for pattern in patterns for part in pattern.split(",")]
     paths: dict[Path, None] = {}
     for pattern in filter(None, patterns):
-        found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
-        files = [Path(name) for name in found if not Path(name).is_dir()]
+        names = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+        files = [Path(name) for name in names if not Path(name).is_dir()]
         if not files:
-            raise UserError(_no_file(pattern, bool(found)))
+            raise UserError(_no_file(pattern, bool(names)))
         paths.update(dict.fromkeys(files))
     if not paths:
         raise UserError("no input files named: give paths or globs, separated by commas")
@@ -114,16 +115,16 @@ def read(
     on_long_line: str = "error",
     tally: Tally | None = None,
 ) -> Iterator[Document]:
-    """Streams over the documents of `paths`, in order; of a long one, over its parts.
+    """Yields the documents of files in order; long documents in parts.
 
     Args:
-      paths: files, as `expand` gives them.
+      paths: files, as `expand` returns them.
       on_bad_utf8: "error" to stop at a line that is not UTF-8, "skip" to leave it out.
-      on_long_line: the same for a line of more than `MAX_LINE_BYTES`.
-      tally: counts, updated while reading.
+      on_long_line: "error" to stop at a line of more than `MAX_LINE_BYTES`, "skip" to leave it out.
+      tally: counts that are updated while reading.
 
     Raises:
-      UserError: what cannot be read, with its file and line.
+      UserError: something cannot be read; the message names the file and the line.
     """
     tally = Tally() if tally is None else tally
     for path in map(Path, paths):
@@ -135,7 +136,7 @@ def read(
 
 
 class _Lines:
-    """The lines of one file, decoded, with their numbers."""
+    """The decoded lines of one file, with their numbers."""
 
     def __init__(self, path: Path, on_bad_utf8: str, on_long_line: str, tally: Tally):
         self.path = path
@@ -226,14 +227,14 @@ def _json_documents(lines: _Lines) -> Iterator[Document]:
 
 
 def _parts(numbered: Iterable[tuple[int, str]], lines: _Lines) -> Iterator[Document]:
-    """Yields the document of some lines: in parts where it is long, not at all where it is empty.
+    """Yields the document that some lines form, in parts if it is long, and nothing if it is empty.
 
     Args:
-      numbered: the lines of the document, with their breaks, and their numbers in the file.
-      lines: of the file.
+      numbered: the number in the file and the text, with its line break, of each line.
+      lines: the file.
     """
     slices: list[str] = []
-    before = ""  # the white space before the next slice
+    before = ""  # The white space before the next slice.
     first = size = written = parts = 0
     for number, line in numbered:
         text = line.rstrip(WHITE_SPACE)
@@ -260,18 +261,18 @@ def _parts(numbered: Iterable[tuple[int, str]], lines: _Lines) -> Iterator[Docum
 
 
 def cleaned(slices: Iterable[str]) -> list[str]:
-    """Returns slices of a text as tokenizers read them that do not keep white space.
+    """Returns the slices of a text for tokenizers that do not keep white space.
 
-    Control characters and the white space around each slice are gone, and so are slices of nothing
-    else.
+    Control characters and the white space around each slice are removed, and so are empty slices.
     """
     return list(filter(None, map(clean, slices)))
 
 
 def clean(line: str) -> str:
-    """Returns `line` without its control characters and blank ends."""
+    """Returns a line without control characters and without white space at its ends."""
     line = line.strip()
-    if line.isprintable() or not _CONTROL.search(line):  # the first is a faster look at most lines
+    # Most lines are printable, and `isprintable` is faster than the search.
+    if line.isprintable() or not _CONTROL.search(line):
         return line
     return line.translate(_CLEAN).strip()
 

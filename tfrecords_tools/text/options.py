@@ -1,4 +1,4 @@
-"""What the commands that read text have in common: options, and how they say how far they are."""
+"""Flags and progress reports of the commands that read text."""
 
 import sys
 
@@ -6,18 +6,19 @@ from absl import flags
 
 
 def define(output: str) -> None:
-    """Defines `--input`, `--output`, and what becomes of lines that cannot be used.
+    """Defines `--input`, `--output` and the flags for lines that cannot be used.
 
     Args:
-      output: what is written there.
+      output: the kind of output, for the help text.
     """
     flags.DEFINE_list("input", None, "text or .jsonl files, plain or .gz; globs")
-    flags.DEFINE_string("output", None, f"{output} to make")
-    what = "leave out and count, rather than stop at, lines that are "
-    flags.DEFINE_enum("on_bad_utf8", "error", ["error", "skip"], what + "not UTF-8")
-    flags.DEFINE_enum("on_long_line", "error", ["error", "skip"], what + "too long")
+    flags.DEFINE_string("output", None, f"{output} to create")
+    choices = ["error", "skip"]
+    action = "stop at a line that is {}, or leave it out and count it"
+    flags.DEFINE_enum("on_bad_utf8", "error", choices, action.format("not UTF-8"))
+    flags.DEFINE_enum("on_long_line", "error", choices, action.format("too long"))
 
 
 def say(line: str) -> None:
-    """Reports progress."""
+    """Prints a line of progress to stderr."""
     print(line, file=sys.stderr, flush=True)

@@ -1,14 +1,16 @@
-"""Splits paragraphs into sentences, by rules.
+"""Splits paragraphs into sentences by rules.
 
-Meant for running text in languages that end a sentence with `.`, `!`, `?` and a blank, or with the
-ideographic full stop and its kin. It needs no model and no list beyond a page of abbreviations, and
-it prefers too long a sentence to a cut one: next-sentence prediction and packing bear the first.
+The rules are for running text in languages that end a sentence with `.`, `!`, `?` and a blank, or
+with an ideographic full stop, exclamation or question mark. They need no model, only a list of
+abbreviations. In doubt, two sentences stay together: for next-sentence prediction and packing, a
+long sentence does less harm than a sentence that is cut.
 """
 
 import re
 
-# An end of a sentence: the stops, what closes with them, and the blank after. Ideographic stops
-# need no blank. (Possessive, and never from the middle of a run: linear on any text.)
+# The end of a sentence: the stops, closing marks, and a blank. Ideographic stops need no blank. The
+# quantifiers are possessive and a match never begins within a run of stops, so that the time is
+# linear in the length of any text.
 _STOP = re.compile(
     r"""(?: (?<![.!?…।؟]) [.!?…।؟]++ ["'”’»)\]]*+ (?=\s)
           | (?<![。！？｡]) [。！？｡]++ [”’」』）】〉》]*+ ) \s*+""",
@@ -18,13 +20,13 @@ _LAST_WORD = re.compile(r"""[^\s("'“‘«\[]*$""")
 _LONGEST_WORD = 40
 _OPENING = "\"'“‘«([{¿¡—–-"
 _CLOSING = "\"'”’»)]"
-# Never the end of a sentence: a name, a number or the rest of the phrase follows.
+# Abbreviations that never end a sentence: a name, a number or the rest of the phrase follows.
 _NEVER = frozenset(
     "mr mrs ms messrs mme mlle dr prof st ste sr fr rev hon pres gov sen rep gen col maj capt cmdr "
     "lt sgt cpl pvt adm brig supt insp vs cf eg ie viz al ca approx art fig figs eq sec ch vol nos "
     "pp op ed eds trans dept univ assn bros mt ft ave blvd e.g i.e no p".split()
 )
-# Perhaps the end: only where a word follows that likes to open a sentence.
+# Abbreviations that end a sentence only if a word follows that often begins one.
 _PERHAPS = frozenset(
     "jr inc co corp ltd plc llc etc jan feb mar apr jun jul aug sep sept oct nov dec "
     "mon tue tues wed thu thur thurs fri sat sun est".split()
@@ -38,10 +40,10 @@ _OPENERS = frozenset(
 
 
 def split(paragraph: str) -> list[str]:
-    """Returns the sentences of `paragraph`, in order.
+    """Returns the sentences of a paragraph, in order.
 
-    Together they are the paragraph: the white space between two sentences belongs to the second
-    one.
+    Concatenated, they are the paragraph: the white space between two sentences belongs to the
+    second one.
     """
     sentences = []
     start = 0
@@ -67,7 +69,7 @@ def _ends(text: str, start: int, stop: re.Match) -> bool:
     word = _LAST_WORD.search(text[max(start, stop.start() - _LONGEST_WORD) : stop.start()]).group()
     lower = word.lower()
     if lower in _NEVER:
-        # "No." and "p." go with a number; else they are words like any other.
+        # "No." and "p." are abbreviations before a number only.
         return lower in ("no", "p") and not opening[:1].isdigit()
     initial = len(word) == 1 and word.isalpha() and word != "I"
     if initial or "." in word.strip(".") or lower in _PERHAPS:

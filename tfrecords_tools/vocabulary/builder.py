@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -19,6 +19,37 @@ _SECONDS_BETWEEN_REPORTS = 5.0
 _EXAMPLE_LINES = 2000
 _LINES_AT_ONCE = 10_000
 
+Report = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """The options of `build` that decide the vocabulary."""
+
+    kind: str
+    vocab_size: int
+    lower_case: bool
+    coverage: float
+    max_lines: int
+    add_prefix_space: bool
+    normalize_text: bool
+
+    def check(self) -> None:
+        """Checks that the kind of vocabulary has the options.
+
+        Raises:
+          UserError: it does not have one of them.
+        """
+        kind = self.kind
+        if kind == "byte_bpe" and self.lower_case:
+            raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
+        if kind != "byte_bpe" and self.add_prefix_space:
+            raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
+        if kind not in ("unigram", "bpe") and self.normalize_text:
+            raise UserError(
+                f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out"
+            )
+
 
 def build(
     inputs: Sequence[str] | str,
@@ -32,136 +63,165 @@ def build(
     on_long_line: str = "error",
     add_prefix_space: bool = False,
     normalize_text: bool = False,
-    report: Callable[[str], None] = lambda line: None,
+    report: Report = lambda line: None,
 ) -> tokenizers.Tokenizer:
-    """Reads text, learns a vocabulary, writes the tokenizer folder `output`.
+    """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
 
     Args:
       inputs: files or globs, as `documents.expand` takes them.
-      output: the folder to make.
+      output: the folder to create.
       kind: one of `TYPES`.
-      vocab_size: pieces, special tokens counted.
-      lower_case: lower-case the text (and, for WordPiece, strip its accents); not for byte-level
-        BPE.
-      coverage: the share of all characters that the alphabet must have; byte-level BPE has all.
-      max_lines: how many lines unigram and BPE learn from.
-      on_bad_utf8: what to do with lines that are not UTF-8: "error" or "skip".
-      on_long_line: the same for lines too long to hold.
-      add_prefix_space: byte-level BPE puts a blank before each text (of a document, before its
-        first word).
-      normalize_text: unigram and BPE read text as the releases of ALBERT and XLNet prepare it: see
-        `official.tokenizers.text_rules`.
-      report: is given lines for a person to read.
+      vocab_size: the number of vocabulary entries, special tokens counted.
+      lower_case: whether text is lower-cased (and, for WordPiece, accents are stripped); not for
+        byte-level BPE.
+      coverage: the share of all characters that the alphabet covers; byte-level BPE covers all.
+      max_lines: the number of lines that unigram and BPE learn from.
+      on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
+      on_long_line: "error" or "skip": what to do with lines that are too long.
+      add_prefix_space: whether byte-level BPE adds a blank before each text. In a document, only
+        the first word gets one.
+      normalize_text: whether unigram and BPE normalize text as the releases of ALBERT and XLNet do;
+        see `official.tokenizers.text_rules`.
+      report: is called with lines of progress and the summary.
 
     Raises:
-      UserError: unusable input, no text in it, a `vocab_size` that does not suit it, an `output`
-        that is there already, options that the type does not have.
+      UserError: the input cannot be used or has no text, `vocab_size` does not suit it, `output`
+        exists, or the kind of vocabulary does not have the options.
     """
-    if kind == "byte_bpe" and lower_case:
-        raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
-    if kind != "byte_bpe" and add_prefix_space:
-        raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
-    if kind not in ("unigram", "bpe") and normalize_text:
-        raise UserError(f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out")
+    options = _Options(
+        kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text
+    )
+    options.check()
     started = time.monotonic()
     paths = documents.expand(inputs)
     with atomic.folder(output) as temporary:
         tally = documents.Tally()
         total = sum(path.stat().st_size for path in paths)
-        learner: WordCounts | sentencepiece.Sample
-        if kind == "wordpiece":
-            learner = wordpiece.word_counts(lower_case)
-        elif kind == "byte_bpe":
-            learner = byte_bpe.word_counts()
-        else:
-            learner = sentencepiece.Sample(max_lines)
-        examples: list[str] = []
-        due = started + _SECONDS_BETWEEN_REPORTS
-        for document in documents.read(paths, on_bad_utf8, on_long_line, tally):
-            lines = document.sentences
-            if kind == "byte_bpe":
-                blank = add_prefix_space and not document.continues
-                learner.add([" " * blank + "".join(lines)])
-            else:
-                lines = documents.cleaned(lines)
-                learner.add(lines)
-            examples += lines[: max(0, _EXAMPLE_LINES - len(examples))]
-            if time.monotonic() >= due:
-                report(_progress(tally, total, time.monotonic() - started))
-                due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-        report(_progress(tally, total, time.monotonic() - started))
+        learner = _learner(options)
+        read = documents.read(paths, on_bad_utf8, on_long_line, tally)
+        examples = _count(read, learner, options, _Progress(tally, total, report))
         if not examples:
             raise UserError(
                 f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
             )
-        if isinstance(learner, WordCounts):
-            counts = learner.words()
-            report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
-            pieces_done = lambda done: report(f"{done:,} pieces")  # noqa: E731
-        else:
-            report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
-        made: tokenizers.Tokenizer
-        if kind == "wordpiece":
-            pieces = wordpiece.learn(counts, vocab_size, coverage, pieces_done)
-            made = tokenizers.WordPiece(pieces, lower_case)
-        elif kind == "byte_bpe":
-            pieces, merges = byte_bpe.learn(counts, vocab_size, pieces_done)
-            made = tokenizers.ByteBPE(pieces, merges, add_prefix_space)
-        else:
-            made = _sentencepiece(learner, kind, vocab_size, coverage, lower_case, normalize_text)
-        made.save(temporary)
+        tokenizer = _learn(learner, options, report)
+        tokenizer.save(temporary)
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
-    report(_summary(made, kind, examples))
+    report(_summary(tokenizer, kind, examples))
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
-    return made
+    return tokenizer
 
 
-def _sentencepiece(
-    sample: sentencepiece.Sample,
-    kind: str,
-    vocab_size: int,
-    coverage: float,
-    lower_case: bool,
-    normalize_text: bool,
-) -> tokenizers.SentencePiece:
-    """Learns a model, and the tokenizer around it."""
+def _learner(options: _Options) -> WordCounts | sentencepiece.Sample:
+    """Returns the object that collects what the vocabulary is learned from."""
+    if options.kind == "wordpiece":
+        return wordpiece.word_counts(options.lower_case)
+    if options.kind == "byte_bpe":
+        return byte_bpe.word_counts()
+    return sentencepiece.Sample(options.max_lines)
+
+
+def _count(
+    read: Iterable[documents.Document],
+    learner: WordCounts | sentencepiece.Sample,
+    options: _Options,
+    progress: "_Progress",
+) -> list[str]:
+    """Passes all text to the learner and returns the first lines of it."""
+    examples: list[str] = []
+    for document in read:
+        lines = document.sentences
+        if options.kind == "byte_bpe":
+            blank = options.add_prefix_space and not document.continues
+            learner.add([" " * blank + "".join(lines)])
+        else:
+            lines = documents.cleaned(lines)
+            learner.add(lines)
+        examples += lines[: max(0, _EXAMPLE_LINES - len(examples))]
+        progress()
+    progress.finish()
+    return examples
+
+
+def _learn(
+    learner: WordCounts | sentencepiece.Sample, options: _Options, report: Report
+) -> tokenizers.Tokenizer:
+    """Learns the vocabulary and returns its tokenizer."""
+    if not isinstance(learner, WordCounts):
+        report(f"learning from {len(learner.lines):,} of {learner.seen:,} lines")
+        return _sentencepiece(learner, options)
+    counts = learner.words()
+    report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
+
+    def report_size(size: int) -> None:
+        report(f"{size:,} pieces")
+
+    if options.kind == "wordpiece":
+        pieces = wordpiece.learn(counts, options.vocab_size, options.coverage, report_size)
+        return tokenizers.WordPiece(pieces, options.lower_case)
+    pieces, merges = byte_bpe.learn(counts, options.vocab_size, report_size)
+    return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space)
+
+
+def _sentencepiece(sample: sentencepiece.Sample, options: _Options) -> tokenizers.SentencePiece:
+    """Learns a SentencePiece model and returns its tokenizer."""
     rules, lines = TextRules(), sample.lines
-    if normalize_text:
+    if options.normalize_text:
         rules = TextRules(
-            remove_space=True, replace_quotes=True, keep_accents=False, lower_case=lower_case
+            remove_space=True,
+            replace_quotes=True,
+            keep_accents=False,
+            lower_case=options.lower_case,
         )
-        lines = _prepared(lines, rules)
-    # Without the rules the model folds case itself.
-    folds = lower_case and not normalize_text
+        lines = _normalized(lines, rules)
+    # Without the rules, the model itself folds case.
+    folds = options.lower_case and not options.normalize_text
     return tokenizers.SentencePiece(
-        sentencepiece.learn(lines, kind, vocab_size, coverage, folds),
-        split_digit_comma=normalize_text,
+        sentencepiece.learn(lines, options.kind, options.vocab_size, options.coverage, folds),
+        split_digit_comma=options.normalize_text,
         **dataclasses.asdict(rules),
     )
 
 
-def _prepared(lines: Sequence[str], rules: TextRules) -> list[str]:
-    prepared: list[str] = []
+def _normalized(lines: Sequence[str], rules: TextRules) -> list[str]:
+    normalized: list[str] = []
     for start in range(0, len(lines), _LINES_AT_ONCE):
-        found = rules.apply(tf.constant(lines[start : start + _LINES_AT_ONCE]))
-        prepared += [line.decode() for line in found.numpy()]
-    return prepared
+        batch = rules.apply(tf.constant(lines[start : start + _LINES_AT_ONCE]))
+        normalized += [line.decode() for line in batch.numpy()]
+    return normalized
 
 
-def _progress(tally: documents.Tally, total: int, seconds: float) -> str:
-    megabytes = tally.bytes_read / 1e6
-    return (
-        f"read {megabytes:.1f} of {total / 1e6:.1f} MB ({100 * tally.bytes_read / total:.0f}%), "
-        f"{megabytes / seconds:.1f} MB/s, {tally.documents:,} documents"
-    )
+class _Progress:
+    """Reports at intervals how much of the input is read."""
+
+    def __init__(self, tally: documents.Tally, total: int, report: Report):
+        self._tally, self._total, self._report = tally, total, report
+        self._started = time.monotonic()
+        self._due = self._started + _SECONDS_BETWEEN_REPORTS
+
+    def __call__(self) -> None:
+        """Reports if it is time."""
+        if time.monotonic() >= self._due:
+            self.finish()
+            self._due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
+
+    def finish(self) -> None:
+        """Reports."""
+        seconds = time.monotonic() - self._started
+        megabytes = self._tally.bytes_read / 1e6
+        self._report(
+            f"read {megabytes:.1f} of {self._total / 1e6:.1f} MB "
+            f"({100 * self._tally.bytes_read / self._total:.0f}%), "
+            f"{megabytes / seconds:.1f} MB/s, {self._tally.documents:,} documents"
+        )
 
 
-def _summary(made: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:
-    ids, _ = made.encode_slices([examples])
+def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:
+    ids, _ = tokenizer.encode_slices([examples])
     words = sum(len(line.split()) for line in examples)
     return (
-        f"{kind}: {made.vocab_size:,} pieces, {len(ids) / max(1, words):.2f} to a word and "
-        f"{100 * (ids == made.unk_id).mean() if len(ids) else 0:.3f}% unknown in the first "
-        f"{len(examples):,} lines; fingerprint {made.fingerprint[:16]}"
+        f"{kind}: {tokenizer.vocab_size:,} pieces, {len(ids) / max(1, words):.2f} to a word and "
+        f"{100 * (ids == tokenizer.unk_id).mean() if len(ids) else 0:.3f}% unknown in the first "
+        f"{len(examples):,} lines; fingerprint {tokenizer.fingerprint[:16]}"
     )

@@ -1,7 +1,7 @@
 """Learns the pieces and merges of a byte-level BPE from word counts.
 
-The most frequent pair of neighbouring pieces is joined first, over the words that the tokenizer
-itself parts, from single bytes on (Sennrich et al. 2016; Radford et al. 2019, section 2.2). The
+Starting from single bytes, the most frequent pair of neighbouring pieces is joined first (Sennrich
+et al. 2016; Radford et al. 2019, section 2.2). Words are split as the tokenizer splits them. The
 same text gives the same bytes.
 """
 
@@ -37,12 +37,12 @@ def learn(
 
     Args:
       counts: word → count.
-      vocab_size: how many pieces to learn, special tokens and the 256 bytes counted.
-      report: called now and then with the number of pieces so far.
+      vocab_size: the number of pieces to learn, special tokens and the 256 bytes counted.
+      report: is called at intervals with the number of pieces so far.
 
     Returns:
-      The pieces: special tokens, bytes, then pieces in the order of their making. And the merges
-      that make them, in their order.
+      The pieces (the special tokens, the bytes, and the others in the order in which they were
+      learned), and the merges in their order.
 
     Raises:
       UserError: `vocab_size` is too small for the bytes, or too large for the text.

@@ -1,8 +1,7 @@
-"""The pairs of neighbouring pieces in words: what byte-pair encoding joins next.
+"""Learns the merges of byte-pair encoding from words.
 
-`grow` is the loop that learns a vocabulary of them; a trainer says what a pair reads as.
-
-Everything that ties is decided by order, so that the same words give the same pairs.
+`Pairs` counts the pairs of neighbouring pieces, and `grow` joins the most frequent pair until the
+vocabulary is complete. Ties are decided by order, so the same words give the same merges.
 """
 
 import collections
@@ -15,10 +14,10 @@ MIN_COUNT = 2
 
 
 class Pairs:
-    """The pairs of neighbouring pieces in the words, with their counts, most frequent first."""
+    """The pairs of neighbouring pieces in words, with their counts."""
 
     def __init__(self, words: Iterable[tuple[list[int], int]]):
-        """Takes words as their pieces, in the order of their making, and the words' counts."""
+        """Counts the pairs of words, each given as the numbers of its pieces and its count."""
         self._words: list[list[int]] = []
         self._weights: list[int] = []
         self._counts: dict[tuple[int, int], int] = collections.defaultdict(int)
@@ -35,18 +34,18 @@ class Pairs:
         heapq.heapify(self._heap)
 
     def pop(self) -> tuple[int, int] | None:
-        """Returns the most frequent pair, of several the one made of the oldest pieces."""
+        """Returns the most frequent pair, or None; of a tie, the pair of the oldest pieces."""
         while self._heap:
             negative, pair = heapq.heappop(self._heap)
             count = self._counts.get(pair, 0)
             if count == -negative and count >= MIN_COUNT:
                 return pair
-            if MIN_COUNT <= count < -negative:  # it has become rarer since it was put in
+            if MIN_COUNT <= count < -negative:  # It has become rarer since it was pushed.
                 heapq.heappush(self._heap, (-count, pair))
         return None
 
     def join(self, left: int, right: int, joined: int) -> None:
-        """Puts `joined` where `left` stands before `right`."""
+        """Replaces `left` followed by `right` by `joined`."""
         new = set()
         for index in dict.fromkeys(self._where.pop((left, right))):
             old = self._words[index]
@@ -74,20 +73,20 @@ def grow(
     text: Callable[[str, str], str],
     report: Callable[[int], None],
 ) -> list[tuple[str, str]]:
-    """Adds to `pieces` what the most frequent pairs make, until there are `vocab_size`.
+    """Appends pieces to `pieces`, by joining the most frequent pairs, until it has `vocab_size`.
 
     Args:
-      pieces: what the words are made of at first.
-      vocab_size: how many pieces to end with.
-      words: each as numbers of `pieces`, with its count.
-      text: of the piece that two pieces make.
-      report: called now and then with the number of pieces so far.
+      pieces: the first pieces, which the words consist of.
+      vocab_size: the number of pieces at the end.
+      words: the numbers of the pieces of each word, and its count.
+      text: returns the text of two joined pieces.
+      report: is called at intervals with the number of pieces so far.
 
     Returns:
-      The pairs that were joined, in their order.
+      The pairs that were joined, in order.
 
     Raises:
-      UserError: the words have not so many pieces that occur often enough.
+      UserError: the words do not have enough pairs that occur at least `MIN_COUNT` times.
     """
     ids = {piece: i for i, piece in enumerate(pieces)}
     pairs = Pairs(words)
@@ -102,14 +101,14 @@ def grow(
             )
         left, right = pair
         merges.append((pieces[left], pieces[right]))
-        made = text(*merges[-1])
-        # Two ways lead to one text: "a" + "bc" after "ab" + "c".
-        if made not in ids:
-            ids[made] = len(pieces)
-            pieces.append(made)
+        joined = text(*merges[-1])
+        # Different pairs may give the same text: "a" + "bc" and "ab" + "c".
+        if joined not in ids:
+            ids[joined] = len(pieces)
+            pieces.append(joined)
             if len(pieces) % 1000 == 0:
                 report(len(pieces))
-        pairs.join(left, right, ids[made])
+        pairs.join(left, right, ids[joined])
     return merges
 
 

@@ -1,7 +1,7 @@
 """Learns a SentencePiece model, unigram or BPE, from a sample of the lines.
 
-The sample is drawn evenly over all that is read, so memory does not grow with the text; it is drawn
-here, with a fixed seed, because the trainer's own sampling differs from run to run.
+The sample is uniform over all lines, so the memory needed does not grow with the text. It is drawn
+here, with a fixed seed, because the sampling of the trainer differs from run to run.
 """
 
 import io
@@ -13,35 +13,35 @@ import sentencepiece
 
 from official.utils.errors import UserError
 
-# The trainer would leave longer lines out without a word, so they are cut before it sees them.
+# The trainer silently ignores longer lines, so they are cut before.
 MAX_LINE_CHARACTERS = 4000
-# The result depends on the number of threads, not on the machine.
+# The result depends on the number of threads, so it is fixed.
 _THREADS = 4
 
 
 class Sample:
-    """An even sample of the lines that have gone by.
+    """A uniform sample of lines (reservoir sampling).
 
     Attributes:
       lines: the sample.
-      seen: how many lines it stands for.
+      seen: the number of lines so far.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, seed: int = 0):
         self.lines: list[str] = []
         self.seen = 0
         self._size = size
-        self._random = random.Random(0)
+        self._random = random.Random(seed)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Lets lines go by."""
+        """Adds lines, of which the sample may take some."""
         for text in texts:
             for line in _cut(text):
                 self.seen += 1
                 if len(self.lines) < self._size:
                     self.lines.append(line)
-                elif (place := self._random.randrange(self.seen)) < self._size:
-                    self.lines[place] = line
+                elif (index := self._random.randrange(self.seen)) < self._size:
+                    self.lines[index] = line
 
 
 def learn(
@@ -52,12 +52,12 @@ def learn(
     Args:
       lines: text.
       kind: "unigram" or "bpe".
-      vocab_size: how many pieces to learn, special tokens counted.
-      coverage: the share of all characters that the alphabet must have.
-      lower_case: whether the model's normalisation (NFKC, blanks) folds case as well.
+      vocab_size: the number of pieces to learn, special tokens counted.
+      coverage: the share of all characters that the alphabet covers.
+      lower_case: whether the normalisation of the model (NFKC, blanks) also folds case.
 
     Returns:
-      What `spiece.model` holds.
+      The content of `spiece.model`.
 
     Raises:
       UserError: `vocab_size` is too small for the alphabet, or too large for the text.
@@ -79,7 +79,7 @@ def learn(
             eos_id=-1,
             pad_piece="[PAD]",
             unk_piece="[UNK]",
-            # Control symbols, unlike user-defined ones, never come of text that spells them.
+            # Text that spells a control symbol does not become one, unlike user-defined symbols.
             control_symbols=["[CLS]", "[SEP]", "[MASK]"],
             minloglevel=2,
         )
@@ -89,15 +89,15 @@ def learn(
 
 
 def _explain(message: str, vocab_size: int) -> str:
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
             f"--vocab_size={vocab_size} is too small: the alphabet and the special tokens alone "
-            f"take {found[1]} pieces; make it larger, or --character_coverage smaller"
+            f"take {match[1]} pieces; make it larger, or --character_coverage smaller"
         )
-    if found := re.search(r"set it to a value <= (\d+)", message):
+    if match := re.search(r"set it to a value <= (\d+)", message):
         return (
             f"--vocab_size={vocab_size} is more than the text supports: take "
-            f"--vocab_size={found[1]} or more text"
+            f"--vocab_size={match[1]} or more text"
         )
     return f"the SentencePiece trainer cannot use this text with these options: {message}"
 

@@ -1,4 +1,4 @@
-"""Counts the words of a text as they go by, in bounded memory."""
+"""Counts the words of a text in bounded memory."""
 
 import collections
 from collections.abc import Callable, Iterable, Mapping
@@ -7,16 +7,16 @@ from typing import Any
 import tensorflow as tf
 
 MAX_WORDS = 1_000_000
-_CHUNK_CHARACTERS = 1 << 20
+CHARACTERS_AT_ONCE = 1 << 20
 
 
 class WordCounts:
-    """Counts words as they come.
+    """Counts words.
 
     Attributes:
-      counts: word → count; where text has more than twice `max_words` different words, the rarest
-        are let go from time to time, half of them.
-      total: words seen.
+      counts: word → count. If there are more than twice `max_words` different words, only the
+        `max_words` most frequent are kept.
+      total: the number of words so far.
     """
 
     def __init__(
@@ -25,12 +25,12 @@ class WordCounts:
         max_words: int = MAX_WORDS,
         take: Callable[[bytes], Any] = lambda word: word,
     ):
-        """Makes a counter.
+        """Creates a counter.
 
         Args:
-          split: gives the words of strings [N].
-          max_words: the most that are learned from.
-          take: gives the form in which a word is learned from, or None to leave it out.
+          split: returns the words of strings [N].
+          max_words: the largest number of different words that `words` returns.
+          take: returns the form of a word that is learned from, or None to leave the word out.
         """
         self.counts: collections.Counter[bytes] = collections.Counter()
         self.total = 0
@@ -44,11 +44,11 @@ class WordCounts:
         for text in texts:
             self._waiting.append(text)
             self._size += len(text)
-        if self._size >= _CHUNK_CHARACTERS:
+        if self._size >= CHARACTERS_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Counts what waits for a batch to fill up."""
+        """Counts the texts that are waiting for a full batch."""
         with tf.device("/CPU:0"):
             words = collections.Counter(self._split(tf.constant(self._waiting, tf.string)))
         self.counts.update(words)
@@ -66,5 +66,5 @@ class WordCounts:
 
 
 def most_common(counts: Mapping, number: int) -> list[tuple]:
-    """Returns the most frequent items with their counts; those that tie, in their order."""
+    """Returns the most frequent items with their counts; ties are in the order of the items."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:number]

@@ -1,8 +1,8 @@
 """Learns a WordPiece vocabulary from word counts.
 
-Pieces are joined pair by pair, the most frequent pair first, as in byte-pair encoding, over the
-words that the tokenizer itself parts. Only the words and their counts are in memory, and everything
-that ties is decided by order, so that the same text gives the same vocabulary.
+As in byte-pair encoding, the most frequent pair of neighbouring pieces is joined first. Words are
+split as the tokenizer splits them. Only the words and their counts are in memory. Ties are decided
+by order, so the same text gives the same vocabulary.
 """
 
 import collections
@@ -47,14 +47,14 @@ def learn(
 
     Args:
       counts: word → count.
-      vocab_size: how many pieces to learn, special tokens counted.
-      coverage: the share of all characters that the alphabet must have; the rarest are left out,
-        and words with them will be unknown.
-      report: called now and then with the number of pieces so far.
+      vocab_size: the number of pieces to learn, special tokens counted.
+      coverage: the share of all characters that the alphabet covers. The rarest characters are left
+        out, and words with them are unknown.
+      report: is called at intervals with the number of pieces so far.
 
     Returns:
-      Special tokens, characters (as they begin and as they continue a word), then pieces in the
-      order of their making.
+      The special tokens, the characters (at the begin of a word and within a word), and the other
+      pieces in the order in which they were learned.
 
     Raises:
       UserError: `vocab_size` is too small for the alphabet, or too large for the text.

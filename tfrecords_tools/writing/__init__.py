@@ -1,1 +1,1 @@
-"""Parallel workers and the bytes of examples."""
+"""Parallel workers, and the writer of shards."""

@@ -1,4 +1,4 @@
-"""What the process that workers are forked from imports first: it keeps TensorFlow quiet."""
+"""The first import of the process that workers are forked from; it silences TensorFlow."""
 
 from official.utils import quiet_import
 

@@ -1,4 +1,4 @@
-"""A pure function over a stream, in several processes; results come in the stream's order."""
+"""Applies a function to a stream of items in several processes, in order."""
 
 import collections
 import multiprocessing
@@ -18,9 +18,10 @@ Result = TypeVar("Result")
 
 
 def start(*modules: str) -> None:
-    """Starts the process that workers are forked from, which imports `modules`, if it is not there.
+    """Starts the process that workers are forked from, unless it runs already.
 
-    `ordered` does so itself; done before, both processes can load at the same time.
+    The process imports `modules`. `ordered` calls this function too; an earlier call lets both
+    processes import at the same time.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(
         ["tfrecords_tools.writing.forkserver", *modules]
@@ -34,34 +35,33 @@ def ordered(
     workers: int,
     setup: Callable[[], None],
 ) -> Iterator[Result]:
-    """Yields `function(item)` for each of `items`, in order, computed by `workers` processes.
+    """Yields `function(item)` for each item, in order, computed by `workers` processes.
 
-    At most twice as many items as workers are under way, so that neither items nor results pile up.
+    At most twice as many items as workers are in progress, which bounds the memory.
 
     Args:
-      function: a function that can be pickled; it runs in the workers only.
-      items: read as needed.
-      workers: how many processes.
-      setup: called once in each worker. Its module, with all that it imports, is imported once, by
-        a process that runs nothing and that the workers are forked from: they start at once and
-        share its memory.
+      function: a pure function that can be pickled; it runs in the workers only.
+      items: the items, which are read as needed.
+      workers: the number of processes.
+      setup: is called once in each worker. Its module is imported once, by the process that the
+        workers are forked from, so workers start fast and share its memory.
 
     Raises:
-      UserError: a worker died.
+      UserError: a worker was killed.
     """
     start(setup.__module__)
     context = multiprocessing.get_context("forkserver")
     pool = futures.ProcessPoolExecutor(
         workers, mp_context=context, initializer=_set_up, initargs=(setup,)
     )
-    under_way: collections.deque[futures.Future] = collections.deque()
+    pending: collections.deque[futures.Future] = collections.deque()
     try:
         for item in items:
-            under_way.append(pool.submit(function, item))
-            if len(under_way) >= 2 * workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(pool.submit(function, item))
+            if len(pending) >= 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     except BrokenProcessPool as error:
         raise UserError(
             "a worker process was killed, most likely because memory ran out: try again with fewer "
@@ -72,7 +72,7 @@ def ordered(
 
 
 def _set_up(setup: Callable[[], None]) -> None:
-    """Sets up a worker: it leaves Ctrl-C to the main process, and ends when that one is gone."""
+    """Sets up a worker, which ignores Ctrl-C and ends when the main process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     setup()

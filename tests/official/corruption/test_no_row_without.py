@@ -27,6 +27,7 @@ from official.tokenizers.word_starts import RULES
 from official.utils import seeding
 from tests import small
 from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining.settings import Settings
 
 T = 40
 TEXTS = {
@@ -186,7 +187,7 @@ def test_shards_of_scripts_without_blanks(tmp_path, model, static, masks):
         encoder__max_positions=64,
         objectives=[{"type": "masked_lm"}],
     )  # fmt: skip
-    settings = builder.settings_of(config, tmp_path / "tokenizer")
+    settings = Settings.from_config(config, tmp_path / "tokenizer")
     builder.build(
         settings, str(tmp_path / "text.txt"), tmp_path / "shards", num_shards=1, report=lambda _: 0
     )

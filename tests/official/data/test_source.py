@@ -54,8 +54,8 @@ def write(folder, examples, shards=3, split="train", kind="pretraining", **more)
     for part, numbers in enumerate(np.array_split(np.arange(len(examples)), shards)):
         path = folder / f"{split}-{part:05d}-of-{shards:05d}.tfrecord"
         with tf.io.TFRecordWriter(str(path)) as writer:
-            for i in numbers:
-                writer.write(features.serialize(examples[i]))
+            for record in features.serialize(examples[i] for i in numbers):
+                writer.write(record)
         entries.append(integrity.describe(path, split))
     tokenizer = write_tokenizer(folder / "tokenizer")
     manifest.write(

@@ -24,6 +24,7 @@ from official.utils import strict
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tfrecords_tools.pretraining import builder, chunks, counts, examples
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.documents import Document
 from tfrecords_tools.vocabulary import byte_bpe
 
@@ -45,7 +46,7 @@ def build(tokenizer, inputs, output, made_of=None, report=print, seed=None, **op
         for k in ("format", "split_sentences", "phrases", "entities")
         if k in options
     }
-    settings = builder.settings_of(made_of or small.config(), tokenizer, seed, **in_settings)
+    settings = Settings.from_config(made_of or small.config(), tokenizer, seed, **in_settings)
     return builder.build(settings, str(inputs), output, report=report, **options)
 
 
@@ -86,10 +87,10 @@ def test_a_shard_folder(tmp_path, tokenizer):
     assert (made.kind, made.seed, made.max_length) == ("pretraining", 0, 32)
     assert made.config.segments.duplicates == 1 and made.config.corruption is None
     # The examples are those of the pure function.
-    settings = builder.settings_of(small.config(), tokenizer)
+    settings = Settings.from_config(small.config(), tokenizer)
     read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
     parts = chunks.cut(read)
-    expected = [e for part in parts for e in examples.process_piece(part, settings).examples]
+    expected = [e for part in parts for e in examples.process_chunk(part, settings).examples]
     assert sorted(found) == sorted(expected)
     summary = "\n".join(lines)
     for part in (
@@ -269,13 +270,13 @@ def test_units_without_a_lexicon(tokenizer):
     for unit, flag in (("phrase", "--phrases"), ("entity", "--entities")):
         message = f"corruption.unit: {unit} needs {flag}=FILE, one {unit} a line"
         with pytest.raises(UserError, match=message):
-            builder.settings_of(small.config(corruption__unit=unit), tokenizer)
+            Settings.from_config(small.config(corruption__unit=unit), tokenizer)
 
 
 def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
     path = write_text(tmp_path / "a.txt", 60)
     assert len(build(tokenizer, path, tmp_path / "one").shards) == 1
-    monkeypatch.setattr(builder, "_BYTES_PER_SHARD", path.stat().st_size // 4)
+    monkeypatch.setattr(builder, "BYTES_PER_SHARD", path.stat().st_size // 4)
     assert len(build(tokenizer, path, tmp_path / "more").shards) == 5
 
 
@@ -485,28 +486,28 @@ def test_settings_that_cannot_be(tokenizer):
     raw = config.to_dict(small.config())
     no_masks = {**raw, "corruption": None, "objectives": [{"type": "sentence_pair"}]}
     with pytest.raises(UserError, match="'tiny' has no `corruption`.*tf_models needs masks"):
-        builder.settings_of(config.from_dict(no_masks), tokenizer, format="tf_models")
+        Settings.from_config(config.from_dict(no_masks), tokenizer, format="tf_models")
     tuning = {"name": "tuning", "encoder": raw["encoder"], "recipe": raw["recipe"]}
     tuning["objectives"] = [{"type": "classification"}]
     sentences = small.config(segments__format="full_sentences", objectives=[])
     with pytest.raises(
         UserError, match="next-sentence labels, and the config says segments.format: full_sent"
     ):
-        builder.settings_of(sentences, tokenizer, format="tf_models")
+        Settings.from_config(sentences, tokenizer, format="tf_models")
     shared = small.config(segments__packing=3)
     with pytest.raises(UserError, match="one example a row, and the config says .*packing: 3"):
-        builder.settings_of(shared, tokenizer, format="tf_models")
+        Settings.from_config(shared, tokenizer, format="tf_models")
     permuted = small.config(
         corruption={"type": "permutation", "num_predict": 5, "max_span": 4}, objectives=[]
     )
     with pytest.raises(
         UserError, match="corruption.type: permutation is drawn each time .*take token_masks"
     ):
-        builder.settings_of(permuted, tokenizer, format="tf_models")
+        Settings.from_config(permuted, tokenizer, format="tf_models")
     with pytest.raises(UserError, match="'tuning' has no `segments`: it is not for pretraining"):
-        builder.settings_of(config.from_dict(tuning), tokenizer)
+        Settings.from_config(config.from_dict(tuning), tokenizer)
     with pytest.raises(UserError, match="seed: -1 is negative"):
-        builder.settings_of(small.config(), tokenizer, seed=-1)
+        Settings.from_config(small.config(), tokenizer, seed=-1)
 
 
 def command(tmp_path, tokenizer, *options):

@@ -10,7 +10,8 @@ from official.shards import features
 from official.utils.errors import UserError
 from tests import small, streams
 from tfrecords_tools.pretraining import builder, examples
-from tfrecords_tools.pretraining.examples import DocumentChunk, Settings
+from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.settings import Settings
 
 TEXT = small.documents(60)
 
@@ -22,7 +23,7 @@ def folder(tmp_path_factory):
 
 def rows(how, piece):
     """What the shards hold: the tokens of each segment, and the label (0 where there is none)."""
-    made = examples.process_piece(piece, how)
+    made = examples.process_chunk(piece, how)
     names = ["token_ids", "segment_lengths", *filter(None, [how.segments.label])]
     found = features.parse(tf.constant(made.examples), names)
     ids, lengths = (found[name].to_list() for name in names[:2])
@@ -112,7 +113,7 @@ def test_the_summary_says_how_many(tmp_path, folder):
     counts = {}
     for copies in (1, 3):
         lines = []
-        settings = builder.settings_of(small.config(segments__duplicates=copies), folder)
+        settings = Settings.from_config(small.config(segments__duplicates=copies), folder)
         made = builder.build(
             settings, str(tmp_path / "a.txt"), tmp_path / f"out{copies}", report=lines.append
         )
@@ -137,4 +138,4 @@ def test_copies_that_would_be_equal_are_refused(folder, format):
     )
     message = f"segments.duplicates: 2 copies of {format} with short_seq_prob: 0 are all the same"
     with pytest.raises(UserError, match=message):
-        builder.settings_of(made_of, folder)
+        Settings.from_config(made_of, folder)

@@ -1,8 +1,6 @@
 """Tests of tfrecords_tools.pretraining.examples."""
 
 import dataclasses
-import errno
-import hashlib
 
 import numpy as np
 import pytest
@@ -13,12 +11,12 @@ from official.config import Segments
 from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, integrity
+from official.shards import features
 from official.utils import seeding
 from tests import small
 from tfrecords_tools.pretraining import examples, full_sentences, pairs, segments
 from tfrecords_tools.pretraining.chunks import DocumentChunk
-from tfrecords_tools.pretraining.examples import Settings
+from tfrecords_tools.pretraining.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def settings(folder, format="examples", split_sentences=False, **options):
     return Settings(made_of.segments, corruption, folder, 7, format, split_sentences)
 
 
-def text_piece(number=0, documents=30):
+def text_chunk(number=0, documents=30):
     return DocumentChunk(number, small.documents(documents))
 
 
@@ -46,16 +44,16 @@ def lists(values):
     return [row.tolist() for row in values]
 
 
-def rebuilt(piece, how, cutter=pairs.cut):
-    """The examples of a piece in the order of `process_piece`, put together one by one."""
+def rebuilt(chunk, how, cutter=pairs.cut):
+    """The examples of a chunk in the order of `process_chunk`, put together one by one."""
     tokenizer = tokenizers.load(how.tokenizer)
-    ids, splits = tokenizer.encode_ragged([s for d in piece.documents for s in d])
+    ids, splits = tokenizer.encode_ragged([s for d in chunk.documents for s in d])
     tokens = segments.TokenizedDocuments.from_sentences(
-        ids, splits, [len(d) for d in piece.documents]
+        ids, splits, [len(d) for d in chunk.documents]
     )
     made, labels, duplicates = [], [], []
     for i in range(how.segments.duplicates):
-        cut = cutter(tokens, how.segments, seeding.numpy_rng(7, piece.number, i))
+        cut = cutter(tokens, how.segments, seeding.numpy_rng(7, chunk.number, i))
         for first, stop, label in zip(cut.splits, cut.splits[1:], cut.labels, strict=False):
             ids, lengths = [2], []
             for (start, end), opens in zip(
@@ -68,24 +66,24 @@ def rebuilt(piece, how, cutter=pairs.cut):
             made.append((ids, lengths))
             labels.append(label)
             duplicates.append(i)
-    order = seeding.numpy_rng(7, piece.number).permutation(len(made))
-    seeds = [(7, duplicates[i], (piece.number << 32) + i) for i in order]
+    order = seeding.numpy_rng(7, chunk.number).permutation(len(made))
+    seeds = [(7, duplicates[i], (chunk.number << 32) + i) for i in order]
     return [made[i] for i in order], [labels[i] for i in order], seeds
 
 
 def test_examples(folder):
-    piece, how = text_piece(number=3), settings(folder, duplicates=2)
-    made = examples.process_piece(piece, how)
-    expected, labels, _ = rebuilt(piece, how)
+    chunk, how = text_chunk(number=3), settings(folder, duplicates=2)
+    made = examples.process_chunk(chunk, how)
+    expected, labels, _ = rebuilt(chunk, how)
     got = parsed(made.examples, "token_ids", "segment_lengths", "next_sentence_label")
     assert lists(got["token_ids"]) == [ids for ids, _ in expected]
     assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
     assert got["next_sentence_label"].tolist() == labels
     assert made.documents == 30
-    assert made.sentences == sum(map(len, piece.documents))
+    assert made.sentences == sum(map(len, chunk.documents))
     counts = np.bincount([len(ids) for ids, _ in expected], minlength=33)
     assert made.lengths.tolist() == counts.tolist()
-    words = [word for d in piece.documents for s in d for word in s.split()]
+    words = [word for d in chunk.documents for s in d for word in s.split()]
     assert made.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
 
 
@@ -101,10 +99,10 @@ def test_examples(folder):
 )
 def test_formats(folder, options, cutter, label):
     how = Settings(Segments(max_length=32, duplicates=2, **options), None, folder, 7)
-    piece = text_piece(number=3)
-    piece.documents.append(["ba"])
-    made = examples.process_piece(piece, how)
-    expected, labels, _ = rebuilt(piece, how, cutter)
+    chunk = text_chunk(number=3)
+    chunk.documents.append(["ba"])
+    made = examples.process_chunk(chunk, how)
+    expected, labels, _ = rebuilt(chunk, how, cutter)
     names = ["token_ids", "segment_lengths", *filter(None, [label])]
     assert set(tf.train.Example.FromString(made.examples[0]).features.feature) == set(names)
     got = parsed(made.examples, *names)
@@ -127,9 +125,9 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     packed = dataclasses.replace(how, segments=shared)
     names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
     names += ["masked_positions", "masked_ids"] if static else []
-    alone = parsed(examples.process_piece(text_piece(), how).examples, *names)
-    made = examples.process_piece(text_piece(), packed)
-    assert made.examples == examples.process_piece(text_piece(), packed).examples
+    alone = parsed(examples.process_chunk(text_chunk(), how).examples, *names)
+    made = examples.process_chunk(text_chunk(), packed)
+    assert made.examples == examples.process_chunk(text_chunk(), packed).examples
     got = parsed(made.examples, "part_lengths", *names)
 
     def marked(got, i):
@@ -168,10 +166,10 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     rng = np.random.default_rng(1)
     long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
     others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
-    piece, how = DocumentChunk(4, [long], True, True, others), settings(folder)
+    chunk, how = DocumentChunk(4, [long], True, True, others), settings(folder)
     made, alone = (
-        examples.process_piece(piece, how),
-        examples.process_piece(DocumentChunk(4, [long]), how),
+        examples.process_chunk(chunk, how),
+        examples.process_chunk(DocumentChunk(4, [long]), how),
     )
     tokens = tokenizers.load(folder)
     lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
@@ -190,7 +188,7 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     ordered = dataclasses.replace(how.segments, relation="sentence_order")
     ordered = dataclasses.replace(how, segments=ordered)
     with_others, without = (
-        examples.process_piece(DocumentChunk(4, [long], others=lend), ordered)
+        examples.process_chunk(DocumentChunk(4, [long], others=lend), ordered)
         for lend in (others, ())
     )
     assert with_others.examples == without.examples
@@ -198,28 +196,28 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
 
 def test_pure(folder):
     how = settings(folder, static_masks=True, duplicates=2)
-    first = examples.process_piece(text_piece(5), how)
-    examples.process_piece(text_piece(6), settings(folder))
-    again = examples.process_piece(text_piece(5), how)
+    first = examples.process_chunk(text_chunk(5), how)
+    examples.process_chunk(text_chunk(6), settings(folder))
+    again = examples.process_chunk(text_chunk(5), how)
     assert first.examples == again.examples
-    other = examples.process_piece(text_piece(6), how)
+    other = examples.process_chunk(text_chunk(6), how)
     assert set(first.examples).isdisjoint(other.examples)
     assert len(set(first.examples)) == len(first.examples)
 
 
 def test_batches_leave_no_trace(folder, monkeypatch):
     how = settings(folder, static_masks=True)
-    whole = examples.process_piece(text_piece(), how)
-    monkeypatch.setattr(examples, "_BATCH", 7)
-    assert examples.process_piece(text_piece(), how).examples == whole.examples
+    whole = examples.process_chunk(text_chunk(), how)
+    monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 7)
+    assert examples.process_chunk(text_chunk(), how).examples == whole.examples
 
 
 def test_static_masks_are_those_of_the_corruption(folder):
-    piece, how = text_piece(number=2), settings(folder, static_masks=True, duplicates=2)
-    made = examples.process_piece(piece, how)
+    chunk, how = text_chunk(number=2), settings(folder, static_masks=True, duplicates=2)
+    made = examples.process_chunk(chunk, how)
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
     got = parsed(made.examples, *names)
-    expected, _, seeds = rebuilt(piece, how)
+    expected, _, seeds = rebuilt(chunk, how)
     vocabulary = Vocabulary.from_tokenizer(tokenizers.load(folder))
     some_hidden = 0
     for i, ((ids, lengths), (seed, duplicate, index)) in enumerate(
@@ -243,9 +241,9 @@ def test_static_masks_are_those_of_the_corruption(folder):
 def test_tf_models_features(folder):
     """The same examples and masks as ours, padded, under the other names."""
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
-    ours = examples.process_piece(text_piece(), settings(folder, static_masks=True))
+    ours = examples.process_chunk(text_chunk(), settings(folder, static_masks=True))
     got = parsed(ours.examples, *names, "next_sentence_label")
-    theirs = examples.process_piece(text_piece(), settings(folder, format="tf_models"))
+    theirs = examples.process_chunk(text_chunk(), settings(folder, format="tf_models"))
     kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in ("input_ids", "input_mask")}
     kinds["segment_ids"] = kinds["input_ids"]
     for name in ("masked_lm_positions", "masked_lm_ids"):
@@ -273,42 +271,15 @@ def test_tf_models_features(folder):
 
 def test_paragraphs_are_split(folder):
     lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
-    made = examples.process_piece(DocumentChunk(0, lines), settings(folder, split_sentences=True))
+    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder, split_sentences=True))
     assert (made.documents, made.sentences, made.tokens) == (2, 6, 10 + 6)
-    made = examples.process_piece(DocumentChunk(0, lines), settings(folder))
+    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
     assert made.sentences == 3
 
 
 def test_documents_without_a_token(folder):
     lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
-    made = examples.process_piece(DocumentChunk(0, lines), settings(folder))
+    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
     assert (made.documents, made.sentences, len(made.examples)) == (1, 1, 1)
-    made = examples.process_piece(DocumentChunk(0, lines[:1]), settings(folder))
+    made = examples.process_chunk(DocumentChunk(0, lines[:1]), settings(folder))
     assert made.examples == [] and made.documents == 0
-
-
-def test_writer(tmp_path):
-    writer = examples.Writer(tmp_path, 3, "validation")
-    writer.write([b"0", b"1"])
-    writer.write([])
-    writer.write([b"2", b"3", b"4"])
-    entries = writer.finish()
-    assert [entry.records for entry in entries] == [2, 2, 1]
-    for i, entry in enumerate(entries):
-        assert entry.name == f"validation-{i:05d}-of-00003.tfrecord"
-        assert entry == integrity.describe(tmp_path / entry.name, "validation")
-        content = (tmp_path / entry.name).read_bytes()
-        assert entry.sha256 == hashlib.sha256(content).hexdigest()
-        records = list(tf.data.TFRecordDataset(str(tmp_path / entry.name)).as_numpy_iterator())
-        assert records == [[b"0", b"3"], [b"1", b"4"], [b"2"]][i]
-
-
-def test_full_disk_is_an_os_error(tmp_path, monkeypatch):
-    def full(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
-
-    writer = examples.Writer(tmp_path, 1)
-    monkeypatch.setattr(writer._writers[0], "write", full, raising=False)
-    with pytest.raises(OSError) as caught:
-        writer.write([b"1"])
-    assert caught.value.errno == errno.ENOSPC

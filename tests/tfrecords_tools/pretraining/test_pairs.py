@@ -158,7 +158,7 @@ def test_a_single_document_is_its_own_other():
 )
 def test_truncation_takes_from_the_longer(lengths, kept):
     spans = np.array([[100, 100 + lengths[0], 300, 300 + lengths[1]]])
-    (made,), cut = pairs._truncate(spans, 10, Scripted([], front=1))
+    (made,), cut = pairs.truncate(spans, 10, Scripted([], front=1))
     front = [min(1, n - k) for n, k in zip(lengths, kept, strict=True)]
     assert made.tolist() == [
         100 + front[0], 100 + front[0] + kept[0], 300 + front[1], 300 + front[1] + kept[1]
@@ -168,7 +168,7 @@ def test_truncation_takes_from_the_longer(lengths, kept):
 
 def test_truncation_takes_from_either_end_alike():
     spans = np.tile([0, 60, 100, 160], (20_000, 1))
-    made, _ = pairs._truncate(spans, 80, np.random.default_rng(0))
+    made, _ = pairs.truncate(spans, 80, np.random.default_rng(0))
     front = made[:, ::2] - [0, 100]
     # 20 fair draws for each segment: mean 10, variance 5.
     assert np.abs(front.mean(axis=0) - 10).max() < 4 * np.sqrt(5 / 20_000)

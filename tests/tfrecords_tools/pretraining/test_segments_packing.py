@@ -38,7 +38,7 @@ def test_nothing_to_pack():
 
 @pytest.mark.parametrize("room", [128, 200, 512])
 @pytest.mark.parametrize("most", [2, 3, 8])
-@pytest.mark.parametrize("way", [packing._best_fit, packing._exact_fit])
+@pytest.mark.parametrize("way", [packing.best_fit, packing.exact_fit])
 def test_every_example_once_and_no_row_too_long(way, most, room):
     lengths = np.random.default_rng(most).integers(5, 129, 3000)
     made = way(lengths, room, most)

@@ -13,6 +13,7 @@ from official.utils.errors import UserError
 from tests import small
 from tests.streams import CLS, FIRST, LENGTHS, SEP, Walk, config, marked, stream_folder
 from tfrecords_tools.pretraining import builder, segments, streams
+from tfrecords_tools.pretraining.settings import Settings
 
 
 def read(folder):
@@ -185,7 +186,7 @@ def test_any_process_makes_the_same_block(tmp_path):
     made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=80, rows=2)
     first = read(stream_folder(tmp_path / "a", made_of, documents, words))
     again = read(stream_folder(tmp_path / "b", made_of, documents, words, shard_count=2))
-    assert len(first["token_ids"]) > streams._BLOCK * 1.5
+    assert len(first["token_ids"]) > streams.SEQUENCES_AT_ONCE * 1.5
     for name, value in first.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
     other = read(stream_folder(
@@ -197,7 +198,7 @@ def test_any_process_makes_the_same_block(tmp_path):
 
 def test_one_of_draws_each_flagged_column_alike():
     flags = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool).repeat(4000, axis=0)
-    found = streams._one_of(flags, seeding.numpy_rng(0))
+    found = streams.draw_flagged(flags, seeding.numpy_rng(0))
     first, second = np.split(found, 2)
     assert set(first) == {1, 3, 4} and set(second) == set(range(5))
     for counts, share in ((np.bincount(first)[[1, 3, 4]], 1 / 3), (np.bincount(second), 1 / 5)):
@@ -208,7 +209,7 @@ def test_elsewhere_reaches_every_place_and_no_other():
     """Three documents of 4, 6 and 5 tokens; each token is a sentence."""
     text = streams.Text(np.arange(15, dtype=np.int32), np.ones(16, bool), np.array([0, 4, 10, 15]))
     places = lambda here, length: set(  # noqa: E731
-        streams._elsewhere(
+        streams.draw_elsewhere(
             text, np.full(2000, here), np.full(2000, length), seeding.numpy_rng(here, length)
         ).tolist()
     )
@@ -218,10 +219,10 @@ def test_elsewhere_reaches_every_place_and_no_other():
     assert places(5, 6) == set(range(10))  # no other document has room: anywhere
     two = streams.Text(np.arange(30, dtype=np.int32), np.ones(31, bool),
                        np.array([0, 4, 10, 15, 19, 25, 30]), copies=2)  # fmt: skip
-    found = streams._elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
+    found = streams.draw_elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
     assert set(found.tolist()) == {15, 16, 25, 26, 27}
     one = streams.Text(text.ids, text.begins, np.array([0, 15]))
-    found = streams._elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
+    found = streams.draw_elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
     assert set(found.tolist()) == {0, 1}
 
 
@@ -247,7 +248,7 @@ def test_separators_of_pairs_count(tmp_path):
     with pytest.raises(UserError, match=message):
         _ = plan(2, 11).span
     text = streams.Text(np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]))
-    made = streams._cut(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
+    made = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
     for start, tokens, (first, second, last) in zip(
         (10, 12), made["token_ids"], made["segment_lengths"], strict=True
     ):
@@ -267,7 +268,7 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)
         out = tmp_path / f"out{workers}"
         made = builder.build(
-            builder.settings_of(made_of, tokenizer), str(tmp_path / "a.txt"), out,
+            Settings.from_config(made_of, tokenizer), str(tmp_path / "a.txt"), out,
             workers, num_shards=3, report=lines.append,
         )  # fmt: skip
         found.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
@@ -293,11 +294,11 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         ({"phrases": "x"}, "--phrases: a stream has no phrases and entities: take another unit"),
     ):
         with pytest.raises(UserError, match=message):
-            builder.settings_of(made_of, tokenizer, **options)
+            Settings.from_config(made_of, tokenizer, **options)
     raw = configs.to_dict(made_of)
     raw["corruption"]["unit"] = "phrase"
     with pytest.raises(UserError, match="unit: phrase: a stream has no phrases"):
-        builder.settings_of(configs.from_dict(raw), tokenizer)
+        Settings.from_config(configs.from_dict(raw), tokenizer)
 
 
 def test_windows_of_contexts():

@@ -119,11 +119,10 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
 
 def test_inspect_shows_each_sequence(tmp_path):
     made = build(write(tmp_path / "in"), tmp_path / "out")
-    tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
     found = examples(tmp_path / "out", "train", made)
-    first = {name: value[0] for name, value in found.items()} | {"row": [found["row"][0]]}
-    facts, *texts = inspect_shards._example(first, tokenizer, made.task)
-    assert facts == f"{len(first['token_ids'])} tokens, row 0"
+    [shown] = inspect_shards.examples(tmp_path / "out", 1)
+    facts, *texts = shown.split("\n  ")
+    assert facts == f"example 0: {len(found['token_ids'][0])} tokens, row 0"
     assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
     assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"
     assert texts[1] == f"1B: {DOCUMENTS['d0']} [SEP]"

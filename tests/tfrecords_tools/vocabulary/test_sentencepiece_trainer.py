@@ -21,8 +21,7 @@ def test_sample_holds_everything_while_it_can():
 def test_sample_is_even():
     picked = np.zeros(40)
     for offset in range(200):
-        sample = Sample(10)
-        sample._random.seed(offset)
+        sample = Sample(10, seed=offset)
         sample.add(str(i) for i in range(40))
         assert len(set(sample.lines)) == 10 and sample.seen == 40
         picked[[int(line) for line in sample.lines]] += 1

@@ -27,14 +27,14 @@ def test_words_are_those_of_the_tokenizer():
 
 
 def test_totals_and_batches(monkeypatch):
-    monkeypatch.setattr(word_counts, "_CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(word_counts, "CHARACTERS_AT_ONCE", 10)
     counts = counted(["the cat", "the dog sat.", "", "the end"])
     assert counts.words() == {"the": 3, ".": 1, "cat": 1, "dog": 1, "end": 1, "sat": 1}
     assert counts.total == 8
 
 
 def test_number_of_words_is_bounded(monkeypatch):
-    monkeypatch.setattr(word_counts, "_CHUNK_CHARACTERS", 10)
+    monkeypatch.setattr(word_counts, "CHARACTERS_AT_ONCE", 10)
     counts = counted([f"often once{i} often" for i in range(50)], max_words=8)
     assert len(counts.counts) <= 16 + 2
     words = counts.words()

@@ -1,4 +1,4 @@
-"""Collections for ranking as their authors distribute them: documents, queries and judgements."""
+"""Reads collections for ranking, as distributed: documents, queries and judgements."""
 
 import collections
 import dataclasses
@@ -15,21 +15,19 @@ FORMATS = ("cranfield", "cisi", "wikiqa")
 
 
 _FIELD = re.compile(r"\.([A-Z])\s*")
-
-
 _NUMBER = re.compile(r"\.I\s+(\d+)\s*")
 
 
 @dataclasses.dataclass
 class Collection:
-    """What a format holds.
+    """The documents, queries and judgements of a collection.
 
     Attributes:
       queries: id → text.
       documents: id → text.
       qrels: query → document → grade.
-      splits: split → query → the documents to choose from; None = all of them.
-      left_out: what could not be used, counted by reason.
+      splits: split → query → its candidate documents; None = all documents.
+      left_out: the number of entries that could not be used, by reason.
     """
 
     queries: dict[str, str]
@@ -44,21 +42,21 @@ def read_fields(path: Path, fields: str) -> Iterator[tuple[str, str]]:
 
     Args:
       path: the file.
-      fields: the fields that make the text, such as "TW", in the order in which they stand.
+      fields: the fields that form the text, such as "TW", in their order in the file.
 
     Raises:
-      UserError: no such file, not UTF-8, or text before the first .I line.
+      UserError: the file is missing, not UTF-8, or has text before the first .I line.
     """
     number, field, words = None, "", []
     for line, text in enumerate(_lines(path), 1):
-        if found := _NUMBER.fullmatch(text):
+        if match := _NUMBER.fullmatch(text):
             if number is not None:
                 yield number, " ".join(words)
-            number, field, words = found[1], "", []
+            number, field, words = match[1], "", []
         elif number is None and text.strip():
             raise UserError(f"{path}, line {line}: {text[:40]!r} where .I and a number is wanted")
-        elif found := _FIELD.fullmatch(text):
-            field = found[1]
+        elif match := _FIELD.fullmatch(text):
+            field = match[1]
         elif field in fields and field:
             words += text.split()
     if number is None:
@@ -67,115 +65,116 @@ def read_fields(path: Path, fields: str) -> Iterator[tuple[str, str]]:
 
 
 def read_cranfield(folder: Path) -> Collection:
-    """Reads the Cranfield collection (see above)."""
+    """Reads the Cranfield collection (see `build_ranking_data`)."""
     documents = _unique(folder / "cran.all.1400", read_fields(folder / "cran.all.1400", "W"))
     listed = enumerate(read_fields(folder / "cran.qry", "W"), 1)
-    queries = {str(place): text for place, (_, text) in listed}
-    made = Collection(queries, documents, {})
-    for place, cells in _rows(folder / "cranqrel", 3):
-        query, document, grade = cells[0], cells[1], _whole(place, cells[2])
-        _judge(made, place, query, document, 5 - grade if 1 <= grade <= 4 else 0)
-    return _usable(made)
+    queries = {str(number): text for number, (_, text) in listed}
+    collection = Collection(queries, documents, {})
+    for location, cells in _rows(folder / "cranqrel", 3):
+        query, document, grade = cells[0], cells[1], _whole(location, cells[2])
+        _judge(collection, location, query, document, 5 - grade if 1 <= grade <= 4 else 0)
+    return _usable(collection)
 
 
 def read_cisi(folder: Path) -> Collection:
-    """Reads the CISI collection (see above)."""
+    """Reads the CISI collection (see `build_ranking_data`)."""
     documents = _unique(folder / "CISI.ALL", read_fields(folder / "CISI.ALL", "TW"))
     queries = _unique(folder / "CISI.QRY", read_fields(folder / "CISI.QRY", "TW"))
-    made = Collection(queries, documents, {})
-    for place, cells in _rows(folder / "CISI.REL", 4):
-        _judge(made, place, cells[0], cells[1], 1)
-    return _usable(made)
+    collection = Collection(queries, documents, {})
+    for location, cells in _rows(folder / "CISI.REL", 4):
+        _judge(collection, location, cells[0], cells[1], 1)
+    return _usable(collection)
 
 
 def read_wikiqa(folder: Path) -> Collection:
-    """Reads WikiQA (see above); answers of the same words are one document."""
-    made = Collection({}, {}, {})
+    """Reads WikiQA (see `build_ranking_data`); equal answers are one document."""
+    collection = Collection({}, {}, {})
     numbers: dict[str, str] = {}
     files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     for split, name in files.items():
         path = folder / name
-        candidates = made.splits.setdefault(split, {})
+        candidates = collection.splits.setdefault(split, {})
         for line, text in enumerate(_lines(path), 1):
             cells = text.split("\t")
-            place = f"{path}, line {line}"
+            location = f"{path}, line {line}"
             if len(cells) != 4:
                 raise UserError(
-                    f"{place}: {len(cells)} columns where 4 are wanted (qid question answer label)"
+                    f"{location}: {len(cells)} columns where 4 are wanted "
+                    "(qid question answer label)"
                 )
             if line == 1 and cells[0] == "qid":
                 continue
             query = f"{split}-{cells[0]}"
-            if made.queries.setdefault(query, cells[1]) != cells[1]:
-                raise UserError(f"{place}: question {cells[0]!r} has another text further up")
+            if collection.queries.setdefault(query, cells[1]) != cells[1]:
+                raise UserError(f"{location}: question {cells[0]!r} has another text further up")
             document = numbers.setdefault(cells[2], f"a{len(numbers) + 1}")
-            made.documents[document] = cells[2]
-            label = _whole(place, cells[3])
+            collection.documents[document] = cells[2]
+            label = _whole(location, cells[3])
             if label not in (0, 1):
-                raise UserError(f"{place}: label {label} is neither 0 nor 1")
+                raise UserError(f"{location}: label {label} is neither 0 nor 1")
             if document in candidates.setdefault(query, []):
-                made.left_out["answers given twice"] += 1
+                collection.left_out["answers given twice"] += 1
             else:
                 candidates[query].append(document)
-            grades = made.qrels.setdefault(query, {})
+            grades = collection.qrels.setdefault(query, {})
             grades[document] = max(label, grades.get(document, 0))
-    return _usable(made)
+    return _usable(collection)
 
 
 def split_queries(
     queries: Iterable[str], validation: float, test: float, seed: int
 ) -> dict[str, dict[str, None]]:
-    """Shares queries out at random; a function of the seed and the queries in their order."""
+    """Assigns queries to splits at random; depends on the seed and the order of the queries."""
     queries = list(queries)
     order = np.random.default_rng(seed).permutation(len(queries))
     held_out = round(validation * len(queries)), round(test * len(queries))
     ends = {"validation": held_out[0], "test": sum(held_out), "train": len(queries)}
-    made, start = {}, 0
+    splits, start = {}, 0
     for name, end in ends.items():
         chosen = sorted(order[start:end])
-        made[name] = {queries[i]: None for i in chosen}
+        splits[name] = {queries[i]: None for i in chosen}
         start = end
-    return made
+    return splits
 
 
-def _usable(made: Collection) -> Collection:
-    """Leaves out empty documents, what is judged of them, and queries without a relevant one."""
-    empty = {name for name, text in made.documents.items() if not text}
+def _usable(collection: Collection) -> Collection:
+    """Removes empty documents, their judgements, and queries without a relevant document."""
+    empty = {name for name, text in collection.documents.items() if not text}
     for name in empty:
-        del made.documents[name]
-    made.left_out["empty documents"] += len(empty)
-    for query, grades in list(made.qrels.items()):
+        del collection.documents[name]
+    collection.left_out["empty documents"] += len(empty)
+    for query, grades in list(collection.qrels.items()):
         for name in empty & grades.keys():
             del grades[name]
-            made.left_out["judgements of empty documents"] += 1
+            collection.left_out["judgements of empty documents"] += 1
         if not any(grade > 0 for grade in grades.values()):
-            del made.qrels[query]
-    for query in list(made.queries):
-        if query not in made.qrels:
-            del made.queries[query]
-            made.left_out["queries without a relevant document"] += 1
-            for candidates in made.splits.values():
+            del collection.qrels[query]
+    for query in list(collection.queries):
+        if query not in collection.qrels:
+            del collection.queries[query]
+            collection.left_out["queries without a relevant document"] += 1
+            for candidates in collection.splits.values():
                 candidates.pop(query, None)
-    return made
+    return collection
 
 
-def _judge(made: Collection, place: str, query: str, document: str, grade: int) -> None:
-    if query not in made.queries:
-        raise UserError(f"{place}: there is no query {query!r}")
-    if document not in made.documents:
-        raise UserError(f"{place}: there is no document {document!r}")
-    if document in made.qrels.setdefault(query, {}):
-        raise UserError(f"{place}: document {document!r} is judged again for {query!r}")
-    made.qrels[query][document] = grade
+def _judge(collection: Collection, location: str, query: str, document: str, grade: int) -> None:
+    if query not in collection.queries:
+        raise UserError(f"{location}: there is no query {query!r}")
+    if document not in collection.documents:
+        raise UserError(f"{location}: there is no document {document!r}")
+    if document in collection.qrels.setdefault(query, {}):
+        raise UserError(f"{location}: document {document!r} is judged again for {query!r}")
+    collection.qrels[query][document] = grade
 
 
 def _unique(path: Path, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for number, text in entries:
-        if number in found:
+        if number in texts:
             raise UserError(f"{path}: .I {number} is there twice")
-        found[number] = text
-    return found
+        texts[number] = text
+    return texts
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -201,11 +200,11 @@ def _rows(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
             yield f"{path}, line {number}", cells
 
 
-def _whole(place: str, text: str) -> int:
+def _whole(location: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UserError(f"{place}: {text!r} is not a whole number") from None
+        raise UserError(f"{location}: {text!r} is not a whole number") from None
 
 
 READERS = {"cranfield": read_cranfield, "cisi": read_cisi, "wikiqa": read_wikiqa}

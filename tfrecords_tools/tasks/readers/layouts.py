@@ -1,7 +1,7 @@
-"""Rows of texts that are laid out otherwise than in a table: folders, and TREC's questions.
+"""Reads rows of texts that are not in a table: folders, and TREC's questions.
 
-A folder has a folder for each label, whose files are a text each (aclImdb's `train/pos/0_9.txt`):
-the columns are `label` and `text`. A line of a `.label` file is `COARSE:fine question`: the columns
+A folder has a folder for each label, with one text in each file (aclImdb's `train/pos/0_9.txt`).
+The columns are `label` and `text`. A line of a `.label` file is `COARSE:fine question`. The columns
 are `label` (COARSE), `fine_label` (COARSE:fine) and `text`.
 """
 
@@ -17,18 +17,18 @@ _QUESTION = re.compile(r"(\w+):(\w+)\s+(.*)")
 
 
 def folder_records(path: Path, labels: Sequence[str], damaged: list) -> Iterator[tuple]:
-    """Yields the texts of a folder, label by label, each file's by name.
+    """Yields the texts of a folder, label by label, in the order of the file names.
 
     Args:
       path: the folder.
-      labels: the folders to read, where others are beside them; none = all that there are.
-      damaged: takes the name of each file that is not UTF-8.
+      labels: the names of the folders to read; empty = all.
+      damaged: a list to which the name of each file that is not UTF-8 is appended.
 
     Yields:
-      The file's name, from the folder on, and the cells of `FOLDER_COLUMNS`.
+      The name of the file, relative to `path`, and the cells of `FOLDER_COLUMNS`.
 
     Raises:
-      UserError: a label has no folder, or there is none at all.
+      UserError: a label has no folder, or there are no folders.
     """
     there = sorted(p.name for p in path.iterdir() if p.is_dir())
     if not there:
@@ -54,9 +54,9 @@ def folder_records(path: Path, labels: Sequence[str], damaged: list) -> Iterator
 
 
 def trec_cells(line: str) -> list[str] | None:
-    """The cells of `TREC_COLUMNS`; None where the line is no labelled question.
+    """Returns the cells of `TREC_COLUMNS`; None if the line is no labelled question.
 
-    The train file has one byte that is no character, before a space was meant: it is read as one.
+    One byte of the train file is no character. It stands for a space and is read as one.
     """
-    found = _QUESTION.fullmatch(line.replace("\ufffd", " ").strip())
-    return [found[1], f"{found[1]}:{found[2]}", found[3]] if found else None
+    match = _QUESTION.fullmatch(line.replace("\ufffd", " ").strip())
+    return [match[1], f"{match[1]}:{match[2]}", match[3]] if match else None

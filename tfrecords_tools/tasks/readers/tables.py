@@ -1,17 +1,15 @@
-"""Rows of TSV, CSV and JSON Lines files, each with the line it came from.
+"""Reads the rows of TSV, CSV and JSON Lines files, each with its line number.
 
-TSV is read as GLUE distributes it: a tab parts the columns, a line end parts the rows, and every
-other character, a quotation mark too, is part of the text. CSV is read with its quoting (a quoted
-cell may run over several lines). JSON Lines has an object a line. All three are UTF-8, may begin
-with a byte-order mark and may be compressed (.gz). Blank lines are not rows. Folders of texts and
-TREC's questions are rows too: see `text_layouts`.
+TSV is read as GLUE distributes it: tabs separate columns, line ends separate rows, and every other
+character is part of the text, quotation marks too. CSV is read with its quoting, so a quoted cell
+may span several lines. JSON Lines has one object on each line. All three are UTF-8, may begin with
+a byte-order mark and may be compressed (.gz). Blank lines are not rows. Folders of texts and TREC's
+questions are read as rows too: see `layouts`.
 """
 
 import collections
-import csv
 import gzip
 import json
-import sys
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -19,13 +17,13 @@ from typing import NamedTuple
 
 from official.tasks import nearest
 from official.utils.errors import UserError
-from tfrecords_tools.tasks.readers import layouts
+from tfrecords_tools.tasks.readers import layouts, records
 
 FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl",
     ".label": "trec",
 }  # fmt: skip
-# Formats whose columns are what they are, without a line that names them.
+# The columns of formats that have no header.
 _KNOWN_COLUMNS = {"folders": layouts.FOLDER_COLUMNS, "trec": layouts.TREC_COLUMNS}
 
 
@@ -33,9 +31,9 @@ class Row(NamedTuple):
     """One row of a file.
 
     Attributes:
-      number: its place among the rows, from 0; the header and blank lines are not counted.
-      line: its (first) line in the file, from 1; of a folder the file's name.
-      cells: the values of the columns asked for; None where an optional column is not there.
+      number: the number of the row, from 0; the header and blank lines are not counted.
+      line: the number of its first line in the file, from 1; for a folder, the name of the file.
+      cells: the values of the requested columns; None where an optional column is missing.
     """
 
     number: int
@@ -44,14 +42,14 @@ class Row(NamedTuple):
 
 
 class BadRows:
-    """What happens to a row that cannot be used: an error, or left out and counted.
+    """Handles rows that cannot be used: raises an error, or counts them as left out.
 
     Attributes:
-      counts: rows left out, by reason.
+      counts: the number of rows left out, by reason.
     """
 
     def __init__(self, skip: bool = False, known: Collection[str] = ()):
-        """Stops at the first bad row, or skips them all if `skip`, or those `known` to be there."""
+        """Skips no bad rows, all of them if `skip`, or those whose reason is in `known`."""
         self.skip = skip
         self.known = known
         self.counts: collections.Counter[str] = collections.Counter()
@@ -67,20 +65,20 @@ class BadRows:
         self.counts[reason] += 1
 
     def __str__(self) -> str:
-        """The counts in words."""
+        """Returns the counts as text."""
         return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
 
 
-def place(path: Path, line: int | str) -> str:
-    """Where a row stands, for a message: a line of a file, or a file of a folder."""
+def location(path: Path, line: int | str) -> str:
+    """Returns the location of a row for a message: a line of a file, or a file of a folder."""
     return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
 
 
-def format_of(path: Path, given: str | None = None) -> str:
-    """The format of a file: the one given, or what the name says.
+def file_format(path: Path, given: str | None = None) -> str:
+    """Returns the given format of a file, or the one that its name implies.
 
     Raises:
-      UserError: neither says.
+      UserError: none is given, and the name implies none.
     """
     if given:
         return given
@@ -104,22 +102,22 @@ def read(
     bad: BadRows | None = None,
     labels: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """Yields the rows of a file with the columns asked for.
+    """Yields the rows of a file with the requested columns.
 
     Args:
       path: the file.
-      columns: names (of the header line, or keys of the objects) or indices from "0".
-      optional: those of `columns` that the file may lack altogether.
+      columns: names (of the header, or keys of the objects) or indices from "0".
+      optional: the columns that may be missing in the whole file.
       header: whether the first line of a TSV or CSV file names the columns.
-      format: "tsv", "csv", "jsonl", "trec" or "folders"; None to go by the name of the file.
-      labels: of a folder, those whose texts are read; none = all.
-      bad: what to do with a row that has the wrong number of columns, is not UTF-8 or not JSON.
+      format: "tsv", "csv", "jsonl", "trec" or "folders"; None = by the file name.
+      labels: the labels of a folder whose texts are read; empty = all.
+      bad: is called with rows that have the wrong number of columns, are not UTF-8 or not JSON.
 
     Raises:
-      UserError: no such file, an empty one, no such column, or a bad row.
+      UserError: the file or a column is missing, the file is empty, or a row is bad.
     """
     bad = bad or BadRows()
-    format = format_of(path, format)
+    format = file_format(path, format)
     rows = 0
     try:
         if format == "jsonl":
@@ -139,50 +137,6 @@ def read(
         raise UserError(f"{path} is empty: it has no rows")
 
 
-def _lines(path: Path, damaged: list[int]) -> Iterator[str]:
-    """Yields decoded lines without their ends; numbers of lines not in UTF-8 go to `damaged`."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    with opened as stream:
-        for number, line in enumerate(stream, 1):
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                damaged.append(number)
-                yield line.decode("utf-8", "replace")
-
-
-def _tsv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path, damaged), 1):
-        if line:
-            yield number, line.split("\t")
-
-
-def _csv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((line + "\n" for line in _lines(path, damaged)), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        # The reader's own line number would be the end of the file for a quote left open.
-        raise UserError(
-            f"{path}, line {line}: not CSV from here on ({error}); is a quotation mark left open, "
-            "or the file really TSV (--format=tsv)?"
-        ) from error
-
-
-def _trec_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
-    for number, line in enumerate(_lines(path, []), 1):
-        if line.strip():
-            yield number, layouts.trec_cells(line)
-
-
 def _cells(
     path: Path,
     columns: Sequence[str],
@@ -194,32 +148,32 @@ def _cells(
 ) -> Iterator[Row]:
     damaged: list[int | str] = []
     if format == "folders":
-        records = layouts.folder_records(path, labels, damaged)
+        source = layouts.folder_records(path, labels, damaged)
     elif format == "trec":
-        records = _trec_records(path)
+        source = records.trec_records(path)
     else:
-        records = (_tsv_records if format == "tsv" else _csv_records)(path, damaged)
+        source = (records.tsv_records if format == "tsv" else records.csv_records)(path, damaged)
     known = _KNOWN_COLUMNS.get(format)
     header = header and known is None
     names: Sequence[str] | None = None
-    places: list[int | None] | None = None
+    indices: list[int | None] | None = None
     width = number = 0
-    for line, cells in records:
-        if places is None:
+    for line, cells in source:
+        if indices is None:
             if header and damaged:
                 raise UserError(f"{path}, line {damaged[0]}: the header is not UTF-8")
             width = len(known or cells)
             names = [cell.strip() for cell in cells] if header else known
-            places = [_place(path, column, names, width, optional) for column in columns]
+            indices = [_column_index(path, column, names, width, optional) for column in columns]
             if header:
                 continue
         if damaged:
-            bad("not UTF-8", f"{place(path, damaged[0])}: not UTF-8: convert the file")
+            bad("not UTF-8", f"{location(path, damaged[0])}: not UTF-8: convert the file")
             damaged.clear()
         elif cells is None:
             bad(
                 "no labelled question",
-                f"{place(path, line)}: expected COARSE:fine and a question, such as "
+                f"{location(path, line)}: expected COARSE:fine and a question, such as "
                 "'NUM:date When did ...'",
             )
         elif len(cells) != width:
@@ -229,7 +183,7 @@ def _cells(
                 f"{'header' if header else 'first line'} has {width}",
             )
         else:
-            yield Row(number, line, tuple(None if p is None else cells[p] for p in places))
+            yield Row(number, line, tuple(None if i is None else cells[i] for i in indices))
         number += 1
 
 
@@ -237,10 +191,10 @@ def _count(columns: int) -> str:
     return f"{columns} column{'' if columns == 1 else 's'}"
 
 
-def _place(
+def _column_index(
     path: Path, column: str, names: Sequence[str] | None, width: int, optional: Sequence[str]
 ) -> int | None:
-    """Where a column stands in a row, or None for an optional one that is not there."""
+    """Returns the index of a column, or None for an optional column that is missing."""
     if names is not None and column in names:
         if names.count(column) > 1:
             raise UserError(f"{path} has {names.count(column)} columns named {column!r}")
@@ -260,15 +214,15 @@ def _place(
 
 
 def objects(path: Path, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
-    """Yields the objects of a JSON Lines file, each with its number and line, as `Row` has them.
+    """Yields the number, the line and the object of each line of a JSON Lines file.
 
     Args:
       path: the file.
-      bad: what to do with a line that is not UTF-8 or no JSON object.
+      bad: is called with lines that are not UTF-8 or no JSON object.
     """
     damaged: list[int] = []
     number = -1
-    for line, text in enumerate(_lines(path, damaged), 1):
+    for line, text in enumerate(records.lines(path, damaged), 1):
         if not text.strip():
             continue
         number += 1
@@ -277,31 +231,31 @@ def objects(path: Path, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
             bad("not UTF-8", f"{path}, line {line}: not UTF-8: convert the file")
             continue
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             bad("not JSON", f"{path}, line {line}: not JSON ({error})")
             continue
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             bad("not a JSON object", f"{path}, line {line}: every line is to be a JSON object")
             continue
-        yield number, line, found
+        yield number, line, value
 
 
 def _objects(
     path: Path, columns: Sequence[str], optional: Sequence[str], bad: BadRows
 ) -> Iterator[Row]:
-    absent: set[str] | None = None  # the optional columns, if the first row lacks them
-    for number, line, found in objects(path, bad):
+    absent: set[str] | None = None  # The optional columns that the first row lacks.
+    for number, line, value in objects(path, bad):
         if absent is None:
-            absent = {column for column in optional if found.get(column) is None}
-        missing = {column for column in columns if found.get(column) is None}
-        nested = [c for c in columns if isinstance(found.get(c), (list, dict))]
+            absent = {column for column in optional if value.get(column) is None}
+        missing = {column for column in columns if value.get(column) is None}
+        nested = [c for c in columns if isinstance(value.get(c), (list, dict))]
         if missing - absent:
             column = next(c for c in columns if c in missing - absent)
             bad(
                 "missing key",
-                f"{path}, line {line}: no {column!r}{nearest(column, found)}: "
-                f"its keys are {', '.join(map(repr, found))}",
+                f"{path}, line {line}: no {column!r}{nearest(column, value)}: "
+                f"its keys are {', '.join(map(repr, value))}",
             )
         elif absent - missing:
             bad(
@@ -312,11 +266,11 @@ def _objects(
         elif nested:
             bad(
                 "not a text",
-                f"{path}, line {line}: {nested[0]!r} is a {type(found[nested[0]]).__name__}, "
+                f"{path}, line {line}: {nested[0]!r} is a {type(value[nested[0]]).__name__}, "
                 "not a text or a number",
             )
         else:
-            yield Row(number, line, tuple(_text(found.get(column)) for column in columns))
+            yield Row(number, line, tuple(_text(value.get(column)) for column in columns))
 
 
 def _text(value: str | float | bool | None) -> str | None:
@@ -324,5 +278,5 @@ def _text(value: str | float | bool | None) -> str | None:
         return None
     if not isinstance(value, str):
         return json.dumps(value)
-    # JSON can escape half of a surrogate pair, which is not a character.
+    # JSON can escape half of a surrogate pair, which is no character.
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -65,7 +65,7 @@ def test_articles_of_race_in_folders(tmp_path):
         (2, "M", "Who has a dog?", ("Tom", "Ann", "Sue", "Bob"), 3),
         (3, "M", "The dog is _ .", ("old", "new", "red", "big"), 1),
     ]
-    assert found[3].place == f"{path}/middle/2.txt, question 2"
+    assert found[3].location == f"{path}/middle/2.txt, question 2"
 
 
 def test_race_as_json_lines(tmp_path):
@@ -133,7 +133,7 @@ def test_dream(tmp_path):
         (1, "W: Yes.", "When is it?", choices, 0),
         (2, "W: Yes.", "When is it?", choices, 0),
     ]
-    assert found[2].place == f"{path}, dialogue 2, question 2"
+    assert found[2].location == f"{path}, dialogue 2, question 2"
 
 
 def test_json_lines_of_ones_own(tmp_path):

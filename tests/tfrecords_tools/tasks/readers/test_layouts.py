@@ -13,6 +13,7 @@ from official.config import Segments
 from official.shards import features
 from official.utils import seeding
 from tfrecords_tools.pretraining import chunks, examples, stream_corpus, streams
+from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents, sentences
 from tfrecords_tools.vocabulary import byte_bpe
 
@@ -62,7 +63,7 @@ def written(path, texts):
 
 
 def settings(folder, split, **options):
-    return examples.Settings(Segments(**options), None, folder, 3, split_sentences=split)
+    return Settings(Segments(**options), None, folder, 3, split_sentences=split)
 
 
 def spelled(tokenizer, ids):
@@ -81,7 +82,7 @@ def expected_texts(tokenizer, texts):
 
 
 def rows_of(piece, how):
-    made = examples.process_piece(piece, how)
+    made = examples.process_chunk(piece, how)
     parsed = features.parse(tf.constant(made.examples), ["token_ids"])["token_ids"].to_list()
     # The examples come in a drawn order.
     order = seeding.numpy_rng(how.seed, piece.number).permutation(len(parsed))
@@ -94,7 +95,7 @@ def test_a_document_has_the_tokens_of_its_text(tmp_path, folder, name, split):
     texts, tokenizer = corpus(json_lines="jsonl" in name), tokenizers.load(folder)
     found, count = [], 0
     for piece in written(tmp_path / name, texts):
-        tokens, _ = examples.tokenize_piece(piece, settings(folder, split))
+        tokens, _ = examples.tokenize_chunk(piece, settings(folder, split))
         ends = tokens.sentences[tokens.documents]
         found += [tokens.ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
         count += len(tokens.sentences) - 1
@@ -138,7 +139,7 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
     separators = asked = rows = 0
     whole = []
     for piece in written(tmp_path / "a.jsonl", texts):
-        made = examples.process_piece(piece, how)
+        made = examples.process_chunk(piece, how)
         parsed = features.parse(tf.constant(made.examples), ["token_ids", "next_id"])
         ids, after = parsed["token_ids"].to_list(), parsed["next_id"].numpy().tolist()
         order = np.argsort(seeding.numpy_rng(how.seed, piece.number).permutation(len(ids)))
@@ -167,7 +168,7 @@ def test_streams_are_the_text(tmp_path, folder, reuse):
     how = settings(folder, True, format="stream", rows=2, reuse_length=reuse, max_length=40)
     corpus_files = stream_corpus.Corpus(tmp_path / "stream")
     for piece in written(tmp_path / "a.jsonl", texts):
-        corpus_files.add(examples.tokenize_piece(piece, how)[0])
+        corpus_files.add(examples.tokenize_chunk(piece, how)[0])
     plan, _ = corpus_files.arrange(streams.Plan.from_settings(corpus_files.folder, how, tokenizer))
     records = [record for block in plan.blocks for record in streams.make(block, plan)]
     corpus_files.close()

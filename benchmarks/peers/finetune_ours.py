@@ -1,4 +1,4 @@
-"""Our side of `finetune_epoch`: the training loop's own steps under configs/finetune/sst2.yaml."""
+"""Our side of `finetune_epoch`: the steps of the training loop with configs/finetune/sst2.yaml."""
 
 from pathlib import Path
 
@@ -37,8 +37,8 @@ def main() -> None:
     evaluator = Evaluator(config, model, strategy)
 
     def evaluate() -> dict:
-        figures = evaluator.run(validation)
-        return {name: figures[name] for name in ("accuracy", "loss")}
+        metrics = evaluator.run(validation)
+        return {name: metrics[name] for name in ("accuracy", "loss")}
 
     work.serve(total, lambda count: step.run(iterator, count), evaluate)
 

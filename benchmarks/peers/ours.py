@@ -1,4 +1,4 @@
-"""Our sides of `train_step`: the training loop's own step, on the model that a config describes."""
+"""Our sides of `train_step`: the step of the training loop, on the model of a config."""
 
 import work
 
@@ -9,10 +9,10 @@ from official.training import optimizers, train_step
 
 import tensorflow as tf  # isort: skip
 
-# What makes another system of BERT's config. ALBERT: one layer run again and again, a narrow token
-# table, LAMB; its sentence-order head is a next-sentence head with other labels.
-# ELECTRA: a generator of a quarter of the size in front, another question. XLNet: relative
-# attention of two streams, the second one of the rows that are predicted, without memory.
+# The differences of the other systems from BERT. ALBERT: shared layers, a narrow token table, LAMB;
+# its sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a
+# quarter of the size, and replaced-token detection. XLNet: relative attention of two streams, the
+# second one for the predicted positions only, without memory.
 ENCODERS = {
     "BERT": {"type": "transformer"},
     "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _batch(batch, system):
-    """What the reader makes of a batch of `work`: no padding, every prediction a real one."""
+    """Returns a batch of `work` as the reader returns it: no padding, no unused predictions."""
     token_ids, targets = batch["token_ids"], batch["masked_positions"]
     more = {
         "padding_mask": tf.ones_like(token_ids, tf.bool),

@@ -1,0 +1,143 @@
+"""The settings of a pretraining shard folder, and what its manifest says of them."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from official import config as configs
+from official.shards.features import FEATURES, LEXICONS
+from official.shards.provenance import PretrainingSettings
+from official.utils.errors import UserError
+from tfrecords_tools.pretraining import tf_models
+
+FORMATS = ("examples", "tf_models")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that the records depend on, except the text.
+
+    Attributes:
+      segments: how documents become sequences.
+      corruption: the static masks, or None.
+      tokenizer: a tokenizer folder.
+      seed: the seed of every draw.
+      format: 'examples' (`official.shards.features`) or 'tf_models'.
+      split_sentences: whether lines are paragraphs that are split into sentences.
+      lexicons: (feature, path) of each file of phrases or entities.
+      token_counts: a folder with the count of each vocabulary entry in the corpus, which static
+        masks may draw from; "" = none.
+    """
+
+    segments: configs.Segments
+    corruption: Any
+    tokenizer: str
+    seed: int
+    format: str = "examples"
+    split_sentences: bool = False
+    lexicons: tuple[tuple[str, str], ...] = ()
+    token_counts: str = ""
+
+    @classmethod
+    def from_config(
+        cls,
+        config: configs.Config,
+        tokenizer: str | os.PathLike,
+        seed: int | None = None,
+        format: str = "examples",
+        split_sentences: bool = False,
+        phrases: str | os.PathLike | None = None,
+        entities: str | os.PathLike | None = None,
+    ) -> "Settings":
+        """Returns the settings of a config.
+
+        Args:
+          config: the config.
+          tokenizer: a tokenizer folder.
+          seed: replaces the seed of the config.
+          format: one of `FORMATS`.
+          split_sentences: whether lines are paragraphs that are split into sentences.
+          phrases: a lexicon file (see `tfrecords_tools.pretraining.lexicon`).
+          entities: a lexicon file.
+
+        Raises:
+          UserError: the config does not suit pretraining, the format or the lexicons.
+        """
+        if config.segments is None:
+            raise UserError(f"config {config.name!r} has no `segments`: it is not for pretraining")
+        _check_duplicates(config.segments)
+        if format == "tf_models":
+            tf_models.check(config)
+        seed = config.seed if seed is None else seed
+        if seed < 0:
+            raise UserError(f"seed: {seed} is negative: name one from 0 up")
+        static = config.segments.static_masks or format == "tf_models"
+        return cls(
+            segments=config.segments,
+            corruption=config.corruption if static else None,
+            tokenizer=str(Path(tokenizer).resolve()),
+            seed=seed,
+            format=format,
+            split_sentences=split_sentences,
+            lexicons=_lexicons(config, {"phrase_inner": phrases, "entity_inner": entities}),
+        )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features of every example."""
+        if self.format == "tf_models":
+            return tf_models.FEATURES
+        names = {"token_ids", "segment_lengths", self.segments.label}
+        names |= self.segments.row_features
+        if self.segments.packing > 1:
+            names.add("part_lengths")
+        if self.corruption is not None:
+            names |= {"masked_positions", "masked_ids"}
+        names |= dict(self.lexicons).keys()
+        return tuple(name for name in FEATURES if name in names)
+
+    def to_record(self) -> PretrainingSettings:
+        """Returns the settings that the manifest records."""
+        return PretrainingSettings(
+            segments=self.segments,
+            corruption=self.corruption,
+            format=self.format,
+            split_sentences=self.split_sentences,
+            lexicons=tuple(Path(path).name for _, path in self.lexicons),
+        )
+
+
+def _check_duplicates(segments: configs.Segments) -> None:
+    copies = segments.duplicates
+    whole_sentences = segments.format in ("full_sentences", "doc_sentences")
+    if copies > 1 and whole_sentences and not segments.short_seq_prob:
+        raise UserError(
+            f"segments.duplicates: {copies} copies of {segments.format} with "
+            "short_seq_prob: 0 are all the same: take 1, or another short_seq_prob"
+        )
+
+
+def _lexicons(
+    config: configs.Config, files: Mapping[str, str | os.PathLike | None]
+) -> tuple[tuple[str, str], ...]:
+    """Returns the feature and the path of each lexicon that is given.
+
+    Raises:
+      UserError: the corruption needs another lexicon, or the format cannot use lexicons.
+    """
+    lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
+    needed = config.corruption.needs() if config.corruption else frozenset()
+    if config.segments.format == "stream" and (lexicons or needed):
+        flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {config.corruption.unit}"
+        raise UserError(
+            f"{flag}: a stream has no phrases and entities: take another unit, or another "
+            "segments.format"
+        )
+    for name in sorted(needed - dict(lexicons).keys()):
+        raise UserError(
+            f"corruption.unit: {config.corruption.unit} needs {LEXICONS[name]}=FILE, one "
+            f"{config.corruption.unit} a line (tfrecords_tools.build_phrases finds phrases)"
+        )
+    return lexicons

@@ -1,0 +1,210 @@
+"""Reads multiple-choice questions in the formats of RACE, SWAG, DREAM and JSON Lines, unchecked.
+
+RACE    a folder with a text file for each article, at any depth (`train/middle/1.txt`), each a JSON
+        object: article, questions, options (a list for each question), answers (a letter for each)
+        and id. Also JSON Lines with one question on each line: article, question, options, answer
+        and, optionally, example_id and question_id.
+SWAG    CSV with the columns sent1, sent2, ending0 to ending3 and label (a number from 0).
+DREAM   a JSON list of dialogues: [turns, questions, id], each question with question, choice (a
+        list) and answer (the text of the right choice).
+others  JSON Lines: context, question (optional), choices (a list), answer (a letter, or a number
+        from 0) and, optionally, id.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from official.tasks import Task
+from official.utils.errors import UserError
+from tfrecords_tools.tasks.readers import tables
+
+SUFFIXES = (".json", ".jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class RawQuestion:
+    """A question as it stands in a file; its values may have any type.
+
+    Attributes:
+      number: the number of the question in the file, from 0; unusable questions count.
+      location: the file and the position in it, for messages.
+      context: the text that the question is about.
+      text: the question.
+      choices: the choices.
+      answer: the answer in the terms of the file; None = there is none.
+      identity: the id of the question, or None.
+      known: answer → number of the choice; None = the answer is the text of a choice.
+    """
+
+    number: int
+    location: str
+    context: Any
+    text: Any
+    choices: Any
+    answer: Any
+    identity: Any
+    known: Mapping[Any, int] | None
+
+
+def read(
+    task: Task, path: Path, optional_answers: bool, bad: tables.BadRows
+) -> Iterator[RawQuestion]:
+    """Yields the questions of a file or folder, unchecked.
+
+    Args:
+      task: a task of the kind "choice", with its labels.
+      path: the file, or RACE's folder.
+      optional_answers: whether all questions may be without answers.
+      bad: is called with parts of the file that cannot be read.
+
+    Raises:
+      UserError: the file cannot be read, or `bad` raises it.
+    """
+    letters = {letter: i for i, letter in enumerate(task.labels)}
+    if not path.exists():
+        raise UserError(f"there is no file {path}")
+    count = 0
+    if task.name == "race" and path.is_dir():
+        source = _articles(path, letters, bad)
+    elif path.is_dir():
+        raise UserError(f"{path} is a folder where a file is wanted")
+    elif task.name == "swag":
+        source = _endings(path, task, optional_answers, bad)
+    elif task.name == "dream":
+        source = _dialogues(path, bad)
+    else:
+        source = _lines(path, task, letters, bad)
+    for raw in source:
+        count += 1
+        yield raw
+    if not count and not bad.counts:
+        raise UserError(f"{path} is empty: it has no questions")
+
+
+def _articles(
+    folder: Path, letters: Mapping[str, int], bad: tables.BadRows
+) -> Iterator[RawQuestion]:
+    """Yields the questions of RACE as distributed; the files are in alphabetical order."""
+    files = sorted(folder.rglob("*.txt"))
+    if not files:
+        raise UserError(f"{folder} has no article: no file .txt, in it or in its folders")
+    number = 0
+    identities: dict[Any, Path] = {}
+    for path in files:
+        value = _json(path)
+        if not isinstance(value, dict):
+            bad("not an article", f"{path}: a {type(value).__name__}, not a JSON object")
+            continue
+        lists = [value.get(name) for name in ("questions", "options", "answers")]
+        if not all(isinstance(some, list) for some in lists):
+            bad("not an article", f"{path}: questions, options and answers are to be lists")
+            number += len(lists[0]) if isinstance(lists[0], list) else 0
+            continue
+        if len({len(some) for some in lists}) > 1:
+            counts = [str(len(some)) for some in lists]
+            bad(
+                "wrong number of answers",
+                f"{path}: {counts[0]} questions, {counts[1]} lists of options and {counts[2]} "
+                "answers",
+            )
+            number += len(lists[0])
+            continue
+        identity = value.get("id")
+        if isinstance(identity, str) and identity in identities:
+            bad("duplicate id", f"{path}: id {identity!r} is there already, {identities[identity]}")
+            number += len(lists[0])
+            continue
+        if isinstance(identity, str):
+            identities[identity] = path
+        for i, (text, choices, answer) in enumerate(zip(*lists, strict=True), 1):
+            location = f"{path}, question {i}"
+            yield RawQuestion(
+                number, location, value.get("article"), text, choices, answer, None, letters
+            )
+            number += 1
+
+
+def _endings(
+    path: Path, task: Task, optional_answers: bool, bad: tables.BadRows
+) -> Iterator[RawQuestion]:
+    """Yields the questions of SWAG; its rows have no ids."""
+    endings = [f"ending{i}" for i in range(len(task.labels))]
+    columns = [task.columns.text, task.columns.text_pair, *endings, task.columns.label]
+    known = {value: i for i, value in enumerate(task.values)}
+    optional = columns[-1:] if optional_answers else []
+    rows = tables.read(path, columns, optional, format="csv", bad=bad)
+    for number, line, (context, text, *choices, answer) in rows:
+        location = f"{path}, line {line}"
+        yield RawQuestion(number, location, context, text, choices, answer, None, known)
+
+
+def _dialogues(path: Path, bad: tables.BadRows) -> Iterator[RawQuestion]:
+    """Yields the questions of DREAM; the turns of a dialogue become lines of the context."""
+    value = _json(path)
+    if not isinstance(value, list):
+        raise UserError(f"{path}: a {type(value).__name__}, not a JSON list of dialogues")
+    number = 0
+    identities: dict[Any, int] = {}
+    for i, dialogue in enumerate(value, 1):
+        location = f"{path}, dialogue {i}"
+        if not isinstance(dialogue, list) or len(dialogue) != 3:
+            bad("not a dialogue", f"{location}: not a list of turns, questions and id")
+            continue
+        turns, questions, identity = dialogue
+        texts = isinstance(turns, list) and all(isinstance(turn, str) for turn in turns)
+        if not texts or not isinstance(questions, list):
+            bad("not a dialogue", f"{location}: turns are to be texts, and questions a list")
+            continue
+        if isinstance(identity, str) and identity in identities:
+            bad(
+                "duplicate id",
+                f"{location}: id {identity!r} is there already, dialogue {identities[identity]}",
+            )
+            number += len(questions)
+            continue
+        if isinstance(identity, str):
+            identities[identity] = i
+        for j, asked in enumerate(questions, 1):
+            asked = asked if isinstance(asked, dict) else {}
+            parts = (asked.get(name) for name in ("question", "choice", "answer"))
+            yield RawQuestion(
+                number, f"{location}, question {j}", "\n".join(turns), *parts, None, None
+            )
+            number += 1
+
+
+def _lines(
+    path: Path, task: Task, letters: Mapping[str, int], bad: tables.BadRows
+) -> Iterator[RawQuestion]:
+    """Yields the questions of JSON Lines, with the keys of RACE or those of the task `choice`."""
+    race = task.name == "race"
+    if path.with_suffix("" if path.suffix == ".gz" else path.suffix).suffix not in SUFFIXES:
+        folder = "a folder of articles, or " if race else ""
+        raise UserError(f"{path}: wanted is {folder}JSON Lines, a file .jsonl")
+    for number, line, value in tables.objects(path, bad):
+        keys = ("example_id", "question_id") if race else ("id",)
+        parts = [value.get(key) for key in keys]
+        identity = None if None in parts else " ".join(map(str, parts))
+        numbers = {} if race else {i: i for i in letters.values()}
+        yield RawQuestion(
+            number,
+            f"{path}, line {line}",
+            value.get(task.columns.text),
+            value.get("question"),
+            value.get("options" if race else "choices"),
+            value.get("answer"),
+            identity,
+            {**letters, **numbers},
+        )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8: convert the file") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error})") from None

@@ -1,0 +1,61 @@
+"""Splits text files into records: lines, and the cells of TSV, CSV and TREC's questions."""
+
+import csv
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from official.utils.errors import UserError
+from tfrecords_tools.tasks.readers import layouts
+
+
+def lines(path: Path, damaged: list[int]) -> Iterator[str]:
+    """Yields lines without their ends; appends the numbers of lines not in UTF-8 to `damaged`."""
+    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    with opened as stream:
+        for number, line in enumerate(stream, 1):
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                damaged.append(number)
+                yield line.decode("utf-8", "replace")
+
+
+def tsv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line number and the cells of each row; see `lines` for `damaged`."""
+    for number, line in enumerate(lines(path, damaged), 1):
+        if line:
+            yield number, line.split("\t")
+
+
+def csv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the first line number and the cells of each row; see `lines` for `damaged`.
+
+    Raises:
+      UserError: the file is not CSV.
+    """
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((line + "\n" for line in lines(path, damaged)), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        # For an open quotation mark, the reader's line number is the end of the file.
+        raise UserError(
+            f"{path}, line {line}: not CSV from here on ({error}); is a quotation mark left open, "
+            "or the file really TSV (--format=tsv)?"
+        ) from error
+
+
+def trec_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
+    """Yields the line number and the cells of each question; None for other lines."""
+    for number, line in enumerate(lines(path, []), 1):
+        if line.strip():
+            yield number, layouts.trec_cells(line)
