@@ -28,7 +28,7 @@ from official.convert import (
     transfo_xl,
     xlnet,
 )
-from official.convert.heads import CausalLM, name_of
+from official.convert.heads import name_of
 from official.convert.system import System
 from official.saving import model_folder
 from official.utils import atomic, files, json_files
@@ -136,9 +136,7 @@ def _files(
     tokenizer: tokenizers.Tokenizer,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What config.json says of a network, and its tensors."""
-    names = {name_of(objective) for objective in config.objectives}
-    # A causal LM has no tensors: a system without that head is written as its encoder alone.
-    heads = sorted(name for name in names if name in system.heads or name != CausalLM.name)
+    heads = sorted({name_of(objective) for objective in config.objectives})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:
         described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}

@@ -1,9 +1,9 @@
-"""One update as every replica runs it, and the loop of updates inside the graph.
+"""Updates a model: one step on every replica, and the loop of steps inside the graph.
 
-The loss of an update is, for each term, its sum over every example of the batch divided by its
-weight sum over the same; replicas and accumulation steps only share out the summing, so they
-change nothing but rounding. Weight sums come first (they need no network), are summed over
-replicas, and scale each part's loss before its gradient is taken.
+The loss of an update is the sum of each term over all examples of the batch, divided by the sum of
+its weights over the same examples. Replicas and accumulation steps compute parts of these sums, so
+they change only the rounding. The weight sums are computed first, because they need no network.
+They are summed over replicas and scale the loss of each part before its gradient is computed.
 
 Shapes: A accumulation steps, K statistics of a step.
 """
@@ -27,20 +27,21 @@ _SITES = 1 << 16  # draws that one replica may make in one step
 
 
 def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
-    """The random numbers of one forward pass: a function of (seed, pass count, replica, site)."""
+    """Returns the random numbers of a forward pass: a function of seed, pass, replica and site."""
     base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
     first = tf.cast(count, tf.int32) + base
     return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
 
 
 class Steps(NamedTuple):
-    """What some updates report.
+    """The statistics of some updates.
 
     Attributes:
       sums: [steps, K], the entries that `TrainStep.statistics` names.
-      gradient_norms: [steps], global norms before clipping; not finite: the update was left out.
+      gradient_norms: [steps], global norms before clipping. If a norm is not finite, the update
+        was skipped.
       bad_variables: int32 [steps], the index in `TrainStep.updated` of the first variable whose
-        gradient was not finite; -1 = there is none.
+        gradient was not finite; -1 = none.
     """
 
     sums: np.ndarray

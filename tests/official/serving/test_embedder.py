@@ -10,7 +10,7 @@ import pytest
 import official
 from official import config as configs
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.serving import embedder
 from official.utils.errors import UserError
 from tests import small
@@ -36,7 +36,7 @@ def folder(request, tmp_path_factory):
     folder.mkdir()
     small.tokenizer_folder(folder / "tokenizer")
     configs.save(config, folder / "config.yaml")
-    checkpoints.save(folder, 1, checkpoints.values(model.variables_by_path()), {})
+    checkpoints.save(folder, 1, named_arrays.values(model.variables_by_path()), {})
     return folder
 
 
