@@ -199,13 +199,13 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
     problems = []
     for step in sorted(_steps(model_dir), reverse=True):
         try:
-            found = _load(_path(model_dir, step), optimizer)
+            checkpoint = _load(_path(model_dir, step), optimizer)
         except UserError as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            errors.warn(f"{problem}: the newest whole checkpoint is {found.path}")
-        return found
+            errors.warn(f"{problem}: the newest whole checkpoint is {checkpoint.path}")
+        return checkpoint
     raise UserError(
         f"{'; '.join(problems)}: no checkpoint of {model_dir} is whole: copy it again from where "
         f"it is, or remove {Path(model_dir) / _FOLDER} to begin anew"
@@ -239,19 +239,19 @@ def _find_best(model_dir: Path, newest: Path) -> Path:
     file = model_dir / _FOLDER / _BEST
     another = "name another checkpoint, such as --checkpoint=last"
     try:
-        found = best(model_dir)
+        record = best(model_dir)
     except UserError as error:
         raise UserError(
             f"{error}: give the training command again, which writes it anew, or {another}"
         ) from None
-    if found is None:
+    if record is None:
         if load_state(newest).get("best"):
             raise UserError(
                 f"{file} is missing, and {newest} was not the best: give the training command "
                 f"again, which writes it anew, or {another}"
             )
         return newest
-    path = _path(model_dir, found["step"])
+    path = _path(model_dir, record["step"])
     if not path.is_dir():
         raise UserError(f"{file} names {path}, which is missing: {another}")
     return path
@@ -286,7 +286,7 @@ def _remove_old(model_dir: str | os.PathLike, step: int, keep: int) -> None:
         named = best(model_dir)
     except UserError:
         return  # the best one is not known
-    before = sorted(found for found in _steps(model_dir) if found <= step)
+    before = sorted(other for other in _steps(model_dir) if other <= step)
     for old in before[:-keep]:
         if named is None or old != named["step"]:
             atomic.remove(_path(model_dir, old))

@@ -37,11 +37,11 @@ def restore(
             f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
         )
-    found = checkpoints.load(model_dir, checkpoint)
+    loaded = checkpoints.load(model_dir, checkpoint)
     # This check comes before a large model is built.
-    named_arrays.check(shapes(config), found.variables, str(found.path))
+    named_arrays.check(shapes(config), loaded.variables, str(loaded.path))
     model = build(config, precision)
-    named_arrays.assign(model.variables_by_path(), found.variables, str(found.path))
+    named_arrays.assign(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
 
 

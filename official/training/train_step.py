@@ -53,10 +53,13 @@ class TrainStep:
     """Updates a model under a strategy.
 
     Args:
-      seed: of dropout and every other draw of the network.
-      accumulation: A; a replica's batch is cut into as many parts.
-      jit_compile: compile forward and backward pass with XLA.
-      memory: of the rows, where the encoder has one.
+      model: the model.
+      optimizer: the optimizer, built for the model.
+      strategy: the strategy to compute under.
+      seed: the seed of dropout and of all other draws of the network.
+      accumulation: A, the number of parts of a replica's batch.
+      jit_compile: whether to compile the forward and the backward pass with XLA.
+      memory: the memory of the rows; None if the encoder has none.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class TrainStep:
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, iterator, steps: int) -> Steps:
-        """Makes `steps` updates without leaving the graph."""
+        """Runs `steps` updates inside the graph."""
         rows = self._loop(iterator, tf.constant(steps, tf.int32)).numpy()  # [steps, K + 2]
         count = len(self.statistics.names)
         return Steps(rows[:, :count], rows[:, count], rows[:, count + 1].astype(np.int32))
@@ -102,7 +105,7 @@ class TrainStep:
         return rows.stack()
 
     def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """One replica's share of one update; returns the row [K + 2] that `run` takes apart."""
+        """Computes one replica's part of an update; returns a row [K + 2] for `run`."""
         context = tf.distribute.get_replica_context()
         reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
         replica = context.replica_id_in_sync_group
@@ -144,7 +147,7 @@ class TrainStep:
         gradients, statistics = sums
         if self.memory is not None:
             self.memory.write(*remembered)
-        # The loss of a head has no weight in the batches of other tasks.
+        # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
         asked = {head: totals[names.index(head)] > 0 for head in heads}
         self.optimizer.apply(gradients, self.updated, asked)
@@ -170,7 +173,7 @@ class TrainStep:
         return parts
 
     def _gradients(self, batch, scales, count, replica):
-        """Returns the sums of a part of a batch, and what is remembered of its rows."""
+        """Returns gradients and statistics of a part of a batch, and the memory of its rows."""
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
@@ -183,7 +186,7 @@ class TrainStep:
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        # What no loss depends on (a pooler under masked LM alone) is not updated, nor decayed.
+        # Variables that no loss depends on (a pooler without its objective) are not updated.
         self.updated = [variables[i] for i in reached]
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(losses, weights, metrics, batch)

@@ -52,14 +52,14 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         (outputs,) = scored(batch).values()
         return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
 
-    made = {
+    by_name = {
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
         "tokens": inputs.signature(tokens, *inputs.ids()),
     }
     if parts.head is None:
-        return made
-    return made | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+        return by_name
+    return by_name | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
 
 
 def _head(

@@ -59,10 +59,10 @@ def signatures(
         given = tf.io.parse_example(examples, dict.fromkeys(names, one))
         return of_texts(*(inputs.text(given[name]) for name in names))
 
-    made = {
+    by_name = {
         "serve": inputs.signature(serve, *inputs.ids()),
         "serve_examples": inputs.records(serve_examples),
     }
     if of_texts is not None:
-        made["serve_text_examples"] = inputs.records(serve_text_examples)
-    return made
+        by_name["serve_text_examples"] = inputs.records(serve_text_examples)
+    return by_name

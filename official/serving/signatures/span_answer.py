@@ -34,9 +34,9 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def answer(question, context):
         return answerer.answer(*inputs.same_number(question=question, context=context))
 
-    made = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
+    by_name = {"answer": inputs.signature(answer, *inputs.texts("question", "context"))}
     if parts.head.config.form == "conditional":
-        return made
+        return by_name
 
     def score(batch):
         states = parts.encode(batch)["sequence_output"]
@@ -48,8 +48,8 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def tokens(*ids):
         return scored(inputs.batch_of_ids(parts, *ids))
 
-    made["tokens"] = inputs.signature(tokens, *inputs.ids())
-    return made | model_garden.signatures(parts, scored)
+    by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
+    return by_name | model_garden.signatures(parts, scored)
 
 
 class Answerer:
