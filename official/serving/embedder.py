@@ -19,7 +19,7 @@ from official.utils import atomic
 from official.utils.errors import UserError
 
 POOLINGS = ("mean", "first", "last", "pooled")
-_CHUNK = 2048  # texts of a file that are sorted by length together
+CHUNK = 2048  # texts of a file that are sorted by length together
 _SECONDS_BETWEEN_REPORTS = 5
 
 
@@ -209,8 +209,8 @@ def write(
             shape = (len(texts), embedder.config.encoder.hidden_size)
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, len(texts), _CHUNK):
-            chunk = texts[start : start + _CHUNK]
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts[start : start + CHUNK]
             if tokens:
                 _write_tokens(stream, chunk, embedder.tokens(chunk, layer))
             elif suffix == ".npy":

@@ -82,7 +82,7 @@ def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
 
 def test_files_of_vectors(folder, tmp_path, monkeypatch):
     loaded, said = official.load(folder), []
-    monkeypatch.setattr(embedder, "_AT_ONCE", 4)
+    monkeypatch.setattr(embedder, "CHUNK", 4)
     options = {"layer": 1, "report": said.append}
     embedder.write(loaded.embedder, TEXTS, tmp_path / "v.npy", pooling="first", **options)
     array = np.load(tmp_path / "v.npy")
