@@ -124,7 +124,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     """
     from official import config as configs
     from official import tokenizers
-    from official.saving import checkpoints, model_folder
+    from official.saving import checkpoints, model_folder, named_arrays
 
     init = folder / "init"
     init.mkdir()
@@ -145,7 +145,7 @@ def write_weights(folder: Path, tokenizer: Path, options: argparse.Namespace) ->
     if options.init is not None:
         arrays = checkpoints.load_variables(options.init, "best")
         read = {path: v for path, v in variables.items() if path.startswith("encoder/")}
-        checkpoints.assign(read, arrays, f"--init={options.init}")
+        named_arrays.assign(read, arrays, f"--init={options.init}")
     arrays = {path.replace("/", "|"): np.asarray(v) for path, v in variables.items()}
     np.savez(folder / "weights.npz", **arrays)
     names = {"float32": "float32", "bfloat16": "mixed_bfloat16"}

@@ -1,10 +1,10 @@
 """Writes a SavedModel that takes raw text: `python -m official.export --model_dir= --output=`.
 
-A server needs tensorflow and the ops of tensorflow_text, nothing of this project. What it takes is
-text, any string; bytes that are not UTF-8 become U+FFFD. Text of any length is taken: longer than
-the model's, it is cut as in training, and in questions a context is read in windows. Which
-signatures there are depends on the model's head: `official.serving.signatures.table` has the table,
-`docs/serving.md` says what they take and give, with requests to TensorFlow Serving.
+A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
+are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
+the model's are cut as in training, and the contexts of questions are read in windows. The
+signatures depend on the head of the model: see the table in `official.serving.signatures.table`.
+`docs/serving.md` describes their inputs and outputs, with requests to TensorFlow Serving.
 """
 
 from absl import flags
@@ -18,41 +18,43 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     flags.DEFINE_string("model_dir", None, "The model folder.")
-    flags.DEFINE_string("output", None, "Folder of the SavedModel; must not be there.")
-    flags.DEFINE_string("checkpoint", "best", "best, last, a step or a path.")
+    flags.DEFINE_string("output", None, "Folder of the SavedModel. It must not exist.")
+    flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(
-        "max_length", None, "Cut texts to this many tokens. Default: the length of training."
+        "max_length",
+        None,
+        "Texts are cut to this length. Default: the length of training.",
     )
     flags.DEFINE_enum(
-        "inputs", None, INPUTS, "What serving_default takes. Default: what it was trained on."
+        "inputs", None, INPUTS, "The inputs of serving_default. Default: as in training."
     )
-    flags.DEFINE_string("task", None, "Which head, of a model of several tasks.")
+    flags.DEFINE_string("task", None, "The task to serve, for a model of several tasks.")
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
-        "The most tokens that a causal LM writes to a text. Default: 64, or half of its length.",
+        "The maximum number of new tokens of a causal LM. Default: 64, or half of --max_length.",
     )
     flags.DEFINE_enum(
         "precision",
         "float32",
         PRECISIONS,
-        "bfloat16: the encoder's weights are stored and its products computed in it, half the size "
-        "and faster where the CPU has bfloat16 products. int8: its matrices are stored in 8 bits "
-        "and multiplied as integers, rows rounded when they come: a quarter of the size, the "
-        "fastest where the CPU has VNNI; for TensorFlow's wheels for x86 alone.",
+        "bfloat16: the encoder is stored and computes in bfloat16. It has half the size and is "
+        "faster on CPUs with bfloat16 products. int8: the encoder's matrices are stored in 8 bits "
+        "and multiplied as integers, and activations are rounded per row. It has a quarter of the "
+        "size and is the fastest on CPUs with VNNI. It needs TensorFlow's wheels for x86.",
     )
     flags.DEFINE_string(
         "data",
         None,
-        "Shards of the task: prints the metrics of the validation split in float32 and in the "
-        "precision of the export. Default: prints none.",
+        "Shards of the task. Prints the metrics of the validation split in float32 and in the "
+        "precision of the export. Default: no metrics.",
     )
 
 
 def main(argv: list[str]) -> None:
-    """Exports what the flags name."""
+    """Exports --model_dir."""
     del argv
     errors.require(FLAGS, "model_dir", "output")
     from official.serving import precision_report, saved_model
@@ -71,10 +73,10 @@ def main(argv: list[str]) -> None:
     takes = table.described(inputs)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
     if FLAGS.data:
-        found = precision_report.compare(
+        results = precision_report.compare(
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task
         )
-        print(precision_report.table(found))
+        print(precision_report.table(results))
 
 
 if __name__ == "__main__":

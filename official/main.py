@@ -1,138 +1,166 @@
-"""Trains, evaluates, predicts, writes and embeds: one config, one data folder, one model.
+"""Trains, evaluates, predicts, generates and embeds: one config, one data folder, one model.
 
 Pretraining:
 
   python -m official.main --mode=train_and_eval --config=configs/smoke/bert.yaml \
       --data=SHARDS --validation_data=HELD_OUT_SHARDS --model_dir=MODEL
 
-Fine-tuning, from the encoder of that model:
+Fine-tuning from the encoder of that model:
 
   python -m official.main --mode=train_and_eval --config=configs/finetune/sst2.yaml \
       --data=TASK_SHARDS --init=MODEL --model_dir=TUNED
 
-Evaluation and prediction need no config, the model folder has it:
+Evaluation and prediction use the config in the model folder:
 
   python -m official.main --mode=predict --data=TASK_SHARDS --split=test \
       --model_dir=TUNED --output=predictions.tsv
 
-Shards with several validation splits (MNLI's) are evaluated on all of them. With --submission=DIR
-in place of --output, predict writes the files that the GLUE benchmark takes, which
-official.submission puts into a zip.
+Shards with several validation splits (MNLI) are evaluated on all of them. With --submission=DIR
+instead of --output, predict writes the files for the GLUE benchmark. official.submission packs them
+into a zip file.
 
-A model that read a stream may be evaluated with a longer memory than it was trained with:
+A model that was trained on streams can be evaluated with a longer memory than in training:
 
   python -m official.main --mode=eval --data=HELD_OUT_SHARDS --model_dir=MODEL \
       --override=encoder.memory_length=512
 
-A model with the objective causal_lm writes:
+A model with the objective causal_lm generates text:
 
   python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
       --temperature=0.8 --top_k=40
 
 With --sweep=key=value,value,... (once or more) train_and_eval runs every combination of the values
-in a folder below --model_dir, and compares them: see official.training.sweep.
+in a folder below --model_dir and compares the results: see official.training.sweep.
 
-Any model gives texts, or each of their tokens, a vector:
+Any model computes vectors of texts or of their tokens:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
-The same command, given again, goes on from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
-save and stop. Several workers (--distribution_strategy=multi_worker) are given the same command and
-share --model_dir; where one of them is stopped, all of them stop.
+The same command, given again, continues from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
+save a checkpoint and stop. Several workers (--distribution_strategy=multi_worker) get the same
+command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.utils import errors
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _MODES = ("train", "eval", "train_and_eval", "predict", "generate", "embed")
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
+    _define_run_flags()
+    _define_prediction_flags()
+    _define_generation_flags()
+    _define_embedding_flags()
+    _define_distribution_flags()
+    # The names that users of the TF Model Garden know.
+    flags.DEFINE_alias("config_file", "config")
+    flags.DEFINE_alias("params_override", "override")
+
+
+def _define_run_flags() -> None:
     flags.DEFINE_enum("mode", "train_and_eval", _MODES, "What to do.")
     flags.DEFINE_string(
-        "config", None, "YAML file of the run. eval and predict take it from --model_dir."
+        "config", None, "YAML file of the run. eval and predict use the one in --model_dir."
     )
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of shards; several tasks to learn at once, or evaluate: their folders, with commas "
-        "between them.",
+        "Folder of shards. For several tasks at once: their folders, separated by commas.",
     )
     flags.DEFINE_string(
         "validation_data",
         None,
-        "Folder of held-out shards, for pretraining; task shards hold their own validation split.",
+        "Folder of held-out shards, for pretraining. Task shards contain a validation split.",
     )
     flags.DEFINE_string("model_dir", None, "Model folder: config, checkpoints, metrics, events.")
     flags.DEFINE_string(
         "init",
         None,
-        "Model folder to start from: its encoder's sizes, tokenizer and weights "
-        "(recipe.init_weights says which of them).",
+        "Model folder to start from. The encoder's sizes, the tokenizer and the weights are taken "
+        "from it (recipe.init_weights says which weights).",
     )
     flags.DEFINE_string(
         "checkpoint",
         "best",
-        "Which checkpoint --init and the modes that train nothing read: best, last, a step, or a "
-        "path.",
+        "The checkpoint to read, of --init or of the model that is used without training: best, "
+        "last, a step or a path.",
     )
     flags.DEFINE_bool(
         "allow_other_data",
         False,
-        "Go on with a run though --data or --validation_data is not what it began with.",
+        "Resume a run even if --data or --validation_data has changed since it began.",
     )
     flags.DEFINE_multi_string(
         "override",
         [],
-        "key.subkey=value, read as YAML; may be given many times. For eval: "
-        "encoder.memory_length=N takes another memory than in training.",
+        "key.subkey=value, read as YAML. May be repeated. For eval, encoder.memory_length=N sets "
+        "another memory length than in training.",
     )
     flags.DEFINE_multi_string(
         "sweep",
         [],
-        "train_and_eval: key.subkey=value,value,...; may be given many times. Trains each "
-        "combination in a folder of its own below --model_dir and says how the metrics spread.",
+        "train_and_eval: key.subkey=value,value,... May be repeated. Trains each combination in a "
+        "folder of its own below --model_dir and reports the spread of the metrics.",
     )
+
+
+def _define_prediction_flags() -> None:
     flags.DEFINE_string(
         "split",
         None,
-        "train, validation, test, or a further one of the shards. Default: every validation split "
-        "(eval), test (predict), every test split (predict with --submission).",
+        "train, validation, test, or another split of the shards. Default: all validation splits "
+        "(eval), test (predict), all test splits (predict with --submission).",
     )
     flags.DEFINE_string(
         "output",
         None,
-        "File that predict (.tsv, .jsonl; .run of a ranking), generate (.jsonl) or embed (.npy, "
-        ".jsonl) writes.",
+        "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
+        "(generate), .npy or .jsonl (embed).",
     )
-    flags.DEFINE_string("submission", None, "predict: folder for the files that GLUE takes.")
-    flags.DEFINE_multi_string("prompt", [], "generate: a text to go on with; may be given again.")
-    flags.DEFINE_string("prompts", None, "generate: a file with a prompt on each line.")
-    flags.DEFINE_integer("max_new_tokens", 64, "generate: the most tokens to write.")
-    flags.DEFINE_float("temperature", 1.0, "generate: 0 = always the likeliest token.")
+    flags.DEFINE_string("submission", None, "predict: folder for the files for GLUE.")
+
+
+def _define_generation_flags() -> None:
+    flags.DEFINE_multi_string("prompt", [], "generate: a text to continue. May be repeated.")
+    flags.DEFINE_string("prompts", None, "generate: a file with one prompt per line.")
+    flags.DEFINE_integer("max_new_tokens", 64, "generate: the maximum number of new tokens.")
+    flags.DEFINE_float(
+        "temperature", 1.0, "generate: divides the logits. 0 = always the most probable token."
+    )
     flags.DEFINE_integer(
         "top_k",
         0,
-        "generate: draw from so many tokens; predict of a ranking: the most documents of a query. "
-        "0 = all.",
+        "generate: sample from the k most probable tokens. predict, for rankings: the maximum "
+        "number of documents of a query. 0 = all.",
         lower_bound=0,
     )
-    flags.DEFINE_float("top_p", 1.0, "generate: draw from tokens of this much of the chances.")
-    flags.DEFINE_integer("seed", 0, "generate: of the draws.")
-    flags.DEFINE_string(
-        "texts", None, "embed: a file with a text on each line. --output: .npy, or .jsonl."
+    flags.DEFINE_float(
+        "top_p", 1.0, "generate: sample from the most probable tokens with this total probability."
     )
+    flags.DEFINE_integer("seed", 0, "generate: the seed of the samples.")
+
+
+def _define_embedding_flags() -> None:
     flags.DEFINE_string(
-        "pooling", "mean", "embed: mean over the tokens, first or last of them, or pooled."
+        "texts", None, "embed: a file with one text per line. --output: .npy or .jsonl."
     )
-    flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer; -1 = last layer.")
+    flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
+    flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer, -1 = last layer.")
     flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
+
+
+def _define_distribution_flags() -> None:
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
@@ -143,21 +171,18 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_replicas",
         0,
-        "Devices for mirrored: 0 = all GPUs. On a machine without a GPU, logical CPU devices.",
+        "mirrored: the number of devices. 0 = all GPUs. Without a GPU, logical CPU devices.",
         lower_bound=0,
     )
-    # The names that the TF Model Garden's users know.
-    flags.DEFINE_alias("config_file", "config")
-    flags.DEFINE_alias("params_override", "override")
 
 
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
-    wanted = {"generate": ("model_dir",), "embed": ("model_dir", "texts", "output")}
-    errors.require(FLAGS, *wanted.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
+    required = {"generate": ("model_dir",), "embed": ("model_dir", "texts", "output")}
+    errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
-        raise errors.UserError("--sweep compares evaluations: it wants --mode=train_and_eval")
+        raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
     if FLAGS.mode.startswith("train"):
         errors.require(FLAGS, "config", mode=FLAGS.mode)
     modes = {"eval": _evaluate, "predict": _predict, "generate": _generate, "embed": _embed}
@@ -165,18 +190,18 @@ def main(argv: list[str]) -> None:
 
 
 def _folders(text: str) -> list[str]:
-    """The folders that --data names; a folder may have a comma in its name."""
+    """Splits the value of --data. The name of a single folder may contain a comma."""
     return [text] if Path(text).exists() else text.split(",")
 
 
-def _strategy():
+def _strategy() -> "tf.distribute.Strategy":
     from official.distribution import strategies
 
     return strategies.create(FLAGS.distribution_strategy, FLAGS.tpu, FLAGS.num_replicas)
 
 
 def _train() -> None:
-    """Trains, and evaluates where the mode says so."""
+    """Trains, and evaluates in the mode train_and_eval."""
     from official import config as configs
     from official import training
 
@@ -205,40 +230,24 @@ def _say(line: str) -> None:
 
 
 def _sweep() -> None:
-    """Trains every combination of some values, and compares them."""
-    from official import config as configs
-    from official.training import sweep as sweep_lib
+    """Trains every combination of the values of --sweep and compares the results."""
+    from official.training import sweep
 
     if FLAGS.distribution_strategy == "multi_worker":
         raise errors.UserError("--sweep: give the runs of several workers one by one")
-    sweep = sweep_lib.Sweep.parse(FLAGS.sweep)
-    for settings in sweep.runs():
-        configs.load(FLAGS.config, [*FLAGS.override, *sweep_lib.overrides(settings)])
-    shared = ("data", "validation_data", "init", "checkpoint")
-    about = {name: FLAGS[name].value for name in shared}
-    about["config"] = configs.to_dict(configs.load(FLAGS.config, FLAGS.override))
-
-    def command(folder: Path, overrides: list[str]) -> list[str]:
-        names = (
-            *("config", *shared, "allow_other_data"),
-            *("distribution_strategy", "tpu", "num_replicas"),
-        )
-        options = {name: FLAGS[name].value for name in names if FLAGS[name].value}
-        return [
-            *(sys.executable, "-m", "official.main", "--mode=train_and_eval"),
-            f"--model_dir={folder}",
-            *(f"--{name}={value}" for name, value in options.items()),
-            *(f"--override={override}" for override in [*FLAGS.override, *overrides]),
-        ]
-
-    sweep_lib.run(sweep, Path(FLAGS.model_dir), about, command, _say)
+    names = (
+        *("data", "validation_data", "init", "checkpoint", "allow_other_data"),
+        *("distribution_strategy", "tpu", "num_replicas"),
+    )
+    options = {name: FLAGS[name].value for name in names}
+    sweep.train(FLAGS.sweep, FLAGS.config, FLAGS.override, options, Path(FLAGS.model_dir), _say)
 
 
 def _evaluate() -> None:
     """Prints the metrics of a trained model."""
     from official.evaluation import run
 
-    found = run.evaluate(
+    metrics_of_splits = run.evaluate(
         FLAGS.model_dir,
         _folders(FLAGS.data),
         split=FLAGS.split,
@@ -246,8 +255,8 @@ def _evaluate() -> None:
         overrides=FLAGS.override,
         strategy=_strategy(),
     )
-    for split, metrics in found.items():
-        if len(found) > 1:
+    for split, metrics in metrics_of_splits.items():
+        if len(metrics_of_splits) > 1:
             print(f"{split}:")
         for name, value in metrics.items():
             print(f"{name:24} {value:.6f}")
@@ -277,7 +286,7 @@ def _predict() -> None:
 
 
 def _generate() -> None:
-    """Goes on with texts; prints them, or writes a file."""
+    """Continues texts; prints them or writes a file."""
     from official.saving import model_folder
     from official.serving import sampling
     from official.serving.generator import Generator, check_output, save
@@ -287,7 +296,7 @@ def _generate() -> None:
         FLAGS.max_new_tokens, FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.seed
     )
     if bool(FLAGS.prompt) == bool(FLAGS.prompts):
-        raise errors.UserError("give either --prompt=TEXT (perhaps an empty one) or --prompts=FILE")
+        raise errors.UserError("give either --prompt=TEXT (which may be empty) or --prompts=FILE")
     if FLAGS.output:
         check_output(FLAGS.output)
     prompts = FLAGS.prompt or text_lines.read(FLAGS.prompts, "prompts")
@@ -300,7 +309,7 @@ def _generate() -> None:
 
 
 def _embed() -> None:
-    """Writes the vectors of texts, or of their tokens."""
+    """Writes the vectors of texts or of their tokens."""
     from official.serving import loaded_model
     from official.serving.embedder import check_output, write
     from official.utils import text_lines
@@ -308,12 +317,12 @@ def _embed() -> None:
     check_output(FLAGS.output, FLAGS.tokens)
     texts = text_lines.read(FLAGS.texts, "texts")
     embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
-    how = {"layer": FLAGS.layer, "tokens": FLAGS.tokens}
-    write(embedder, texts, FLAGS.output, pooling=FLAGS.pooling, **how)
+    options = {"pooling": FLAGS.pooling, "layer": FLAGS.layer, "tokens": FLAGS.tokens}
+    write(embedder, texts, FLAGS.output, **options)
 
 
 def run() -> None:
-    """The console entry."""
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
 

@@ -1,53 +1,35 @@
-"""Prints the metrics of a TREC run, a baseline's or one that predict wrote.
+"""Prints the metrics of a TREC run, of a baseline or of predictions.
 
   python -m official.score_run --qrels=qrels --run=test.run
 
-They are those that `--mode=eval` prints, means over the queries of the run that are judged.
+The metrics are those of `--mode=eval`: means over the judged queries of the run.
 """
 
 from pathlib import Path
 
 from absl import flags
 
-from official import tasks
-from official.tasks import trec
 from official.utils import errors
-from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """The flags of this command."""
-    flags.DEFINE_string("qrels", None, "What is relevant, in TREC's format.")
+    """Defines the flags of this command."""
+    flags.DEFINE_string("qrels", None, "The relevance judgements, in TREC's format.")
     flags.DEFINE_string("run", None, "The run, in TREC's format.")
     flags.DEFINE_list("metrics", None, "Metrics of a ranking. Default: all.")
 
 
-def score(qrels: Path, run: Path, metrics: tuple[str, ...] = ()) -> tuple[dict[str, float], int]:
-    """Computes metrics of a run.
-
-    Returns:
-      The metrics by name, and over how many queries they are means.
-
-    Raises:
-      UserError: a file that cannot be read, an unknown metric, no judged query.
-    """
-    from official.evaluation import ranking_metrics
-
-    found, known = trec.read_run(run), trec.read_qrels(qrels)
-    judged = {query: known[query] for query in found if query in known}
-    if not judged:
-        raise UserError(f"{run}: {qrels} judges none of its {len(found):,} queries")
-    metrics = ranking_metrics.compute(metrics or tasks.METRICS["ranking"], judged, found)
-    return metrics, len(judged)
-
-
 def main(argv: list[str]) -> None:
-    """Scores what the flags name."""
+    """Prints the metrics of --run."""
     del argv
     errors.require(FLAGS, "qrels", "run")
-    metrics, queries = score(Path(FLAGS.qrels), Path(FLAGS.run), tuple(FLAGS.metrics or ()))
+    from official import tasks
+    from official.evaluation import ranking_metrics
+
+    names = FLAGS.metrics or tasks.METRICS["ranking"]
+    metrics, queries = ranking_metrics.score_run(Path(FLAGS.qrels), Path(FLAGS.run), names)
     print(f"{'queries':24} {queries}")
     for name, value in metrics.items():
         print(f"{name:24} {value:.6f}")

@@ -1,13 +1,11 @@
-"""GLUE's submission: a file of predictions for each test split, and the zip of all of them.
+"""Packs files of predictions into the zip file for GLUE.
 
-`official.main --mode=predict --submission=DIR` writes the files of one model, each with the lines
-`index<TAB>prediction`; when all are there, of several models and in one folder or several,
+`official.main --mode=predict --submission=DIR` writes the files of one model, with lines of the
+form `index<TAB>prediction`. When the files of all tasks exist, in one folder or in several,
 
   python -m official.submission --input=DIR [--input=DIR]... --output=glue.zip
 
-checks them and writes what the benchmark takes.
-
-Shapes: B examples, C classes.
+checks them and writes the zip file.
 """
 
 from absl import flags
@@ -19,20 +17,20 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """The flags of this command."""
-    flags.DEFINE_multi_string("input", [], "Folder with submission files; may be given again.")
-    flags.DEFINE_string("output", None, "The zip to write.")
+    """Defines the flags of this command."""
+    flags.DEFINE_multi_string("input", [], "Folder with submission files. May be repeated.")
+    flags.DEFINE_string("output", None, "The zip file to write.")
 
 
 def main(argv: list[str]) -> None:
-    """Runs the command line."""
+    """Checks and packs the files of --input."""
     del argv
     errors.require(FLAGS, "input", "output")
     print(f"{FLAGS.output}: {', '.join(glue_submission.pack(FLAGS.input, FLAGS.output))}")
 
 
 def run() -> None:
-    """The console entry."""
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
 

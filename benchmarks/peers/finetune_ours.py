@@ -10,7 +10,7 @@ from official.data.labels import task_labels
 from official.distribution import numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
-from official.saving import checkpoints
+from official.saving import named_arrays
 from official.training import optimizers, resolve
 from official.training.train_step import TrainStep
 
@@ -28,7 +28,7 @@ def main() -> None:
     config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
     validation = ShardDataset(shards, config, "validation")
     model = strategies.build_model(config, strategy)
-    checkpoints.assign(model.variables_by_path(), work.weights(settings), "the first weights")
+    named_arrays.assign(model.variables_by_path(), work.weights(settings), "the first weights")
     total = config.recipe.total_steps(source.num_examples)
     with strategy.scope():
         optimizer = optimizers.make(config.recipe, total, model)

@@ -1,1 +1,1 @@
-"""Weights and configs from and to other tools' files: `python -m official.convert`."""
+"""Converts weights and configs from and to the files of other tools."""

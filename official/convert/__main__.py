@@ -1,7 +1,7 @@
 """Converts weights: `python -m official.convert --source=hf|tf1 --input=DIR --output=DIR`.
 
-`--source` makes a model folder of another tool's files, `--target=hf` the other way round:
-`python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+`--source` makes a model folder from the files of another tool. `--target=hf` converts a model
+folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
 """
 
 from absl import flags
@@ -12,20 +12,20 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Defines the flags of this command."""
     flags.DEFINE_enum(
         "source",
         None,
         ["hf", "tf1"],
-        "Whose files --input holds: Hugging Face's (config.json, model.safetensors) or those of a "
-        "TF1 release (bert_config.json, albert_config.json, xlnet_config.json or, for ELECTRA, "
-        "none of them; *.index).",
+        "The format of --input: files of Hugging Face (config.json, model.safetensors) or of a TF1 "
+        "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
+        "ELECTRA, no config).",
     )
-    flags.DEFINE_enum("target", None, ["hf"], "Whose files to write; --input is a model folder.")
+    flags.DEFINE_enum("target", None, ["hf"], "The format of --output. --input is a model folder.")
     flags.DEFINE_string("input", None, "Folder to read.")
-    flags.DEFINE_string("output", None, "Folder to write; must not be there.")
+    flags.DEFINE_string("output", None, "Folder to write. It must not exist.")
     flags.DEFINE_string(
-        "checkpoint", "best", "With --target: best, last, a step or the path of a checkpoint."
+        "checkpoint", "best", "With --target, the checkpoint: best, last, a step or a path."
     )
 
 

@@ -1,6 +1,6 @@
 """ALBERT: the names of its tensors in Hugging Face's files and in the TF1 release.
 
-Label 1 of the sentence-order head is "swapped" on all sides.
+Label 1 of the sentence-order head means "swapped" in all formats.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _LAYER_NORMS = {
     "feed_forward_norm": "full_layer_layer_norm",
 }
 
-# transformers' names → those of the TF1 release, which are BERT's where they are not here.
+# transformers' names → those of the TF1 release. Other names are those of BERT.
 _TF1 = {
     r"^albert\.pooler": "bert.pooler.dense",
     r"^albert\.": "bert.",

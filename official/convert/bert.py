@@ -1,7 +1,7 @@
 """BERT: the names of its tensors, in Hugging Face's files and in the TF1 release.
 
-Masked LM, next sentence and the heads of tasks come along where they are there. Label 1 of the
-next-sentence head is "random" on all sides.
+Masked LM, next sentence and the heads of tasks are converted if they exist. Label 1 of the
+next-sentence head means "random" in all formats.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ _LAYER_NORMS = {
 
 
 def embedding_rows(prefix: str) -> list[Row]:
-    """The rows of the three tables and their norm."""
+    """Returns the rows of the three tables and their norm."""
     return [
         Row(f"encoder/embeddings/{path}", (f"{prefix}embeddings.{name}",))
         for path, name in _EMBEDDINGS.items()
@@ -55,7 +55,7 @@ def embedding_rows(prefix: str) -> list[Row]:
 
 
 def encoder_rows(prefix: str) -> Callable[[TransformerConfig], list[Row]]:
-    """The rows of embeddings and layers, for the systems that kept BERT's names."""
+    """Returns a function that makes the rows of embeddings and layers with BERT's names."""
 
     def rows(encoder: TransformerConfig) -> list[Row]:
         rows = embedding_rows(prefix)
@@ -71,7 +71,7 @@ def encoder_rows(prefix: str) -> Callable[[TransformerConfig], list[Row]]:
 
 
 def masked_lm_rows(transform: str, norm_name: str, bias: str) -> list[Row]:
-    """The rows of a masked LM.
+    """Returns the rows of a masked LM.
 
     Args:
       transform: the name of the hidden layer.
@@ -94,15 +94,15 @@ def task_heads(
     choice: MultipleChoice | None = None,
     span: str = "QuestionAnswering",
 ) -> tuple[Head, ...]:
-    """The heads of tasks.
+    """Returns the heads of tasks.
 
     Args:
-      model: what the names of the classes of transformers begin with.
+      model: the prefix of the names of the classes of transformers.
       name: the last layer of classification, regression and multiple choice.
       hidden: the layer before it that is our pooler; None = the pooler of the system.
       activation: the activation of the pooler with these heads; None = that of the system.
       choice: the head of multiple choice, where it has other names.
-      span: how the name of the class for span answers ends.
+      span: the suffix of the name of the class for span answers.
     """
     texts = f"{model}ForSequenceClassification"
     pooler = {"pooler": hidden, "pooler_activation": activation}
@@ -117,8 +117,8 @@ def task_heads(
     )
 
 
-# Heads that the release keeps as two bare variables, `output_weights` and `output_bias`: those of
-# two segments, and of run_classifier.py and run_squad.py; and what stands before these names.
+# Heads that the release stores as two variables, `output_weights` and `output_bias`, with the
+# prefixes of these names: the next-sentence head, and those of run_classifier.py and run_squad.py.
 _TF1_BARE = {
     "cls.seq_relationship": "cls/seq_relationship/",
     "classifier": "",
@@ -127,7 +127,11 @@ _TF1_BARE = {
 
 
 def tf1_name(name: str) -> str:
-    """`bert.encoder.layer.0.output.dense.weight` → `bert/encoder/layer_0/output/dense/kernel`."""
+    """Returns the name in the release of a tensor of transformers.
+
+    For example, `bert.encoder.layer.0.output.dense.weight` becomes
+    `bert/encoder/layer_0/output/dense/kernel`.
+    """
     if name == "cls.predictions.bias":
         return "cls/predictions/output_bias"
     scope, _, kind = name.rpartition(".")
@@ -145,8 +149,8 @@ def tf1_name(name: str) -> str:
 
 
 def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
-    """The row with the names of the release; TF keeps kernels as [in, out], as we do."""
-    # Bare matrices are [out, in] there.
+    """Returns the row with the names of the release, where kernels are [in, out] as ours."""
+    # The matrices of these heads are [out, in].
     transposed = row.transposed and row.names[0].rpartition(".")[0] in _TF1_BARE
     return dataclasses.replace(row, names=tuple(map(name, row.names)), transposed=transposed)
 

@@ -1,4 +1,4 @@
-"""A model read from another tool's files, and how it becomes a model folder of ours."""
+"""Writes a model that was read from the files of another tool as a model folder."""
 
 import dataclasses
 import os
@@ -18,10 +18,10 @@ from official.tokenizers import wordpiece
 from official.utils import atomic, files, strict
 from official.utils.errors import UserError
 
-# Some models have a table with rows to spare, rounded up to a multiple of at most this.
+# The tables of some models have additional rows, up to a multiple of at most this.
 _ROUNDED_TO = 128
 
-# What to do about a vocabulary of another size, by its file.
+# Advice about a vocabulary of another size, by its file.
 _ADVICE = {
     "vocab.txt": "take the vocabulary of this model (if its table has rows to spare, add lines "
     "such as [unused999] for them)",
@@ -33,13 +33,13 @@ _ADVICE = {
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """What a reader of foreign files gives.
+    """A model that was read from the files of another tool.
 
     Attributes:
-      config: with encoder and objectives.
-      tokenizer: of the model's vocabulary.
-      variables: by path.
-      leftover: the foreign tensors that nothing here has a place for.
+      config: the config with encoder and objectives.
+      tokenizer: the tokenizer of the model.
+      variables: the variables by path.
+      leftover: the names of the tensors that are not converted.
     """
 
     config: configs.Config
@@ -55,17 +55,17 @@ def read(
     system: System,
     tensors: Mapping[str, np.ndarray],
 ) -> Converted:
-    """Makes a model of ours out of what a folder says and holds.
+    """Makes a model from the content of a folder.
 
     Args:
-      folder: with the vocabulary.
-      described: the parsed config.json or the like.
-      source: where `described` is from, for messages.
-      system: the table.
-      tensors: by name; its `source` is what to call the place they are from.
+      folder: the folder, which contains the vocabulary.
+      described: the parsed config.json or a similar config.
+      source: the name of the file of `described` for messages.
+      system: the table of the system.
+      tensors: the tensors by name. Their attribute `source` is the name of their file for messages.
 
     Raises:
-      UserError: something is missing, or the parts do not fit together.
+      UserError: something is missing, or the parts do not belong together.
     """
     for key, hint in {"architectures": tuple[Any, ...], "id2label": Mapping[Any, Any]}.items():
         strict.typed(hint | None, described.get(key), key, str(source))
@@ -88,7 +88,7 @@ def read(
 
 
 def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:
-    """Returns the config of a converted model; heads of pretraining come with settings."""
+    """Returns the config of a converted model. Heads of pretraining have settings for training."""
     kinds = [kind_of(objective) for objective in objectives]
     raw: dict[str, Any] = {"name": name}
     if any(kind.segments for kind in kinds):
@@ -103,13 +103,13 @@ def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System
 def tokenizer_of(
     folder: Path, vocab_size: int, source: str | os.PathLike, system: System
 ) -> tokenizers.Tokenizer:
-    """Loads the tokenizer beside the weights.
+    """Loads the tokenizer of a folder.
 
     Raises:
-      UserError: there is none, or it does not fit the size that `source`, the model's config, says.
+      UserError: there is none, or its size differs from `vocab_size` in the config `source`.
     """
     vocabulary = folder / system.vocabulary
-    # The releases of ALBERT call their SentencePiece model 30k-clean.model, and the like.
+    # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
     others = list(folder.glob("*.model"))
     defaults: dict[str, Any] = {}
     if system.tokenizer_class:
@@ -136,7 +136,7 @@ def write(converted: Converted, output: str | os.PathLike) -> None:
     """Writes config.yaml, tokenizer/ and a checkpoint at step 0.
 
     Raises:
-      UserError: `output` is there already.
+      UserError: `output` exists.
     """
     with atomic.folder(output) as temporary:
         configs.save(converted.config, temporary / "config.yaml")

@@ -1,7 +1,7 @@
-"""DistilBERT: the names of its tensors in Hugging Face's files, to read.
+"""DistilBERT: the names of its tensors in Hugging Face's files, which are only read.
 
-It comes in as a transformer without segments, with its heads where they are there. The hidden layer
-of those that read the first position is our pooler, with a ReLU; otherwise there is none.
+It becomes a transformer without segments, with the heads of the file. The hidden layer of heads
+that read the first position is our pooler, with a ReLU. With other heads there is no pooler.
 """
 
 from official.config.encoders import TransformerConfig

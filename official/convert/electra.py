@@ -1,11 +1,10 @@
 """ELECTRA: the names of its tensors in Hugging Face's files and in the TF1 release.
 
-transformers has the discriminator and the generator as two models: here the generator stands in
-the folder `generator` inside the discriminator's, and either may be there without the other (a
-generator alone is an encoder with a masked LM). Heads of tasks read a pooled output there, with a
-GELU, where those of the release read the first position; multiple choice may do either. The release
-has both in one checkpoint, and no config file: its sizes are those of the tensors, with heads of
-64.
+In transformers, the discriminator and the generator are two models. The generator is in the folder
+`generator` inside the folder of the discriminator, and either may be missing. A generator alone is
+an encoder with a masked LM. Heads of tasks read a pooled output with a GELU in transformers, and
+the first position in the release; multiple choice may do either. The release has both networks in
+one checkpoint and no config file. The sizes are read from the tensors, and heads have size 64.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ from official.convert.system import System
 from official.saving import model_folder
 from official.utils.errors import UserError
 
-# Where the generator stands: as a folder, as an objective, and at the head of our paths.
+# The folder and the objective of the generator, and the prefix of its paths.
 GENERATOR = "generator"
 _HEAD_SIZE = 64
 _EMBEDDINGS = ("token", "position", "segment", "norm")
@@ -133,8 +132,12 @@ SYSTEM = System(
 
 
 def release(names: Collection[str]) -> dict[str, System]:
-    """The tables of a checkpoint of the release with these names, by the scope of the network."""
-    # Embeddings of its own the generator has only where the two were trained so.
+    """Returns the tables of a checkpoint of the release by the scope of the network.
+
+    Args:
+      names: the names of the tensors of the checkpoint.
+    """
+    # The generator may share the embeddings of the discriminator.
     own = "generator/embeddings/word_embeddings" in names
     pattern = r"^electra/" if own else r"^electra/(?!embeddings/)"
 
@@ -154,15 +157,15 @@ def release(names: Collection[str]) -> dict[str, System]:
 
 
 def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -> dict[str, Any]:
-    """What a config.json would say of a network of the release, from its tensors' shapes.
+    """Returns a config.json for a network of the release, from the shapes of its tensors.
 
     Args:
-      tensors: of the checkpoint.
-      scope: of the network, `electra` or `generator`.
-      source: what to call the checkpoint in messages.
+      tensors: the tensors of the checkpoint.
+      scope: the scope of the network, `electra` or `generator`.
+      source: the name of the checkpoint for messages.
 
     Raises:
-      UserError: a tensor that tells a size is missing, or the hidden size is no multiple of 64.
+      UserError: a tensor is missing, or the hidden size is not a multiple of 64.
     """
     own = f"{scope}/embeddings/word_embeddings" in tensors
     embeddings = f"{scope if own else 'electra'}/embeddings"
@@ -199,15 +202,15 @@ def release_config(tensors: Mapping[str, np.ndarray], scope: str, source: str) -
 def join(
     main: converted_model.Converted, small: converted_model.Converted, source: str
 ) -> converted_model.Converted:
-    """A discriminator and its generator as one model.
+    """Combines a discriminator and its generator to one model.
 
     Args:
       main: the discriminator, with or without its head.
       small: the generator, an encoder with a masked LM.
-      source: what to call the generator in messages.
+      source: the name of the generator for messages.
 
     Raises:
-      UserError: the generator is no share of the discriminator.
+      UserError: the sizes of the generator are not a fraction of those of the discriminator.
     """
     encoder, theirs = main.config.encoder, small.config.encoder
     objective = GeneratorConfig(
@@ -247,25 +250,24 @@ def join(
 def split(
     config: configs.Config, variables: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[configs.Config, dict[str, np.ndarray]]]:
-    """The networks of a model of ours as models of their own, by the folder of each.
+    """Splits a model into its encoder with heads and its generator, by the folder of each.
 
     Args:
-      config: of the model.
-      variables: of the model, by path.
+      config: the config of the model.
+      variables: the variables of the model by path.
 
     Returns:
-      config and variables: under an empty name those of the encoder with its heads, and under
-      `generator` those of the generator, if there is one.
+      Config and variables of the encoder with its heads under an empty name, and those of the
+      generator, if there is one, under `generator`.
     """
-    found = next((o for o in config.objectives if o.type == GENERATOR), None)
-    objectives = tuple(o for o in config.objectives if o is not found)
+    generator = next((o for o in config.objectives if o.type == GENERATOR), None)
+    objectives = tuple(o for o in config.objectives if o is not generator)
     main = {path: a for path, a in variables.items() if not path.startswith(f"{GENERATOR}/")}
     networks = {"": (dataclasses.replace(config, objectives=objectives), main)}
-    if found is not None:
-        encoder = found.network(config.encoder)
+    if generator is not None:
+        encoder = generator.network(config.encoder)
         small = dataclasses.replace(config, encoder=encoder, objectives=(MaskedLMConfig(),))
-        # What the two share stands under the encoder's paths; a baseline is of use in training
-        # only.
+        # Shared variables have the paths of the encoder. Baselines are only used in training.
         own = {path: a for path, a in main.items() if path.startswith("encoder/")}
         own |= {
             path.removeprefix(f"{GENERATOR}/"): array
@@ -277,7 +279,7 @@ def split(
 
 
 def _sharing(main: Mapping[str, np.ndarray], small: Mapping[str, np.ndarray]) -> str:
-    """How much of the generator's encoder is, to the bit, the discriminator's."""
+    """Returns which variables of the generator's encoder are equal to the discriminator's."""
 
     def same(prefix: str) -> bool:
         paths = [path for path in small if path.startswith(prefix)]

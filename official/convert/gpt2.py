@@ -1,7 +1,7 @@
 """GPT-2: the names of its tensors in Hugging Face's files.
 
-Its matrices stand as ours do, [in, out], and queries, keys and values side by side as well. The
-head is the token table and has no tensors of its own.
+Its matrices are [in, out] as ours, and queries, keys and values are one matrix as well. The head is
+the token table and has no other tensors.
 """
 
 from collections.abc import Mapping

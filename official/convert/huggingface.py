@@ -1,6 +1,6 @@
-"""Model folders from and to Hugging Face's: config.json, model.safetensors, the vocabulary.
+"""Reads and writes model folders of Hugging Face: config.json, model.safetensors, vocabulary.
 
-Weights are read from safetensors only: unpickling a `pytorch_model.bin` can run code.
+Weights are only read from safetensors, because unpickling a `pytorch_model.bin` can run code.
 """
 
 import fnmatch
@@ -28,7 +28,7 @@ from official.convert import (
     transfo_xl,
     xlnet,
 )
-from official.convert.heads import CausalLM, name_of
+from official.convert.heads import name_of
 from official.convert.system import System
 from official.saving import model_folder
 from official.utils import atomic, files, json_files
@@ -45,10 +45,10 @@ INDEX = "model.safetensors.index.json"
 
 
 def read(folder: str | os.PathLike) -> converted_model.Converted:
-    """Reads a folder as `save_pretrained` writes it, and an ELECTRA's generator inside it.
+    """Reads a folder of `save_pretrained`, and the generator of an ELECTRA inside of it.
 
     Raises:
-      UserError: a file is missing or broken, or the model is of a kind that is not here.
+      UserError: a file is missing or broken, or the model type is not supported.
     """
     folder = Path(folder)
     converted, system = _read(folder)
@@ -76,7 +76,7 @@ def _read(folder: Path) -> tuple[converted_model.Converted, System]:
 
 
 def system_of(config: configs.Config) -> System:
-    """The system that a model of ours is written as: the first with room for what it has."""
+    """Returns the system that a model is written as: the first one that can express it."""
     encoder = config.encoder
     if encoder.type == "transformer_xl":
         return xlnet.SYSTEM
@@ -102,13 +102,13 @@ def system_of(config: configs.Config) -> System:
 
 
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
-    """Writes a model folder of ours as one that `from_pretrained` reads.
+    """Writes a model folder as a folder that `from_pretrained` reads.
 
-    An ELECTRA's generator comes to stand in a folder of its own inside.
+    The generator of an ELECTRA is written to a folder inside of it.
 
     Raises:
-      UserError: `model_dir` is no model folder, its model cannot be expressed, or `output` is
-        there already.
+      UserError: `model_dir` is not a model folder, transformers has no class for the model, or
+        `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     system = system_of(config)
@@ -125,7 +125,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
                 _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
             (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
-            # The mark without which transformers refuses the file.
+            # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
@@ -135,10 +135,8 @@ def _files(
     system: System,
     tokenizer: tokenizers.Tokenizer,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What config.json says of a network, and its tensors."""
-    names = {name_of(objective) for objective in config.objectives}
-    # A causal LM has no tensors: a system without that head is written as its encoder alone.
-    heads = sorted(name for name in names if name in system.heads or name != CausalLM.name)
+    """Returns the config.json of a network, and its tensors."""
+    heads = sorted({name_of(objective) for objective in config.objectives})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
     if system.bounds:
         described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
@@ -150,27 +148,27 @@ def _files(
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """The tensors of a folder under today's names, each read when it is asked for.
+    """The tensors of a folder under their current names. Each is read when it is accessed.
 
-    Old spellings (`LayerNorm.gamma`), a missing `bert.` and the tied output layer's second copy
-    are put right; constants that old files hold are left out.
+    Old names (`LayerNorm.gamma`), a missing prefix `bert.` and a second copy of the tied output
+    layer are corrected. Constants in old files are left out.
 
     Attributes:
-      source: the file that stands for all in messages.
+      source: the name of the file for messages.
     """
 
     def __init__(self, folder: Path, system: System):
-        """Opens the file or, where `save_pretrained` cut it in pieces, the files."""
+        """Opens the file or, if `save_pretrained` has split it, the files."""
         self.source = folder / WEIGHTS
         paths = [self.source]
         if not self.source.exists():
             self.source = folder / INDEX
             if not self.source.exists():
                 raise UserError(_no_weights(folder))
-            paths = _pieces(self.source)
+            paths = _split_files(self.source)
         self._handles = [_open(path) for path in paths]
-        self._places = {name: handle for handle in self._handles for name in handle.keys()}
-        self._names = {_today(name, system): name for name in self._places}
+        self._files = {name: handle for handle in self._handles for name in handle.keys()}
+        self._names = {_current_name(name, system): name for name in self._files}
         for buffer in system.buffers:
             for name in fnmatch.filter(self._names, buffer):
                 del self._names[name]
@@ -186,32 +184,32 @@ class Tensors(Mapping[str, np.ndarray]):
             del self._names[alias]
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads one tensor."""
+        """Reads a tensor."""
         stored = self._names[name]
         try:
-            return self._places[stored].get_tensor(stored)
+            return self._files[stored].get_tensor(stored)
         except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"{self.source}: tensor {stored} cannot be read: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Yields the names of the tensors."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of tensors."""
         return len(self._names)
 
     def __enter__(self) -> "Tensors":
-        """The files stay open until the block ends."""
+        """Keeps the files open until the end of the block."""
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Closes the files."""
-        self._places.clear()
+        self._files.clear()
         self._handles.clear()
 
 
-def _today(name: str, system: System) -> str:
+def _current_name(name: str, system: System) -> str:
     stem, dot, kind = name.rpartition(".")
     name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
     return system.prefix + name if name.startswith(system.bare) else name
@@ -223,16 +221,16 @@ def _set_tokenizer_class(path: Path, name: str) -> None:
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
-def _pieces(index: Path) -> list[Path]:
-    """The files that an index names; wherever it says they are, they lie beside it."""
-    places = json_files.read(index).get("weight_map")
-    names = list(places.values()) if isinstance(places, dict) else [None]
+def _split_files(index: Path) -> list[Path]:
+    """Returns the files that an index names. They are always in the folder of the index."""
+    files_by_tensor = json_files.read(index).get("weight_map")
+    names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
     if not all(isinstance(name, str) for name in names):
         raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
     return [index.with_name(Path(name).name) for name in sorted(set(names))]
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> safetensors.safe_open:
     files.check(path, max_bytes=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
     try:
         return safetensors.safe_open(path, framework="np").__enter__()

@@ -1,7 +1,7 @@
-"""Which of another tool's tensors make up one of our variables, and the moves there and back.
+"""Maps the tensors of another tool to our variables, and back.
 
-A system's table is a list of `Row`s. The same row is read in both directions and every move is a
-permutation of elements, so out and in again gives the same bits.
+The table of a system is a list of `Row`s. A row is used in both directions. All conversions are
+permutations of elements, so writing a model and reading it again gives the same bits.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One of our variables and the tensors it is made of.
+    """One of our variables and the tensors that it consists of.
 
     Attributes:
       path: the path of our variable.
-      names: the other side's tensors, in the order they stand along our last axis.
-      transposed: whether the other side keeps matrices as [out, in] (torch's Linear).
-      axes: the shape of each named tensor where the other side has more axes than ours (heads
-        apart), which are put together in their order; None = it has as many.
-      layer: where the other side has one tensor for all layers, one after the other along its
-        first axis, the number of ours. Such rows are read only.
+      names: the names of the tensors, in their order along our last axis.
+      transposed: whether the other tool stores matrices as [out, in], like torch's Linear.
+      axes: the shape of each tensor if it has more axes than our variable, such as one for heads.
+        The axes are merged in their order. None = it has the same number of axes.
+      layer: the number of our layer if the other tool has one tensor for all layers, which are
+        stacked along the first axis. Such rows are only read.
     """
 
     path: str
@@ -35,7 +35,7 @@ class Row:
     layer: int | None = None
 
     def part_shape(self, shape: Shape) -> Shape:
-        """The shape of each named tensor, or of its layer, when our variable has `shape`."""
+        """Returns the shape of each tensor, or of its layer, if our variable has `shape`."""
         return self.axes or self._matrix(shape)
 
     def _matrix(self, shape: Shape) -> Shape:
@@ -43,27 +43,27 @@ class Row:
         return part[::-1] if self.transposed else part
 
     def pick(self, tensor: np.ndarray) -> np.ndarray:
-        """The part of a named tensor that is ours: all of it, or one layer."""
+        """Returns the part of a tensor that belongs to our variable: all of it, or one layer."""
         within = self.layer is not None and tensor.ndim and self.layer < len(tensor)
         return tensor[self.layer] if within else tensor
 
     def join(self, parts: Iterable[np.ndarray], shape: Shape) -> np.ndarray:
-        """Theirs to ours, which has `shape`."""
+        """Makes our variable, which has `shape`, from the tensors."""
         parts = [part.reshape(self._matrix(shape)) for part in parts]
         parts = [part.T if self.transposed else part for part in parts]
         return np.ascontiguousarray(np.concatenate(parts, axis=-1))
 
     def split(self, variable: np.ndarray) -> dict[str, np.ndarray]:
-        """Ours to theirs."""
+        """Makes the tensors from our variable."""
         parts = np.split(variable, len(self.names), axis=-1)
-        # Contiguous, because safetensors writes memory as it lies and ignores strides.
+        # Contiguous, because safetensors ignores strides.
         parts = [np.ascontiguousarray(part.T if self.transposed else part) for part in parts]
         parts = [part.reshape(self.axes or part.shape) for part in parts]
         return dict(zip(self.names, parts, strict=True))
 
 
 def linear(path: str, *names: str) -> list[Row]:
-    """The rows of an affine map of ours that torch keeps in one layer, or side by side in some."""
+    """Returns the rows of a linear layer that torch stores as one layer, or as several."""
     return [
         Row(f"{path}/kernel", tuple(f"{name}.weight" for name in names), transposed=True),
         Row(f"{path}/bias", tuple(f"{name}.bias" for name in names)),
@@ -71,7 +71,7 @@ def linear(path: str, *names: str) -> list[Row]:
 
 
 def norm(path: str, name: str) -> list[Row]:
-    """The rows of a norm."""
+    """Returns the rows of a norm."""
     return [Row(f"{path}/scale", (f"{name}.weight",)), Row(f"{path}/offset", (f"{name}.bias",))]
 
 
@@ -81,23 +81,24 @@ def bring_in(
     shapes: Mapping[str, Shape],
     source: str,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Makes our variables out of another tool's tensors.
+    """Makes our variables from the tensors of another tool.
 
     Args:
       rows: the table.
-      tensors: the other side's tensors by name; read one at a time.
-      shapes: the shape of each of our variables by path; every path needs a row.
-      source: what to call the place the tensors come from in messages.
+      tensors: the tensors by name. They are read one at a time.
+      shapes: the shapes of our variables by path. Each path needs a row.
+      source: the name of the file for messages.
 
     Returns:
-      Our variables by path (float32 unless the source has float64), and the names of the tensors
-      that no row asks for.
+      Our variables by path, float32 or float64 as in the source, and the names of the tensors that
+      belong to no row.
 
     Raises:
-      UserError: tensors are missing, or one has another shape than the config says, or holds
-        something else than finite floating-point numbers.
+      UserError: a tensor is missing, has another shape than the config says, or contains values
+        that are not finite floating-point numbers.
     """
-    rows, present = list(rows), set(tensors)  # a set: to look into `tensors` may be to read them
+    # A set of names, because a lookup in `tensors` may read a tensor.
+    rows, present = list(rows), set(tensors)
     missing = [name for row in rows for name in row.names if name not in present]
     if missing:
         raise UserError(
@@ -122,9 +123,9 @@ def bring_in(
 
 
 def _numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
-    """A tensor as float32, or as float64 where it is that."""
+    """Returns a tensor as float32, or as float64 if it has that type."""
     array = np.asarray(tensor)
-    # ml_dtypes' bfloat16 is no kind of NumPy's floating-point types.
+    # NumPy does not count ml_dtypes' bfloat16 among the floating-point types.
     if not np.issubdtype(array.dtype, np.floating) and array.dtype.name != "bfloat16":
         raise UserError(
             f"{source}: tensor {name} is of type {array.dtype}, and weights are floating-point "
@@ -140,7 +141,7 @@ def _numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
 
 
 def take_out(rows: Iterable[Row], variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Makes another tool's tensors out of our variables."""
+    """Makes the tensors of another tool from our variables."""
     tensors: dict[str, np.ndarray] = {}
     for row in rows:
         tensors.update(row.split(variables[row.path]))

@@ -1,7 +1,7 @@
 """RoBERTa: the names of its tensors in Hugging Face's files.
 
-The position table has as many rows more as the padding token's id and one, 2 in the release. The
-classification head's hidden layer is our pooler.
+The position table has additional rows, as many as the id of the padding token plus one (2 in the
+release). The hidden layer of the classification head is our pooler.
 """
 
 from official.convert.bert import encoder_rows, masked_lm_rows, task_heads

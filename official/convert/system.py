@@ -259,7 +259,9 @@ class System:
         if found is None:
             name = self.title.split()[-1]
             raise UserError(
-                f"no {name} class of transformers has the heads {', '.join(sorted(heads))}"
+                f"no {name} class of transformers has the heads {', '.join(sorted(heads))}. Write "
+                "the encoder alone from a copy of the model folder without `objectives` in its "
+                "config.yaml"
             )
         for head in sorted(heads):
             if self._head(head).erf_gelu and encoder.activation != "gelu":

@@ -1,12 +1,14 @@
-"""Model folders from checkpoints of the TF1 releases: BERT, ALBERT, ELECTRA, XLNet.
+"""Reads checkpoints of the TF1 releases of BERT, ALBERT, ELECTRA and XLNet.
 
-BERT's folders have bert_config.json, vocab.txt and `bert_model.ckpt.index` with its data file,
-ALBERT's albert_config.json, `30k-clean.model` and `model.ckpt-best.index`,
-XLNet's xlnet_config.json, spiece.model and `xlnet_model.ckpt.index`,
-ELECTRA's no config file: vocab.txt and one checkpoint of both networks.
+The folders contain:
 
-A checkpoint that the releases' fine-tuning has written is read with the head of its task. It has no
-names of the classes: they are LABEL_0, LABEL_1, ..., and config.yaml is the place to change them.
+* BERT: bert_config.json, vocab.txt, and `bert_model.ckpt.index` with its data file;
+* ALBERT: albert_config.json, `30k-clean.model` and `model.ckpt-best.index`;
+* XLNet: xlnet_config.json, spiece.model and `xlnet_model.ckpt.index`;
+* ELECTRA: vocab.txt and one checkpoint of both networks, without a config file.
+
+A checkpoint of a fine-tuned model is read with the head of its task. It does not contain the names
+of the classes, so they become LABEL_0, LABEL_1, ... They can be changed in config.yaml.
 """
 
 import dataclasses
@@ -31,10 +33,10 @@ RELEASES = {
     "xlnet_config.json": xlnet.SYSTEM,
 }
 
-# What training leaves beside the weights: the releases' own Adam, and TensorFlow's.
+# Variables of training: those of the releases' own Adam, and of TensorFlow's.
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
 _COUNTERS = ("global_step", "beta1_power", "beta2_power")
-# TensorFlow's reader turns some of its own errors into Python's.
+# TensorFlow's reader raises some of its errors as Python's.
 _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 
 
@@ -61,7 +63,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 
 
 def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What config.json would say of the classes of a head: as many as it has outputs."""
+    """Returns the labels for config.json: as many as the head has outputs."""
     _, bias = (system.tf1_row(row).names[0] for row in system.heads["classification"].rows)
     if bias not in tensors:
         return {}
@@ -69,7 +71,7 @@ def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]
 
 
 def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
-    """The discriminator and the generator; of the tensors of both, neither has all."""
+    """Reads the discriminator and the generator of a checkpoint."""
     networks = {}
     for scope, system in electra.release(tensors).items():
         config = electra.release_config(tensors, scope, str(tensors.source))
@@ -83,7 +85,7 @@ def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
 
 
 class Checkpoint(Mapping[str, np.ndarray]):
-    """The weights of the one checkpoint of a folder, without the optimizer's slots.
+    """The weights of the only checkpoint of a folder, without the slots of the optimizer.
 
     Attributes:
       source: the path without `.index`.
@@ -92,7 +94,7 @@ class Checkpoint(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path):
         """Finds and opens the checkpoint."""
         found = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
-        # The file `checkpoint` may name the place of its training, and a checkpoint is one of ours.
+        # The file `checkpoint` may contain the path of another machine.
         latest = (folder / "checkpoint").is_file() and tf.train.latest_checkpoint(folder)
         if latest and str(folder / Path(latest).name) in found:
             found = [str(folder / Path(latest).name)]
@@ -122,13 +124,13 @@ class Checkpoint(Mapping[str, np.ndarray]):
             raise UserError(f"{self.source}: {name} cannot be read: {error}") from None
 
     def __contains__(self, name: object) -> bool:
-        """Whether it is there, without reading it."""
+        """Returns whether there is a tensor, without reading it."""
         return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Yields the names of the tensors."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of tensors."""
         return len(self._names)

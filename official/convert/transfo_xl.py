@@ -1,7 +1,7 @@
-"""Transformer-XL: the names of its tensors in Hugging Face's files, to read.
+"""Transformer-XL: the names of its tensors in Hugging Face's files, which are only read.
 
-Its adaptive embeddings (clusters of rarer words with narrower tables and a projection each) come in
-as one table, which they are equal to. The adaptive softmax has no place here and is left out.
+Its adaptive embeddings (clusters of rarer words with narrower tables and a projection each) become
+one table with the same embeddings. The adaptive softmax is not supported and is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _BIASES = {"content_bias": "r_w_bias", "position_bias": "r_r_bias"}
 
 
 def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
-    """The rows of the table and the layers."""
+    """Returns the rows of the table and the layers."""
     rows = [Row("encoder/embeddings/token_embedding/table", (_TABLE,))]
     for i in range(encoder.num_layers):
         ours, theirs = f"encoder/layer_{i}", f"transformer.layers.{i}"
@@ -48,7 +48,7 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
 
 
 def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json says of the encoder otherwise than under one key: fields of ours."""
+    """Returns the fields of our encoder that have no key of their own in config.json."""
     return {
         "activation": "relu",
         "inner_dropout": config["dropout"],
@@ -58,14 +58,14 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OneTable(Mapping[str, np.ndarray]):
-    """The tensors of a file with the clusters of embeddings put together.
+    """The tensors of a file, with the clusters of embeddings as one table.
 
     Attributes:
-      source: what to call the file in messages.
+      source: the name of the file for messages.
     """
 
     def __init__(self, tensors: Mapping[str, np.ndarray], source: str | Path):
-        """Takes tensors whose names all begin with `transformer.`, heads' names apart."""
+        """Wraps tensors whose names have the prefix `transformer.`, except those of heads."""
         self.source = source
         self._tensors = tensors
         self._clusters = 0
@@ -73,7 +73,7 @@ class OneTable(Mapping[str, np.ndarray]):
             self._clusters += 1
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads one tensor, or makes the table."""
+        """Reads a tensor, or makes the table."""
         if name != _TABLE:
             return self._tensors[name]
         parts = []
@@ -85,14 +85,14 @@ class OneTable(Mapping[str, np.ndarray]):
         return np.concatenate(parts)
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Yields the names of the tensors."""
         made = {f(i) for i in range(self._clusters) for f in (_CLUSTER.format, _PROJECTION.format)}
         if self._clusters:
             yield _TABLE
         yield from (name for name in self._tensors if name not in made)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of tensors."""
         return sum(1 for _ in self)
 
 

@@ -1,14 +1,14 @@
 """XLNet: the names of its tensors in Hugging Face's files and in the TF1 release.
 
-There heads have an axis of their own: [D, N, H]. The release keeps the biases, and the vectors of
-segments, of all layers in one tensor each. Which way the halves of a batch are read (`bi_data`) is
-in ours a matter of the batch, and of how segments are numbered nothing is lost.
+In the files, heads have an axis of their own: [D, N, H]. The release stores each kind of bias, and
+the segment embeddings, of all layers in one tensor. The direction of the halves of a batch
+(`bi_data`) is a property of the batch in this project.
 
-Checkpoints that the release's fine-tuning writes lack `mask_emb`, what query rows start from; the
-encoder has no query stream then.
+Checkpoints of fine-tuned models of the release lack `mask_emb`, the input of the query stream. Such
+an encoder has no query stream.
 
-Biases that all layers share (`untie_r: false`) are one in the release alone. transformers has those
-of each layer in its files whatever the config says, and so has what is read from them here.
+Only the release stores biases that all layers share (`untie_r: false`) once. The files of
+transformers contain the biases of each layer in any case, and so does a model read from them.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ _TF1 = {
 
 
 def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
-    """The rows of the tables and the layers."""
+    """Returns the rows of the tables and the layers."""
     size, heads = encoder.hidden_size, encoder.num_heads
     axes = (size, heads, encoder.head_size or size // heads)
     rows = [Row("encoder/embeddings/token_embedding/table", ("transformer.word_embedding.weight",))]
@@ -79,12 +79,12 @@ def encoder_rows(encoder: TransformerXLConfig) -> list[Row]:
 
 
 def tf1_row(row: Row) -> Row:
-    """The row with the names of the release; TF keeps kernels as [in, out], as we do."""
+    """Returns the row with the names of the release, where kernels are [in, out] as ours."""
     layer = None
     shared = row.path.startswith("encoder/biases/")
     if not shared and re.search(r"\.(r_._bias|seg_embed)$", row.names[0]):
         layer = int(re.search(r"layer\.(\d+)\.", row.names[0])[1])
-    # With heads apart the output's kernel is [D, N, H] there as well.
+    # The kernel of the output is [D, N, H], too.
     transposed = row.transposed and row.axes is not None
     names = tuple(map(_tf1_name, row.names))
     return dataclasses.replace(row, names=names, transposed=transposed, layer=layer)
@@ -97,10 +97,10 @@ def _tf1_name(name: str) -> str:
 
 
 def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json says of the encoder otherwise than under one key: fields of ours."""
+    """Returns the fields of our encoder that have no key of their own in config.json."""
     memory = config.get("mem_len") or 0
     return {
-        # One rate for all there.
+        # XLNet has one dropout rate.
         "attention_dropout": config["dropout"],
         "inner_dropout": config["dropout"],
         "memory_length": memory,
@@ -113,10 +113,10 @@ def more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
-    """The same the other way round: keys of config.json.
+    """Returns the keys of config.json for these fields.
 
     Raises:
-      UserError: heads have another size than XLNet's.
+      UserError: the size of heads is not that of an XLNet.
     """
     size = encoder.hidden_size // encoder.num_heads
     if encoder.head_size not in (None, size):
@@ -136,59 +136,59 @@ def more_keys(encoder: TransformerXLConfig) -> dict[str, Any]:
 
 
 class OneHead(Mapping[str, np.ndarray]):
-    """The tensors of a release, with one name for the last layer of any task.
+    """The tensors of a release, with the same name for the last layer of every task.
 
-    run_classifier.py names it after the task (`model/classification_mnli/logit/kernel`, or
-    `regression_sts-b`), run_race.py `logits/dense/kernel`.
+    In run_classifier.py the name contains the task (`model/classification_mnli/logit/kernel`, or
+    `regression_sts-b`). In run_race.py it is `logits/dense/kernel`.
 
     Attributes:
-      source: what to call the place in messages.
+      source: the name of the checkpoint for messages.
     """
 
     def __init__(self, tensors: Mapping[str, np.ndarray]):
-        """Takes the tensors of a checkpoint; its `source` is the place.
+        """Wraps the tensors of a checkpoint, which has a `source`.
 
         Raises:
-          UserError: there are layers of several tasks.
+          UserError: the checkpoint has the heads of several tasks.
         """
         self.source = tensors.source
         self._tensors = tensors
         self._stored = {_HEAD.sub("model/logit/", name): name for name in tensors}
         if len(self._stored) < len(tensors):
-            found = sorted(name for name in tensors if _HEAD.match(name))
+            names = sorted(name for name in tensors if _HEAD.match(name))
             raise UserError(
-                f"{self.source} has the heads of several tasks ({', '.join(found)}), and a model "
+                f"{self.source} has the heads of several tasks ({', '.join(names)}), and a model "
                 "is read with one: save a checkpoint without the others"
             )
 
     def described(self) -> dict[str, Any]:
-        """What config.json would say: the class of the head of run_race.py."""
+        """Returns the class of the head of run_race.py for config.json."""
         if "logits/dense/kernel" not in self._tensors:
             return {}
         return {"architectures": [SYSTEM.heads["multiple_choice"].architecture]}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads one tensor."""
+        """Reads a tensor."""
         return self._tensors[self._stored[name]]
 
     def __contains__(self, name: object) -> bool:
-        """Whether it is there, without reading it."""
+        """Returns whether there is a tensor, without reading it."""
         return name in self._stored
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Yields the names of the tensors."""
         return iter(self._stored)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of tensors."""
         return len(self._stored)
 
 
 def release_config(config: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """What config.json would say, from the xlnet_config.json of the release.
+    """Returns a config.json for the xlnet_config.json of the release.
 
     Raises:
-      UserError: `source` says what config.json has no word for.
+      UserError: `source` has a value that config.json cannot express.
     """
     heads = config.get("n_head") or 1
     if "d_head" in config and config["d_head"] * heads != config.get("d_model"):

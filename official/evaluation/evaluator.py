@@ -1,9 +1,10 @@
-"""Losses, metrics and predictions of a model's weights as they are, without dropout.
+"""Computes losses, metrics and predictions of a model without dropout.
 
 Shapes: K statistics, B examples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from official.modeling.model import Model
 from official.tasks import kinds
 from official.utils.errors import UserError
 
-# What is handed back of a batch beside the predictions, and the field it stands in.
+# Outputs that are fields of the batch, and the names of these fields.
 TARGETS = {
     "example_weights": "example_weights",
     "label": "label",
@@ -30,9 +31,10 @@ TARGETS = {
 
 
 class Scorer(Protocol):
-    """Metrics and files of a task's predictions; `official.tasks.kinds` says which module has it.
+    """Computes metrics of a task's predictions and writes them to files.
 
-    It is made of a config and a source.
+    `official.tasks.kinds` names the module of each kind of task. A scorer is made from a config and
+    a source.
 
     Attributes:
       outputs: the names of the predictions that it reads.
@@ -41,23 +43,23 @@ class Scorer(Protocol):
     outputs: tuple[str, ...]
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Computes the task's metrics; `outputs` has filler, with `example_weights` of 0."""
+        """Computes the task's metrics. Filler in `outputs` has `example_weights` of 0."""
 
-    def check_output(self, output: str, top: int) -> None:
-        """Raises UserError where predictions cannot be written under a name."""
+    def check_output(self, output: Path, top: int) -> None:
+        """Raises UserError if predictions cannot be written to a file of this name."""
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: str, top: int) -> None:
-        """Writes the predictions; `outputs` has no filler."""
+    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+        """Writes the predictions. `outputs` has no filler."""
 
 
 class Evaluator:
-    """Evaluates a model, and predicts with it.
+    """Evaluates a model and computes its predictions.
 
     Args:
-      config: as resolved.
-      model: whose weights are read.
-      strategy: that it computes under.
-      before_batch: called before each batch; what it raises ends the evaluation.
+      config: the resolved config.
+      model: the model.
+      strategy: the strategy to compute under.
+      before_batch: is called before each batch. An exception ends the evaluation.
     """
 
     def __init__(
@@ -78,16 +80,16 @@ class Evaluator:
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
     def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
-        """Evaluates on a source; the rows of a stream start with an empty memory.
+        """Evaluates on a source. The rows of a stream start with an empty memory.
 
         Args:
-          source: of which split.
-          batches: how many batches to evaluate on; 0 = all.
+          source: the examples.
+          batches: the number of batches; 0 = all.
 
         Returns:
-          `loss`, each term, each metric, and the task's metrics where the data is a task's; of a
-          mixture those of each task with its name before them, and the average of their first
-          metrics.
+          `loss`, each loss term, each metric of the objectives, and the metrics of the task if
+          there is one. For a mixture, these metrics of each task with the task's name as a prefix,
+          and the average of the first metrics of the tasks.
         """
         if isinstance(source, Mixture):
             return self._run_each(source, batches)
@@ -105,15 +107,15 @@ class Evaluator:
         """Predicts the examples of a source.
 
         Args:
-          source: of which split.
-          names: of the predictions.
+          source: the examples.
+          names: the names of the predictions.
 
         Returns:
-          Those predictions and `row`, the number of each example in its file, in the order in
-          which the examples came.
+          These predictions and `row`, the number of each example in its file, in the order of the
+          examples.
 
         Raises:
-          UserError: the model has no such predictions, or the source no row numbers.
+          UserError: the model has no such predictions, or the source has no row numbers.
         """
         head = f"{source.task_name}/"
 
@@ -181,10 +183,10 @@ class Evaluator:
 
 
 def target_entropy(source: ShardDataset, batch_size: int) -> float | None:
-    """Entropy in nats of the frequencies of the tokens that a source asks for.
+    """Computes the entropy, in nats, of the distribution of the masked tokens of a source.
 
-    It is the loss of a model that knows how often each of them is the answer, and nothing of the
-    context. None where the batches have no masked tokens.
+    It is the loss of a model that knows the frequencies of the tokens and ignores the context.
+    Returns None if the batches have no masked tokens.
     """
     counts = np.zeros(source.tokenizer.vocab_size)
     for batch in source.dataset(batch_size):

@@ -1,4 +1,4 @@
-"""Predictions in GLUE's format, and the zip that the benchmark takes.
+"""Writes predictions in GLUE's format, and the zip file for the benchmark.
 
 Shapes: B examples, C classes.
 """
@@ -16,9 +16,7 @@ from official.utils import atomic
 from official.utils.errors import UserError
 
 _HEADER = "index\tprediction"
-_SCORES = (0.0, 5.0)  # of STS-B
-
-
+_SCORES = (0.0, 5.0)  # the range of STS-B
 _MADE_AT = (1980, 1, 1, 0, 0, 0)  # the same files give the same zip
 
 
@@ -29,20 +27,20 @@ def write(
     rows: np.ndarray,
     outputs: Mapping[str, np.ndarray],
 ) -> Path:
-    """Writes the submission file of a split, labels in the words of GLUE.
+    """Writes the submission file of a split with the labels of GLUE.
 
     Args:
-      folder: where to.
-      name: of the task.
+      folder: the folder of the file.
+      name: the name of the task.
       split: one of its test splits.
-      rows: numbers of the examples in their file, rising [B].
-      outputs: `probabilities` [B, C], or `score` [B], which is clipped to STS-B's range.
+      rows: the numbers of the examples in their file, in ascending order [B].
+      outputs: `probabilities` [B, C], or `score` [B], which is clipped to the range of STS-B.
 
     Returns:
-      The file.
+      The path of the file.
 
     Raises:
-      UserError: the benchmark takes nothing of this split, or some of its rows are missing.
+      UserError: the benchmark has no file for this split, or rows are missing.
     """
     task = TASKS.get(name)
     if task is None or split not in task.submissions:
@@ -68,19 +66,19 @@ def write(
 
 
 def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> list[str]:
-    """Writes the zip of all files that the benchmark wants.
+    """Writes a zip file with all files of the benchmark.
 
     Args:
-      folders: what `write` has filled.
-      output: the zip.
+      folders: folders with files of `write`.
+      output: the zip file.
 
     Returns:
       The names of the files in it.
 
     Raises:
-      UserError: a file is missing or there twice, or is not what the benchmark takes.
+      UserError: a file is missing or exists twice, or has another format than GLUE's.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     missing = []
     for name, task, rows in _wanted():
         there = [path for folder in folders if (path := Path(folder) / name).is_file()]
@@ -88,7 +86,7 @@ def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> lis
             raise UserError(f"{name} is there twice, {there[0]} and {there[1]}: keep one of them")
         if there:
             _check(there[0], task, rows)
-            found[name] = there[0]
+            files[name] = there[0]
         else:
             missing.append(f"{name} (--task={task.name})")
     if missing:
@@ -100,22 +98,22 @@ def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> lis
         atomic.file(output, "wb") as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name, path in found.items():
+        for name, path in files.items():
             archive.writestr(
                 zipfile.ZipInfo(name, _MADE_AT), path.read_bytes(), archive.compression
             )
-    return list(found)
+    return list(files)
 
 
 def _wanted() -> Iterator[tuple[str, Task, int]]:
-    """The files that belong to a submission: name, task and number of rows."""
+    """Yields the files of a submission: name, task and number of rows."""
     for task in TASKS.values():
         for submission in task.submissions.values():
             yield submission.file, task, submission.rows
 
 
 def _check(path: Path, task: Task, rows: int) -> None:
-    """Refuses a file that the benchmark would refuse."""
+    """Refuses a file that GLUE would refuse."""
     try:
         header, *lines = path.read_text(encoding="utf-8").splitlines()
     except (UnicodeDecodeError, ValueError):

@@ -1,4 +1,4 @@
-"""One pass over a source on all replicas: what evaluation and prediction have in common.
+"""Runs a function over all batches of a source on all replicas, for evaluation and prediction.
 
 Shapes: B examples of a batch, K sums.
 """
@@ -14,7 +14,7 @@ from official.distribution.strategies import distribute
 from official.utils.errors import UserError
 
 Outputs = dict[str, np.ndarray]
-# What a replica returns: sums [K], which are added up, and outputs [B, ...], which are gathered.
+# A replica returns sums [K], which are added up, and outputs [B, ...], which are gathered.
 Step = Callable[[Mapping[str, tf.Tensor]], tuple[tf.Tensor, dict[str, tf.Tensor]]]
 
 
@@ -22,12 +22,12 @@ class ReplicaLoop:
     """Runs a function on every replica for each batch of a source.
 
     Args:
-      strategy: shares the batches out.
-      step: runs on a replica, in a graph.
+      strategy: distributes the batches.
+      step: the function. It runs in a graph.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, step: Step):
-        # The same results before and after a training, which has this option set.
+        # Training sets this option, too. So the results before and after it are the same.
         keep_order_of_sums()
         self._strategy = strategy
         self._step = step
@@ -43,13 +43,13 @@ class ReplicaLoop:
         """Runs all batches of a source.
 
         Args:
-          source: of the examples.
+          source: the examples.
           batch_size: B of all replicas together.
-          batches: how many batches to run; 0 = all.
-          before_batch: called before each batch; what it raises ends the run.
+          batches: the number of batches; 0 = all.
+          before_batch: is called before each batch. An exception ends the run.
 
         Returns:
-          The sums of each batch [batches, K], and the outputs of all examples, filler included.
+          The sums of each batch [batches, K], and the outputs of all examples and filler.
 
         Raises:
           UserError: the source has no examples.

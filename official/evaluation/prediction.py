@@ -1,4 +1,4 @@
-"""Predictions of a whole split, in files."""
+"""Writes the predictions of a split to files."""
 
 import os
 from pathlib import Path
@@ -14,26 +14,26 @@ from official.evaluation.evaluator import Evaluator
 def predict(
     evaluator: Evaluator, source: ShardDataset, output: str | os.PathLike, top: int = 0
 ) -> int:
-    """Writes the predictions of a split, in the order of the source file.
+    """Writes the predictions of a split in the order of the source file.
 
-    A classification gives, one line a row, the number of the row (from 0), the label and the
-    probability of every class; a choice the same of the letters of its choices; a regression the
-    number of the row and the score. `.tsv` has a header line; in `.jsonl` every line is an object.
-    A ranking is written as a TREC run, the candidates of each query from the best on. Answers to
-    questions are written into a folder: see `span_answers.Scorer.write`.
+    For a classification, each line has the number of the row (from 0), the label and the
+    probability of each class. A choice has the letters of the choices instead of classes. A
+    regression has the number of the row and the score. `.tsv` has a header line; in `.jsonl` every
+    line is an object. A ranking is written as a TREC run with the best candidates of each query
+    first. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
 
     Args:
-      evaluator: of the model; all workers call this, the chief writes.
-      source: of the split, opened with `training=False`.
-      output: the file to write, `.tsv` or `.jsonl`; of a ranking `.run`; of spans the folder.
-      top: of a ranking, the largest number of documents of a query; 0 = all its candidates.
+      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      source: the examples of the split, opened with `training=False`.
+      output: the file to write, `.tsv` or `.jsonl`; `.run` for a ranking; a folder for answers.
+      top: the maximum number of documents of a query, for rankings; 0 = all candidates.
 
     Returns:
-      The number of rows, or of questions.
+      The number of rows or of questions.
 
     Raises:
-      UserError: another file ending, a model that predicts nothing, or data without rows; a folder
-        that exists.
+      UserError: the file has another suffix, the model has no predictions, the data has no row
+        numbers, or the folder exists.
     """
     scorer = evaluator.scorer(source)
     scorer.check_output(Path(output), top)
@@ -44,15 +44,15 @@ def predict(
 
 
 def submit(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike) -> None:
-    """Writes what GLUE takes as the predictions of a split: see `official.submission`.
+    """Writes the predictions of a split in the format of GLUE: see `official.submission`.
 
     Args:
-      evaluator: of the model; all workers call this, the chief writes.
-      source: of the split.
-      folder: for the file, whose name the benchmark has given.
+      evaluator: the evaluator of the model. All workers call this function, the chief writes.
+      source: the examples of the split.
+      folder: the folder of the file. GLUE determines the name of the file.
 
     Raises:
-      UserError: as `predict` and `official.evaluation.glue_submission.write`.
+      UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
     outputs = evaluator.predict(source, evaluator.scorer(source).outputs)
     numbers, outputs = rows.in_order(outputs, source)

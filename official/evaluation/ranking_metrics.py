@@ -1,42 +1,43 @@
-"""Metrics of rankings, by ir-measures, which asks trec_eval.
+"""Computes metrics of rankings with ir-measures, which calls trec_eval.
 
-Only the expected reciprocal rank is computed here: the library has it from a Perl script that
-prints five digits.
+The expected reciprocal rank is computed here, because the library gets it from a Perl script that
+prints only five digits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import ir_measures
 import numpy as np
 
+from official.data import ShardDataset
 from official.shards import candidates
-from official.tasks import nearest, trec
+from official.tasks import METRICS, nearest, trec
 from official.utils.errors import UserError
 
-# trec_eval's measures by our names; as there, 1 and more is relevant, and a gain is the grade.
+# Measures of trec_eval by our names. Documents of grade 1 or more are relevant, and the gain of a
+# document is its grade.
 _MEASURES = {
     "ndcg_20": ir_measures.nDCG @ 20,
     "mrr": ir_measures.RR,
     "map": ir_measures.AP,
 }
-MAX_GRADE = 4  # of TREC's web track; the grade that satisfies 15 users of 16
+MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 
 
 def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str, float]:
-    """Computes metrics of `official.tasks.METRICS`, means over the queries of the qrels.
+    """Computes metrics of `official.tasks.METRICS` as means over the queries of the qrels.
 
     Args:
-      names: the metrics wanted.
-      qrels: grades of documents; those that nobody judged are not relevant.
-      run: the scores that documents got. A query without any counts as 0.
+      names: the names of the metrics.
+      qrels: the grades of documents. Documents without a grade are not relevant.
+      run: the scores of documents. A query without scores counts as 0.
 
     Returns:
-      The metrics by name, in the order asked for.
+      The metrics by name, in the order of `names`.
 
     Raises:
-      UserError: an unknown name, no queries, or a grade that is too great for `err_20`.
+      UserError: a name is unknown, there are no queries, or a grade is too high for `err_20`.
     """
     names = list(names)
     known = (*_MEASURES, *_FUNCTIONS)
@@ -48,13 +49,13 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     if not any(qrels.values()):
         raise UserError("there are no judged queries to compute metrics on")
     qrels = {query: grades for query, grades in qrels.items() if grades}
-    # The library takes a mean over what it was given of one kind.
+    # The library computes the mean over all queries of a measure.
     wanted = {_MEASURES[name]: name for name in names if name in _MEASURES}
     values = {}
     if wanted:
         plain = {query: {d: float(s) for d, s in run.get(query, {}).items()} for query in qrels}
-        found = ir_measures.calc_aggregate(list(wanted), qrels, plain)
-        values = {wanted[measure]: value for measure, value in found.items()}
+        means = ir_measures.calc_aggregate(list(wanted), qrels, plain)
+        values = {wanted[measure]: value for measure, value in means.items()}
     for name in names:
         if name in _FUNCTIONS:
             ranked = (trec.ordered(run.get(query, {})) for query in qrels)
@@ -67,18 +68,36 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     return {name: float(values[name]) for name in names}
 
 
-def evaluate(source: Any, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+def score_run(
+    qrels: Path, run: Path, metrics: Iterable[str] = METRICS["ranking"]
+) -> tuple[dict[str, float], int]:
+    """Computes metrics of a TREC run file.
+
+    Returns:
+      The metrics by name, and the number of judged queries that they are means over.
+
+    Raises:
+      UserError: a file cannot be read, a metric is unknown, or no query is judged.
+    """
+    ranked, grades = trec.read_run(run), trec.read_qrels(qrels)
+    judged = {query: grades[query] for query in ranked if query in grades}
+    if not judged:
+        raise UserError(f"{run}: {qrels} judges none of its {len(ranked):,} queries")
+    return compute(metrics, judged, ranked), len(judged)
+
+
+def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Computes the metrics of a ranking over the candidates of a split.
 
     Args:
-      source: an `official.data.ShardDataset` of a ranking.
-      outputs: of every candidate, filler included: `example_weights`, `row` and `score` [B].
+      source: the examples of a ranking.
+      outputs: `example_weights`, `row` and `score` [B] of every candidate and of filler.
 
     Returns:
-      The metrics by name, means over the judged queries whose candidates were scored.
+      The metrics by name, as means over the judged queries whose candidates were scored.
 
     Raises:
-      UserError: the split has no candidates (that for training has triples), or no judgements.
+      UserError: the split has no candidates (the training split has triples) or no judgements.
     """
     listed = candidates.read(Path(source.folder), source.manifest, source.split)
     if not listed.qrels:
@@ -93,17 +112,18 @@ def evaluate(source: Any, outputs: Mapping[str, np.ndarray]) -> dict[str, float]
 
 
 def expected_reciprocal_rank(grades: Iterable[int], cutoff: int = 20) -> float:
-    """ERR of one query (Chapelle et al., 2009), as TREC's gdeval has it.
+    """Computes the ERR of one query (Chapelle et al., 2009) as TREC's gdeval does.
 
-    A document of grade g satisfies a reader with probability (2^g - 1) / 2^4; the measure is the
-    mean of 1 / rank of the document at which a reader who goes down the list stops.
+    A document of grade g satisfies a reader with probability (2^g - 1) / 2^4. A reader goes down
+    the list and stops at the first satisfying document. ERR is the mean of 1 / rank of this
+    document.
 
     Args:
-      grades: of the documents in their order; less than 0 counts as 0.
-      cutoff: how many of them count.
+      grades: the grades of the documents in their order. Negative grades count as 0.
+      cutoff: the number of documents that count.
 
     Raises:
-      UserError: a grade above 4.
+      UserError: a grade is above 4.
     """
     total, reading = 0.0, 1.0
     for rank, grade in enumerate(list(grades)[:cutoff], 1):

@@ -1,4 +1,4 @@
-"""Metrics of rankings, and their files: TREC runs."""
+"""Metrics of rankings, and their predictions as TREC runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,14 +29,14 @@ class Scorer:
         return ranking_metrics.evaluate(self._source, outputs)
 
     def check_output(self, output: Path, top: int) -> None:
-        """Refuses other files than runs, and a split that lists no candidates."""
+        """Refuses a file that is not a run, and a split without candidates."""
         del top
         if output.suffix != SUFFIX:
             raise UserError(f"{output}: rankings are written as TREC runs: name a file {SUFFIX}")
         self._candidates()
 
     def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
-        """Writes the candidates of each query, from the best on."""
+        """Writes the candidates of each query, the best first."""
         numbers, outputs = rows.in_order(outputs, self._source)
         run = self._candidates().run(numbers, outputs["score"])
         with atomic.file(output) as stream:

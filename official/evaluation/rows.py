@@ -1,8 +1,9 @@
-"""Metrics and files of one prediction a row: classes, scores, choices.
+"""Metrics and files of tasks with one prediction for each row: classes, scores, choices.
 
 Shapes: B examples, C classes.
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ class Scorer:
         return task_metrics.evaluate(self._source.manifest.task, outputs)
 
     def check_output(self, output: Path, top: int) -> None:
-        """Refuses other files than `SUFFIXES`."""
+        """Refuses a file with another suffix than `SUFFIXES`."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
         if output.suffix not in SUFFIXES:
@@ -41,15 +42,20 @@ class Scorer:
             )
 
     def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
-        """Writes a line for each row, in the order of the file that they are of."""
+        """Writes a line for each row in the order of the source file."""
         del top
         rows, outputs = in_order(outputs, self._source)
-        write = _write_tsv if output.suffix == ".tsv" else _write_jsonl
+        (values,) = outputs.values()
+        labels = None if "score" in outputs else self._labels()
+        predictions = _Predictions(rows, values, labels)
         with atomic.file(output) as stream:
-            write(stream, rows, outputs, self._labels())
+            if output.suffix == ".tsv":
+                predictions.write_tsv(stream)
+            else:
+                predictions.write_jsonl(stream)
 
     def _labels(self) -> list[str]:
-        """The names of the classes: the model's own, or those of the data."""
+        """Returns the names of the classes, from the model or else from the data."""
         for objective in self._config.objectives:
             mine = getattr(objective, "task", "") in ("", self._source.task_name)
             if mine and (labels := getattr(objective, "labels", ())):
@@ -64,10 +70,10 @@ def in_order(
 
     Args:
       outputs: `row` [B] and predictions [B, ...].
-      source: of all the rows.
+      source: the examples of all rows.
 
     Returns:
-      The numbers, rising, and the predictions in that order.
+      The numbers in ascending order, and the predictions in this order.
 
     Raises:
       UserError: two rows have the same number.
@@ -82,35 +88,46 @@ def in_order(
     return rows, {name: values[order] for name, values in outputs.items() if name != "row"}
 
 
-def _write_tsv(
-    stream: TextIO, rows: np.ndarray, outputs: Mapping[str, np.ndarray], labels: Sequence[str]
-) -> None:
-    if "score" in outputs:
-        stream.write("row\tscore\n")
-        stream.writelines(
-            f"{row}\t{score!s}\n" for row, score in zip(rows, outputs["score"], strict=True)
-        )
-        return
-    stream.write("\t".join(["row", "label", *(f"probability:{label}" for label in labels)]) + "\n")
-    for row, probabilities in zip(rows, outputs["probabilities"], strict=True):
-        label = labels[int(probabilities.argmax())]
-        stream.write("\t".join([str(row), label, *map(str, probabilities)]) + "\n")
+@dataclasses.dataclass(frozen=True)
+class _Predictions:
+    """The predictions of a split.
 
+    Attributes:
+      rows: the numbers of the rows [B].
+      values: probabilities [B, C], or scores [B].
+      labels: the names of the classes; None for scores.
+    """
 
-def _write_jsonl(
-    stream: TextIO, rows: np.ndarray, outputs: Mapping[str, np.ndarray], labels: Sequence[str]
-) -> None:
-    def line(row: int, values: np.ndarray) -> dict:
-        # By way of text: the shortest that gives the same float32 again, as in TSV.
-        if "score" in outputs:
-            return {"row": row, "score": float(str(values))}
-        numbers = [float(str(value)) for value in values]
+    rows: np.ndarray
+    values: np.ndarray
+    labels: Sequence[str] | None
+
+    def write_tsv(self, stream: TextIO) -> None:
+        """Writes a header and a line for each row."""
+        if self.labels is None:
+            stream.write("row\tscore\n")
+            stream.writelines(
+                f"{row}\t{score!s}\n" for row, score in zip(self.rows, self.values, strict=True)
+            )
+            return
+        names = ["row", "label", *(f"probability:{label}" for label in self.labels)]
+        stream.write("\t".join(names) + "\n")
+        for row, probabilities in zip(self.rows, self.values, strict=True):
+            label = self.labels[int(probabilities.argmax())]
+            stream.write("\t".join([str(row), label, *map(str, probabilities)]) + "\n")
+
+    def write_jsonl(self, stream: TextIO) -> None:
+        """Writes an object for each row."""
+        for row, value in zip(self.rows.tolist(), self.values, strict=True):
+            stream.write(json.dumps(self._object(row, value), ensure_ascii=False) + "\n")
+
+    def _object(self, row: int, value: np.ndarray) -> dict[str, object]:
+        # Through `str`, which gives the shortest number that is the same float32, as in TSV.
+        if self.labels is None:
+            return {"row": row, "score": float(str(value))}
+        probabilities = [float(str(each)) for each in value]
         return {
             "row": row,
-            "label": labels[int(values.argmax())],
-            "probabilities": dict(zip(labels, numbers, strict=True)),
+            "label": self.labels[int(value.argmax())],
+            "probabilities": dict(zip(self.labels, probabilities, strict=True)),
         }
-
-    (values,) = outputs.values()
-    for row, value in zip(rows.tolist(), values, strict=True):
-        stream.write(json.dumps(line(row, value), ensure_ascii=False) + "\n")

@@ -1,5 +1,6 @@
-"""Evaluation and prediction from Python: what `--mode=eval` and `--mode=predict` run."""
+"""Evaluates trained models and writes their predictions: `--mode=eval` and `--mode=predict`."""
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,31 +35,28 @@ def evaluate(
 
     Args:
       model_dir: the model folder.
-      data: a folder of shards, or a list of them: the tasks that the model learned together.
-      split: such as `validation`; None = all validation splits of a task, and the held-out text
-        of pretraining shards.
+      data: a folder of shards, or a list of folders, one for each task of the model.
+      split: the name of a split, such as `validation`; None = all validation splits of a task,
+        or the held-out text of pretraining shards.
       checkpoint: `best`, `last`, a step or a path.
-      overrides: `key=value` each, of the model's config.
+      overrides: `key=value` strings that change the model's config.
       strategy: where to compute; None = one device.
 
     Returns:
-      Metrics by name, by split.
+      {split: {metric: value}}.
 
     Raises:
-      UserError: the model and the data do not fit together.
+      UserError: the data does not suit the model.
     """
-    strategy = strategy or tf.distribute.get_strategy()
-    config = _config(model_dir, overrides)
-    found = {}
-    splits = _splits(config, data, split, "validation", whole=False)
-    for name, source, model in _opened(
-        model_dir, data, config, splits, checkpoint, strategy, predicting=False
-    ):
-        evaluator = Evaluator(config, model, strategy)
-        found[name] = metrics = evaluator.run(source)
+    trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
+    metrics_by_split = {}
+    splits = trained.splits(data, split, "validation", single=False)
+    for name, source, model in trained.restored(data, splits, predicting=False):
+        evaluator = Evaluator(trained.config, model, trained.strategy)
+        metrics_by_split[name] = metrics = evaluator.run(source)
         if entropy := target_entropy(source, evaluator.batch_size):
             metrics["target_entropy"] = entropy
-    return found
+    return metrics_by_split
 
 
 def predict(
@@ -79,73 +77,95 @@ def predict(
       model_dir: the model folder.
       data: a folder of shards.
       output: the file, or the folder of answers; see `official.evaluation.prediction.predict`.
-      submission: whether `output` is the folder of GLUE's submission files.
-      split: such as `test`; None = `test`, or for a submission all test splits.
+      submission: whether `output` is a folder for GLUE's submission files.
+      split: the name of a split; None = `test`, or for a submission all test splits.
       checkpoint: `best`, `last`, a step or a path.
-      overrides: `key=value` each, of the model's config.
-      top_k: of a ranking, the largest number of documents of a query; 0 = all.
+      overrides: `key=value` strings that change the model's config.
+      top_k: the maximum number of documents of a query, for rankings; 0 = all.
       strategy: where to compute; None = one device.
 
     Raises:
-      UserError: the model and the data do not fit together, or the output cannot be written.
+      UserError: the data does not suit the model, or the output cannot be written.
     """
-    strategy = strategy or tf.distribute.get_strategy()
-    config = _config(model_dir, overrides)
-    splits = _splits(config, data, split, "test", whole=not submission)
-    for _, source, model in _opened(
-        model_dir, data, config, splits, checkpoint, strategy, predicting=True
-    ):
-        evaluator = Evaluator(config, model, strategy)
+    trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
+    splits = trained.splits(data, split, "test", single=not submission)
+    for _, source, model in trained.restored(data, splits, predicting=True):
+        evaluator = Evaluator(trained.config, model, trained.strategy)
         if submission:
             prediction.submit(evaluator, source, output)
         else:
             prediction.predict(evaluator, source, output, top_k)
 
 
-def _config(model_dir: str | os.PathLike, overrides: Sequence[str]) -> configs.Config:
-    """Loads the config and sets the precision of the SavedModel: mixed is for training."""
-    config = configs.load(model_dir, overrides)
-    numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
-    return config
+@dataclasses.dataclass(frozen=True)
+class _TrainedModel:
+    """A model folder that is evaluated.
+
+    Attributes:
+      model_dir: the model folder.
+      checkpoint: `best`, `last`, a step or a path.
+      config: the config of the model with overrides.
+      strategy: where to compute.
+    """
+
+    model_dir: Path
+    checkpoint: str
+    config: configs.Config
+    strategy: tf.distribute.Strategy
+
+    @classmethod
+    def open(
+        cls,
+        model_dir: str | os.PathLike,
+        checkpoint: str,
+        overrides: Sequence[str],
+        strategy: tf.distribute.Strategy | None,
+    ) -> "_TrainedModel":
+        """Loads the config, and sets the precision of the SavedModel: mixed is for training."""
+        config = configs.load(model_dir, overrides)
+        numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
+        strategy = strategy or tf.distribute.get_strategy()
+        return cls(Path(model_dir), checkpoint, config, strategy)
+
+    def splits(self, data: Paths, split: str | None, kind: str, single: bool) -> list[str]:
+        """Returns the split that is named, or the splits of a kind that all folders have.
+
+        Args:
+          data: the folders of shards.
+          split: the name of a split; None = choose.
+          kind: `validation` or `test`.
+          single: whether to choose one split only.
+        """
+        if split:
+            return [split]
+        if self.config.segments or single:
+            return ["train" if self.config.segments and kind == "validation" else kind]
+        folders = [data] if isinstance(data, str | os.PathLike) else data
+        there = set.intersection(
+            *({shard.split for shard in manifest.read(folder).shards} for folder in folders)
+        )
+        return [name for name in tasks.SPLITS if name.startswith(kind) and name in there] or [kind]
+
+    def restored(
+        self, data: Paths, splits: Sequence[str], predicting: bool
+    ) -> Iterator[tuple[str, ShardDataset | Mixture, Model]]:
+        """Yields each split, checked against the model, and the model with its weights."""
+        trained_memory = _memory_length(configs.load(self.model_dir))
+        model = None
+        for split in splits:
+            source = open_data(data, self.config, split)
+            source.check(self.config, self.strategy.num_replicas_in_sync, predicting)
+            check_labels(self.config, source.manifest, source.folder)
+            if _memory_length(self.config) != trained_memory:
+                # Held-out text may be shorter than the memory of training, but must fill a longer
+                # memory.
+                streams.check_memory(source.folder, self.config, source.manifest)
+            source.check_tokenizer(self.model_dir / "tokenizer")
+            if model is None:
+                model = strategies.build_model(self.config, self.strategy)
+                warm_start.start_from(model, str(self.model_dir), self.checkpoint, "all")
+            yield split, source, model
 
 
-def _splits(
-    config: configs.Config, data: Paths, split: str | None, kind: str, whole: bool
-) -> list[str]:
-    """Returns the split that is named, or those of a kind that all folders have."""
-    if split:
-        return [split]
-    if config.segments or whole:
-        return ["train" if config.segments and kind == "validation" else kind]
-    folders = [data] if isinstance(data, str | os.PathLike) else data
-    there = set.intersection(
-        *({shard.split for shard in manifest.read(folder).shards} for folder in folders)
-    )
-    return [name for name in tasks.SPLITS if name.startswith(kind) and name in there] or [kind]
-
-
-def _opened(
-    model_dir: str | os.PathLike,
-    data: Paths,
-    config: configs.Config,
-    splits: Sequence[str],
-    checkpoint: str,
-    strategy: tf.distribute.Strategy,
-    predicting: bool,
-) -> Iterator[tuple[str, ShardDataset | Mixture, Model]]:
-    """Yields each split, checked against the model, and the model with its weights."""
-    trained = configs.load(model_dir).encoder
-    model = None
-    for split in splits:
-        source = open_data(data, config, split)
-        source.check(config, strategy.num_replicas_in_sync, predicting)
-        check_labels(config, source.manifest, source.folder)
-        if getattr(config.encoder, "memory_length", 0) != getattr(trained, "memory_length", 0):
-            # Held-out text may be shorter than the memory of training, but a longer memory has to
-            # be filled.
-            streams.check_memory(source.folder, config, source.manifest)
-        source.check_tokenizer(Path(model_dir) / "tokenizer")
-        if model is None:
-            model = strategies.build_model(config, strategy)
-            warm_start.start_from(model, str(model_dir), checkpoint, "all")
-        yield split, source, model
+def _memory_length(config: configs.Config) -> int:
+    return getattr(config.encoder, "memory_length", 0)

@@ -1,9 +1,9 @@
-"""From the spans of windows to the answers of questions: files of predictions, and their metrics.
+"""Answers of questions from the spans of windows: their files and metrics.
 
-The windows of a question are put together: the best spans of all of them, each text once, as slices
-of the context as the user wrote it; the null score is the lowest of any window, for the answer may
-stand in any. (As BERT's and XLNet's releases do it, save that the best spans are looked for among
-all pairs of a start and an end, not among those of the twenty best of each.)
+The best spans of all windows of a question are combined. Each text is kept once, as a slice of the
+original context. The null score is the lowest one of all windows, because the answer may be in any
+of them. This is the method of the releases of BERT and XLNet, except that all pairs of a start and
+an end are considered instead of the pairs of the twenty best of each.
 
 Shapes: B windows, K spans of a window.
 """
@@ -11,7 +11,7 @@ Shapes: B windows, K spans of a window.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class Span(NamedTuple):
     score: float
 
 
-class Found(NamedTuple):
-    """What was found for a question: its best spans, best first, the null score and null odds."""
+class Result(NamedTuple):
+    """The best spans of a question, the best first, the null score and the null odds."""
 
     question: questions.Question
     spans: list[Span]
@@ -45,12 +45,12 @@ class Found(NamedTuple):
 
     @property
     def best(self) -> str:
-        """The text of the best span; empty where the context has no token."""
+        """The text of the best span; empty if the context has no token."""
         return self.spans[0].text if self.spans else ""
 
 
 def objective_of(config: configs.Config) -> SpanAnswerConfig:
-    """The part of a config that asks for spans.
+    """Returns the objective `span_answer` of a config.
 
     Raises:
       UserError: there is none.
@@ -65,50 +65,50 @@ def objective_of(config: configs.Config) -> SpanAnswerConfig:
 
 
 class Scorer:
-    """Puts the windows of a split together; see `official.evaluation.evaluator.Scorer`."""
+    """Combines the windows of each question; see `official.evaluation.evaluator.Scorer`."""
 
     outputs = ("span_scores", "span_starts", "span_ends", "null_scores")
 
     def __init__(self, config: configs.Config, source: ShardDataset):
-        """Reads the split's questions and finds the places of their tokens.
+        """Reads the questions of the split and computes the offsets of their tokens.
 
         Args:
-          config: has an objective `span_answer`.
-          source: an `official.data.ShardDataset` of the split.
+          config: a config with the objective `span_answer`.
+          source: the examples of the split.
 
         Raises:
-          UserError: another objective, or a folder without its questions.
+          UserError: the config has another objective, or the folder has no questions.
         """
         self.config = objective_of(config)
         self.no_answers = bool(source.manifest.task.no_answers)
         self.questions = questions.read(source.folder, source.split, source.manifest)
         contexts = list(dict.fromkeys(question.context for question in self.questions))
         tokens = source.tokenizer.encode_with_offsets(contexts)
-        self._places = {
+        self._offsets = {
             context: (starts, ends)
             for context, (_, starts, ends) in zip(contexts, tokens, strict=True)
         }
 
-    def find(self, outputs: Mapping[str, np.ndarray]) -> list[Found]:
-        """The best spans of the questions that there are windows of, in the questions' order.
+    def results(self, outputs: Mapping[str, np.ndarray]) -> list[Result]:
+        """Returns the best spans of each question that has windows, in the order of the questions.
 
         Args:
           outputs: `row` [B], `span_scores`, `span_starts` and `span_ends` [B, K], `null_scores` [B]
             of `official.modeling.objectives.span_answer`, and `example_weights` [B], 0 for filler.
         """
         windows: dict[int, list[int]] = {}
-        for place, (row, weight) in enumerate(
+        for index, (row, weight) in enumerate(
             zip(outputs["row"].tolist(), outputs["example_weights"], strict=True)
         ):
             if weight > 0:
-                windows.setdefault(row, []).append(place)
-        return [self._question(row, windows[row], outputs) for row in sorted(windows)]
+                windows.setdefault(row, []).append(index)
+        return [self._result(row, windows[row], outputs) for row in sorted(windows)]
 
-    def _question(self, row: int, places: list[int], outputs: Mapping[str, np.ndarray]) -> Found:
+    def _result(self, row: int, windows: list[int], outputs: Mapping[str, np.ndarray]) -> Result:
         question = self.questions[row]
-        starts, ends = self._places[question.context]
+        starts, ends = self._offsets[question.context]
         scores, first, last = (
-            outputs[name][places].ravel() for name in ("span_scores", "span_starts", "span_ends")
+            outputs[name][windows].ravel() for name in ("span_scores", "span_starts", "span_ends")
         )
         spans: dict[str, Span] = {}
         for i in np.argsort(-scores, kind="stable"):
@@ -118,42 +118,42 @@ class Scorer:
             text = question.context[start:end]
             spans.setdefault(text, Span(text, start, end, float(scores[i])))
         best = list(spans.values())
-        null_score = float(outputs["null_scores"][places].min())
+        null_score = float(outputs["null_scores"][windows].min())
         odds = null_score
         if self.config.form == "independent":
             odds -= best[0].score if best else -1e30
-        return Found(question, best, null_score, odds)
+        return Result(question, best, null_score, odds)
 
-    def answer(self, found: Found) -> str:
-        """The answer that is given, empty where there is none."""
-        none = self.no_answers and found.null_odds > self.config.null_threshold
-        return "" if none else found.best
+    def answer(self, result: Result) -> str:
+        """Returns the answer to a question, or an empty text if it has none."""
+        none = self.no_answers and result.null_odds > self.config.null_threshold
+        return "" if none else result.best
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Computes exact match and F1 of the questions; arguments of `find`.
+        """Computes exact match and F1 of the questions; the argument is that of `results`.
 
-        Of a task with unanswerable questions the best threshold of the null odds is found, and the
-        metrics that it gives: see `squad_metrics.evaluate`.
+        For a task with unanswerable questions, the metrics with the best threshold of the null odds
+        are also computed: see `squad_metrics.evaluate`.
 
         Raises:
           UserError: the split has no answers.
         """
-        found = self.find(outputs)
-        if any(each.question.answers is None for each in found):
+        results = self.results(outputs)
+        if any(each.question.answers is None for each in results):
             raise UserError(
                 "the split has no answers to compare with: evaluate on a labelled one, or use "
                 "--mode=predict"
             )
         return squad_metrics.evaluate(
-            {each.question.id: each.best for each in found},
-            {each.question.id: each.question.answers for each in found},
+            {each.question.id: each.best for each in results},
+            {each.question.id: each.question.answers for each in results},
             self.no_answers,
-            {each.question.id: each.null_odds for each in found} if self.no_answers else None,
+            {each.question.id: each.null_odds for each in results} if self.no_answers else None,
             self.config.null_threshold,
         )
 
     def check_output(self, output: Path, top: int) -> None:
-        """Refuses a name that looks like that of a file, and a folder that exists."""
+        """Refuses the name of a file, and a folder that exists."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
         if output.suffix in (".tsv", ".jsonl") or output.exists():
@@ -164,21 +164,21 @@ class Scorer:
             )
 
     def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
-        """Writes the answers into a new folder.
+        """Writes the answers to a new folder.
 
-        `predictions.json` has the answer to each question by its id, "" for none, as the released
-        evaluation reads it; `nbest.json` the best spans with their characters, scores and
-        probabilities among these; `null_odds.json`, of tasks with unanswerable questions, how much
-        speaks against there being an answer.
+        `predictions.json` contains the answer to each question by its id ("" = no answer), in the
+        format of the released evaluation. `nbest.json` contains the best spans with their
+        positions, scores and probabilities. `null_odds.json`, for tasks with unanswerable
+        questions, contains the scores of having no answer.
 
         Raises:
-          UserError: the folder is there already.
+          UserError: the folder exists.
         """
         del top
-        found = self.find({**outputs, "example_weights": np.ones(len(outputs["row"]))})
-        predictions = {each.question.id: self.answer(each) for each in found}
-        best = {each.question.id: self._ranked(each) for each in found}
-        odds = {each.question.id: each.null_odds for each in found}
+        results = self.results({**outputs, "example_weights": np.ones(len(outputs["row"]))})
+        predictions = {each.question.id: self.answer(each) for each in results}
+        best = {each.question.id: self._ranked(each) for each in results}
+        odds = {each.question.id: each.null_odds for each in results}
         with atomic.folder(output) as temporary:
             for name, values in zip(FILES, (predictions, best, odds), strict=True):
                 if name == "null_odds.json" and not self.no_answers:
@@ -187,16 +187,17 @@ class Scorer:
                     json.dump(values, stream, ensure_ascii=False, indent=1)
                     stream.write("\n")
 
-    def _ranked(self, found: Found) -> list[dict[str, Any]]:
-        spans = list(found.spans)
+    def _ranked(self, result: Result) -> list[dict[str, str | int | float]]:
+        """Returns the spans of `nbest.json`."""
+        spans = list(result.spans)
         if self.no_answers and self.config.form == "independent" or not spans:
-            # No answer is one of the answers, with its own score.
-            spans.append(Span("", 0, 0, found.null_score))
+            # Having no answer is one of the answers, with its own score.
+            spans.append(Span("", 0, 0, result.null_score))
             spans.sort(key=lambda span: -span.score)
         scores = np.array([span.score for span in spans])
-        chances = np.exp(scores - scores.max())
-        chances /= chances.sum()
+        probabilities = np.exp(scores - scores.max())
+        probabilities /= probabilities.sum()
         return [
-            {**span._asdict(), "probability": float(chance)}
-            for span, chance in zip(spans, chances, strict=True)
+            {**span._asdict(), "probability": float(probability)}
+            for span, probability in zip(spans, probabilities, strict=True)
         ]

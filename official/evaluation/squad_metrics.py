@@ -1,19 +1,18 @@
-"""Exact match and F1 of answers, with the results of SQuAD's released evaluation.
+"""Computes exact match and F1 of answers, with the results of SQuAD's released evaluation.
 
-An answer is compared in lower case, without punctuation (ASCII signs), the words a, an and the, and
-with single blanks; F1 counts the words that two answers share, however often each occurs; the best
-of several right answers counts (Rajpurkar et al., 2016, section 6.1; 2018 for questions without an
-answer). All metrics are percentages.
+Before a comparison, an answer is normalized: it is lower-cased, ASCII punctuation and the words a,
+an and the are removed, and blanks become single. F1 counts the words that two answers share, with
+repetition. If a question has several right answers, the best score counts (Rajpurkar et al., 2016,
+section 6.1; 2018 for questions without an answer). All metrics are percentages.
 
-The two versions' evaluations differ where nothing is left of an answer: of 1.1, F1 is then 0; of
-2.0, it is 1 where nothing is left of the other either, and right answers of which nothing is left
-do not count.
+The evaluations of the two versions differ if a normalized answer is empty. In version 1.1, F1 is
+then 0. In version 2.0, F1 is 1 if both answers are empty, and empty right answers do not count.
 """
 
 import collections
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from official.utils.errors import UserError
@@ -23,19 +22,38 @@ _NO_SIGNS = str.maketrans("", "", string.punctuation)
 
 
 class Score(NamedTuple):
-    """Of one answer, each between 0 and 1."""
+    """The scores of an answer, between 0 and 1."""
 
     exact: float
     f1: float
 
 
+class ScoredAnswer(NamedTuple):
+    """An answer for the choice of a threshold.
+
+    Attributes:
+      score: the score of the answer, between 0 and 1.
+      null_odds: the score of having no answer.
+      is_empty: whether the answer is empty.
+      has_answer: whether the question has an answer.
+    """
+
+    score: float
+    null_odds: float
+    is_empty: bool
+    has_answer: bool
+
+
 def normalize(answer: str) -> str:
-    """What of an answer is compared."""
+    """Normalizes an answer for comparison."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_SIGNS)).split())
 
 
 def overlap(answer: str, right: str, empty: bool = False) -> float:
-    """F1 of the words of two answers; `empty`: 1 where neither has any, as in version 2.0."""
+    """Computes F1 of the words of two answers.
+
+    With `empty`, the result is 1 if neither answer has a word, as in version 2.0.
+    """
     ours, theirs = normalize(answer).split(), normalize(right).split()
     if empty and not (ours and theirs):
         return float(ours == theirs)
@@ -47,12 +65,12 @@ def overlap(answer: str, right: str, empty: bool = False) -> float:
 
 
 def score(answer: str, right: Sequence[str], no_answers: bool = False) -> Score:
-    """Compares an answer with the right ones.
+    """Compares an answer with the right answers.
 
     Args:
-      answer: empty = none.
-      right: the right ones; empty = there is none (version 2.0).
-      no_answers: whether as version 2.0 has it.
+      answer: the answer; empty = no answer.
+      right: the right answers; empty = the question has no answer (version 2.0).
+      no_answers: whether to follow version 2.0.
     """
     if no_answers:
         right = [text for text in right if normalize(text)] or [""]
@@ -70,21 +88,22 @@ def evaluate(
     """Scores answers as the released evaluation does.
 
     Args:
-      answers: by the question's id.
-      right: the right answers to each question. Of version 1.1, one that `answers` lacks counts as
-        wrong.
-      no_answers: whether as version 2.0 has it; then every question must be answered, if by "".
-      null_odds: how much speaks against there being an answer; None = nothing does.
-      threshold: questions with more than that count as answered by "".
+      answers: the answers by the ids of the questions.
+      right: the right answers to each question. In version 1.1, a question that is not in
+        `answers` counts as wrong.
+      no_answers: whether to follow version 2.0. Then `answers` must contain every question.
+      null_odds: the score of having no answer, by the ids of the questions; None = every answer
+        counts as it is.
+      threshold: questions with higher null odds count as answered by "".
 
     Returns:
-      `exact_match` and `f1`; of version 2.0 also `has_answer_exact_match`, `has_answer_f1`,
-      `no_answer_exact_match` and `no_answer_f1` where there are such questions, and with
-      `null_odds` `best_exact_match`, `best_f1` and the thresholds that give them,
+      `exact_match` and `f1`. In version 2.0 also `has_answer_exact_match`, `has_answer_f1`,
+      `no_answer_exact_match` and `no_answer_f1` if there are such questions. With `null_odds` also
+      `best_exact_match`, `best_f1` and the thresholds that give them,
       `best_exact_match_threshold` and `best_f1_threshold`.
 
     Raises:
-      UserError: there is no question, or one of version 2.0 without an answer or odds.
+      UserError: there is no question, or in version 2.0 a question has no answer or no null odds.
     """
     if not right:
         raise UserError("there are no questions to score answers to")
@@ -96,55 +115,51 @@ def evaluate(
         if lacking:
             raise UserError(f"question {lacking[0]!r} has no {name}, and {len(lacking) - 1} more")
     raw = {key: score(answers[key], right[key], True) for key in right}
-    answered = {key: bool(right[key]) for key in right}
+    has_answer = {key: bool(right[key]) for key in right}
     decided = raw
     if null_odds is not None:
         decided = {
-            key: Score(*[float(not answered[key])] * 2) if null_odds[key] > threshold else found
-            for key, found in raw.items()
+            key: Score(*[float(not has_answer[key])] * 2) if null_odds[key] > threshold else given
+            for key, given in raw.items()
         }
     metrics = _means("", decided.values(), len(right))
     for name, wanted in (("has_answer", True), ("no_answer", False)):
-        chosen = [decided[key] for key in right if answered[key] == wanted]
+        chosen = [decided[key] for key in right if has_answer[key] == wanted]
         if chosen:
             metrics |= _means(f"{name}_", chosen, len(chosen))
     if null_odds is not None:
-        for place, name in enumerate(("exact_match", "f1")):
-            values = {key: found[place] for key, found in raw.items()}
-            best, at = best_threshold(answers, values, null_odds, answered)
-            metrics |= {f"best_{name}": best, f"best_{name}_threshold": at}
+        for i, name in enumerate(("exact_match", "f1")):
+            best, threshold = best_threshold(
+                [
+                    ScoredAnswer(raw[key][i], odds, not answers[key], has_answer[key])
+                    for key, odds in null_odds.items()
+                    if key in raw
+                ]
+            )
+            metrics |= {f"best_{name}": best, f"best_{name}_threshold": threshold}
     return metrics
 
 
-def best_threshold(
-    answers: Mapping[str, str],
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float],
-    answered: Mapping[str, bool],
-) -> tuple[float, float]:
-    """The best mean score that a threshold of the odds gives, as a percentage, and the threshold.
-
-    Args:
-      answers: by the question's id.
-      scores: of each of them.
-      null_odds: questions of which this is at most the threshold keep their answers.
-      answered: whether the question has an answer.
+def best_threshold(answers: Sequence[ScoredAnswer]) -> tuple[float, float]:
+    """Chooses the threshold of the null odds that gives the best mean score.
 
     Returns:
-      Both; the threshold is 0 where it is best to give no answer at all.
+      The best mean score as a percentage, and the threshold. The threshold is 0 if it is best to
+      give no answers at all.
     """
-    current = float(sum(not answered[key] for key in scores))
-    best, threshold = current, 0.0
-    for key in sorted((key for key in null_odds if key in scores), key=null_odds.__getitem__):
-        current += scores[key] if answered[key] else -float(bool(answers[key]))
-        if current > best:
-            best, threshold = current, null_odds[key]
-    return 100.0 * best / len(scores), threshold
+    # Without answers, the questions that have none are right. Then answers are given one by one.
+    total = float(sum(not answer.has_answer for answer in answers))
+    best, threshold = total, 0.0
+    for answer in sorted(answers, key=lambda answer: answer.null_odds):
+        total += answer.score if answer.has_answer else -float(not answer.is_empty)
+        if total > best:
+            best, threshold = total, answer.null_odds
+    return 100.0 * best / len(answers), threshold
 
 
-def _means(name: str, scores, count: int) -> dict[str, float]:
+def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]:
     scores = list(scores)
     return {
-        f"{name}exact_match": 100.0 * sum(found.exact for found in scores) / count,
-        f"{name}f1": 100.0 * sum(found.f1 for found in scores) / count,
+        f"{prefix}exact_match": 100.0 * sum(score.exact for score in scores) / count,
+        f"{prefix}f1": 100.0 * sum(score.f1 for score in scores) / count,
     }

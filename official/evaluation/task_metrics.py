@@ -1,4 +1,4 @@
-"""Metrics of fine-tuning tasks over a whole split, by scikit-learn and scipy.
+"""Computes metrics of fine-tuning tasks with scikit-learn and scipy.
 
 Shapes: B examples, C classes.
 """
@@ -12,7 +12,7 @@ from sklearn import metrics as sklearn_metrics
 from official.tasks import Description, nearest
 from official.utils.errors import UserError
 
-# For each kind of task what was to be predicted, and what was.
+# For each kind of task the names of its targets and of its predictions.
 OUTPUTS = {
     "classification": ("label", "probabilities"),
     "choice": ("answer", "probabilities"),
@@ -24,15 +24,15 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
     """Computes metrics of `official.tasks.METRICS`.
 
     Args:
-      names: the metrics wanted.
+      names: the names of the metrics.
       labels: class ids or scores [B].
       predictions: probabilities [B, C] or class ids [B]; scores [B] for a regression.
 
     Returns:
-      The metrics by name, in the order asked for.
+      The metrics by name, in the order of `names`.
 
     Raises:
-      UserError: an unknown name, no examples, or labels and predictions of different length.
+      UserError: a name is unknown, there are no examples, or the lengths differ.
     """
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if len(labels) != len(predictions):
@@ -86,7 +86,7 @@ def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Of class 1 when there are two classes, as GLUE has it; else the mean over the classes."""
+    """Computes F1 of class 1 for two classes, as in GLUE; else the mean over the classes."""
     classes = _classes(predictions)
     count = predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
     if count <= 2:
@@ -100,7 +100,7 @@ def _matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 def _correlation(function: Callable) -> Callable[[np.ndarray, np.ndarray], float]:
     def correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
-        """0 where one side is constant: the correlation is then undefined, and nothing was seen."""
+        """Returns 0 if one side is constant, because the correlation is then undefined."""
         labels, predictions = labels.astype(np.float64), predictions.astype(np.float64)
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0

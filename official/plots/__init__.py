@@ -1,1 +1,1 @@
-"""Figures by Matplotlib: heat maps of masks and attention weights, curves of training runs."""
+"""Figures by Matplotlib: masks and attention weights as heat maps, curves of training runs."""

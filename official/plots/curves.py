@@ -1,4 +1,4 @@
-"""Curves of training runs: loss, learning rate, gradient norm, metrics of the evaluations."""
+"""Curves of training runs: loss, learning rate, gradient norm and metrics of evaluations."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,29 @@ from matplotlib.lines import Line2D
 
 from official.plots import figures
 from official.saving.metrics_log import Record
+from official.utils.errors import UserError
 
 _WIDTH, _HEIGHT = 5.0, 3.4  # inches of a panel
 _COLUMNS = 3
+Colour = tuple[float, ...]
 _STYLES = {"train": "-", "validation": "--"}
 
 
 def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
-    """Draws a panel for each figure, with the step as x and a colour for each run.
+    """Draws a panel for each metric, with the step as x and a colour for each run.
 
-    The panels are those of the loss, the learning rate, the gradient norm and each metric of an
-    evaluation, as far as a run has them. Lines are solid for training and dashed for validation.
+    The panels are the loss, the learning rate, the gradient norm and each metric of an evaluation,
+    if at least one run has it. Lines are solid for training and dashed for validation.
 
     Args:
-      runs: name of a run → its records, in the order of their steps.
+      runs: the name of each run and its records in the order of their steps.
+
+    Raises:
+      UserError: no run has a metric to draw.
     """
     names = _panels(runs)
+    if not names:
+        raise UserError(f"{', '.join(runs)}: there is no loss and no metric to draw")
     columns = min(len(names), _COLUMNS)
     rows = math.ceil(len(names) / columns)
     colours = _colours(len(runs))
@@ -39,7 +46,12 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
             axes.grid(alpha=0.3)
             for (run, records), colour in zip(runs.items(), colours, strict=True):
                 for split in _STYLES:
-                    _line(axes, name, split, run, records, colour)
+                    points = [
+                        (record.step, record.metrics[name])
+                        for record in records
+                        if record.split == split and name in record.metrics
+                    ]
+                    _line(axes, points, split, color=colour, label=f"{run} ({split})")
         for axes in panels[len(names) :]:
             axes.remove()
         _legend(figure, runs, colours)
@@ -47,43 +59,44 @@ def draw(runs: Mapping[str, Sequence[Record]]) -> Figure:
 
 
 def _panels(runs: Mapping[str, Sequence[Record]]) -> list[str]:
-    """The names of the figures that have a panel, in its order."""
+    """Returns the names of the metrics that have a panel, in the order of the panels."""
     records = [record for each in runs.values() for record in each]
-    known = {name for record in records for name in record.figures}
+    known = {name for record in records for name in record.metrics}
     names = [name for name in ("loss", "learning_rate", "gradient_norm") if name in known]
-    metrics = (name for r in records if r.split == "validation" for name in r.figures)
-    return list(dict.fromkeys([*names, *metrics]))
+    evaluated = (name for r in records if r.split == "validation" for name in r.metrics)
+    return list(dict.fromkeys([*names, *evaluated]))
 
 
-def _colours(count: int) -> list:
+def _colours(count: int) -> list[Colour]:
     if count <= 10:
         return list(matplotlib.colormaps["tab10"].colors[:count])
-    return list(matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, count)))
+    return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0.05, 0.95, count))]
 
 
 def _line(
-    axes: Axes, name: str, split: str, run: str, records: Sequence[Record], colour: tuple
+    axes: Axes, points: Sequence[tuple[int, float]], split: str, color: Colour, label: str
 ) -> None:
-    points = [(r.step, r.figures[name]) for r in records if r.split == split and name in r.figures]
     if not points:
         return
-    # One point is no line; evaluations are few.
+    # A line through a single point would be invisible, and evaluations are few.
     marker = "o" if split == "validation" or len(points) == 1 else None
     axes.plot(
         *zip(*points, strict=True),
         linestyle=_STYLES[split],
         marker=marker,
         markersize=4,
-        color=colour,
-        label=f"{run} ({split})",
+        color=color,
+        label=label,
     )
 
 
-def _legend(figure: Figure, runs: Mapping[str, Sequence[Record]], colours: Sequence) -> None:
-    """Says which colour is which run, and which line which split."""
+def _legend(
+    figure: Figure, runs: Mapping[str, Sequence[Record]], colours: Sequence[Colour]
+) -> None:
+    """Adds a legend with the colour of each run and the line style of each split."""
     lines = {run: Line2D([], [], color=c) for run, c in zip(runs, colours, strict=True)}
-    found = {record.split for records in runs.values() for record in records}
+    splits = {record.split for records in runs.values() for record in records}
     for split, line in _STYLES.items():
-        if split in found:
+        if split in splits:
             lines[split] = Line2D([], [], color="black", linestyle=line)
     figure.legend(lines.values(), lines.keys(), loc="outside lower left", ncols=1)

@@ -1,4 +1,4 @@
-"""Makes and saves figures; no display and no state of `pyplot` takes part."""
+"""Makes and saves Matplotlib figures without a display and without the state of `pyplot`."""
 
 import os
 import warnings
@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from official.utils import atomic, errors
 
 _DPI = 100
-# Matplotlib's own settings, whatever a `matplotlibrc` on this machine says. Tokens and paths may
-# hold dollar signs, which are no formulas.
+# Matplotlib's defaults, whatever the user's `matplotlibrc` says. A dollar sign in a token or a path
+# does not start a formula.
 _STYLE = ["default", {"text.parse_math": False, "text.usetex": False, "figure.dpi": _DPI}]
 
 
 def style() -> AbstractContextManager[None]:
-    """The settings under which every figure is made and saved."""
+    """Returns a context with the settings for making and saving figures."""
     return matplotlib.style.context(_STYLE)
 
 
@@ -25,9 +25,9 @@ def new(width: float, height: float, layout: str | None = None) -> Figure:
     """Makes an empty figure.
 
     Args:
-      width: in inches.
-      height: in inches.
-      layout: of Matplotlib's layout engines; None = axes stay where they are put.
+      width: the width in inches.
+      height: the height in inches.
+      layout: the name of a layout engine of Matplotlib; None = axes are not moved.
     """
     figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
@@ -35,14 +35,14 @@ def new(width: float, height: float, layout: str | None = None) -> Figure:
 
 
 def save(figure: Figure, path: str | os.PathLike) -> None:
-    """Writes a figure as PNG, as large as what is drawn.
+    """Writes a figure as PNG, cropped to what is drawn.
 
     Raises:
       UserError: the file cannot be written.
     """
     with style(), atomic.file(path, "wb") as stream, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # No version of Matplotlib inside: the same figure gives the same bytes.
+        # Without the version of Matplotlib the same figure always gives the same bytes.
         figure.savefig(
             stream,
             format="png",
@@ -53,7 +53,7 @@ def save(figure: Figure, path: str | os.PathLike) -> None:
         )
     missing = [w for w in caught if "missing from font" in str(w.message)]
     if missing:
-        errors.warn(f"{path}: the font lacks some characters of the text; boxes stand for them")
+        errors.warn(f"{path}: the font lacks some characters of the text and shows boxes instead")
     for warning in caught:
         if warning not in missing:
             warnings.warn_explicit(

@@ -1,4 +1,4 @@
-"""Heat maps: what may be attended to, and how much it is.
+"""Heat maps of attention masks and attention weights.
 
 Shapes: T rows, S columns.
 """
@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from official.plots import figures
 
@@ -26,10 +27,10 @@ class HeatMap:
     """A matrix with a name for each row and each column.
 
     Attributes:
-      title: above it.
-      values: from 0 on; [T, S].
-      rows: T names.
-      columns: S names.
+      title: the title above the heat map.
+      values: not negative, [T, S].
+      rows: the T names of the rows.
+      columns: the S names of the columns.
     """
 
     title: str
@@ -39,16 +40,16 @@ class HeatMap:
 
 
 def draw(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "") -> Figure:
-    """Draws heat maps in a grid, with one colour bar for all.
+    """Draws heat maps in a grid with one colour bar for all.
 
-    Names of rows stand at the left edge of the grid, names of columns at its bottom edge. Where a
-    cell is too small for a name, only every n-th has one.
+    Row names are at the left edge of the grid and column names at its bottom edge. If a cell is too
+    small for a name, only every n-th name is shown.
 
     Args:
-      grid: rows of heat maps, as many in each row. Those of one row have the same row names, and
-        those of one column the same column names.
-      label: of the colour bar: what the values are.
-      title: above all.
+      grid: rows of heat maps, all of the same length. The heat maps of a row have the same row
+        names, and those of a column the same column names.
+      label: the label of the colour bar, which says what the values are.
+      title: the title of the figure.
     """
     heights = [len(row[0].rows) for row in grid]
     widths = [len(heat_map.columns) for heat_map in grid[0]]
@@ -60,11 +61,9 @@ def draw(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "") -> Figu
     )
     width = cell * sum(widths) + _GAP * (len(widths) - 1)
     height = cell * sum(heights) + _GAP * (len(heights) - 1)
-    most = max(float(np.max(heat_map.values)) for row in grid for heat_map in row)
-    colours = matplotlib.colors.Normalize(0, most or 1)
     with figures.style():
-        # Panels fill the figure. Names and the colour bar stand outside; `figures.save` adds their
-        # room. (A layout engine measures each of a model's hundreds of panels several times.)
+        # Panels fill the figure. Names and the colour bar are outside of it, and `figures.save`
+        # adds room for them. (A layout engine would measure each of hundreds of panels repeatedly.)
         figure = figures.new(width, height)
         panels = figure.subplots(
             len(heights),
@@ -78,25 +77,36 @@ def draw(grid: Sequence[Sequence[HeatMap]], label: str, title: str = "") -> Figu
                 "hspace": _GAP / (cell * np.mean(heights)),
             },
         )  # fmt: skip
-        for axes, heat_map in zip(panels.flat, (each for row in grid for each in row), strict=True):
-            image = axes.imshow(heat_map.values, cmap="Blues", norm=colours, aspect="auto")
-            axes.set_title(heat_map.title, fontsize=_FONT)
-            axes.set_xticks([])
-            axes.set_yticks([])
+        image = _images(panels, grid)
         for axes, row in zip(panels[:, 0], grid, strict=True):
             _name(axes.yaxis, row[0].rows, cell)
         for axes, heat_map in zip(panels[-1], grid[-1], strict=True):
             _name(axes.xaxis, heat_map.columns, cell, rotation=90)
-        tall = min(height, 4.0)
-        bar = figure.add_axes((1 + _GAP / width, 1 - tall / height, _BAR / width, tall / height))
+        bar_height = min(height, 4.0)
+        bar = figure.add_axes(
+            (1 + _GAP / width, 1 - bar_height / height, _BAR / width, bar_height / height)
+        )
         figure.colorbar(image, cax=bar, label=label)
         if title:
             figure.suptitle(title, x=0, y=1 + 2 * _GAP / height, ha="left", va="bottom")
     return figure
 
 
+def _images(panels: np.ndarray, grid: Sequence[Sequence[HeatMap]]) -> AxesImage:
+    """Draws each heat map on its axes with colours from 0 to the largest value; returns one."""
+    heat_maps = [heat_map for row in grid for heat_map in row]
+    maximum = max(float(np.max(heat_map.values)) for heat_map in heat_maps)
+    colours = matplotlib.colors.Normalize(0, maximum or 1)
+    for axes, heat_map in zip(panels.flat, heat_maps, strict=True):
+        image = axes.imshow(heat_map.values, cmap="Blues", norm=colours, aspect="auto")
+        axes.set_title(heat_map.title, fontsize=_FONT)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return image
+
+
 def _name(axis: Axis, names: Sequence[str], cell: float, rotation: int = 0) -> None:
-    """Writes names at the cells of an axis, of which each takes `cell` inches."""
+    """Labels the cells of an axis with names; a cell is `cell` inches wide."""
     size = min(_FONT, 0.8 * cell * _POINTS)
     every = max(1, math.ceil(_SMALLEST_FONT / size))
     axis.set_ticks(

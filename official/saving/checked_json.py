@@ -1,4 +1,4 @@
-"""Records of a run: JSON objects with a checksum, whose entries are of known types."""
+"""Reads and writes JSON objects with a checksum, and checks the types of their entries."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     """Writes an object with its checksum.
 
     Raises:
-      UserError: it cannot be written.
+      UserError: the file cannot be written.
     """
     with atomic.file(path) as stream:
         json_files.dump(record, stream)
@@ -22,12 +22,12 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
 def read(
     path: Path, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Reads what `write` wrote; objects without a checksum are of older versions.
+    """Reads an object that `write` wrote. Objects of older versions have no checksum.
 
     Args:
-      path: of the file.
-      kinds: the types of the entries that are needed.
-      defaults: for entries that older versions did not write.
+      path: the file.
+      kinds: the types of the required entries.
+      defaults: the values of entries that older versions did not write.
 
     Raises:
       UserError: the file is missing or damaged.
@@ -46,7 +46,7 @@ def read(
 
 
 def unreadable(path: Path, error: Exception) -> UserError:
-    """Says in words why a file cannot be read."""
+    """Returns an error that says why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return UserError(f"{path}: missing")
     reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]

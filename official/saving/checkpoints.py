@@ -1,31 +1,28 @@
-"""Checkpoints: every variable under its path in one safetensors file, whole or not there at all.
+"""Saves and loads checkpoints: all variables in one safetensors file, by their paths.
 
-A checkpoint is the folder `checkpoints/step-00000500`. `variables.safetensors` maps a path to an
-array: the model's variables, the optimizer's under `optimizer/` and what the rows of a stream
-remember under `memory/`. `state.json` has the step, the metrics, the data, the name and SHA-256 of
-the variables' file, and a checksum of itself. Nothing else is needed to go on exactly: the place in
-the data and every random draw are functions of the step.
+A checkpoint is a folder such as `checkpoints/step-00000500`. `variables.safetensors` contains the
+variables of the model, those of the optimizer under `optimizer/`, and the memory of the rows of a
+stream under `memory/`. `state.json` contains the step, the metrics, the data, the name and the
+SHA-256 of the file of variables, and its own checksum. A run needs nothing else to continue
+exactly, because the position in the data and all random draws are functions of the step.
 
-1. A new checkpoint is filled under a temporary name, synced and renamed. One that is written again
-   for the same step gets a second file of variables, then the `state.json` that names it, and then
-   loses the first. A kill at any moment leaves the old or the new checkpoint whole. What else it
-   leaves is swept at the next start.
-2. `best.json` names the best step so far, by the evaluation. It is written after its checkpoint.
-3. Old checkpoints are removed last: the newest `keep` stay, and the best.
+1. A new checkpoint is written under a temporary name, synced and renamed. If a checkpoint of the
+   same step exists, a second file of variables is written, then the `state.json` that names it, and
+   then the first file is removed. A process that is killed at any moment leaves either the old or
+   the new checkpoint intact. Other leftovers are removed at the next start.
+2. `best.json` names the best step so far. It is written after the checkpoint of this step.
+3. Old checkpoints are removed last. The newest `keep` checkpoints and the best one are kept.
 """
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -47,11 +44,11 @@ _STATE_OF_RUN = (OPTIMIZER, MEMORY)
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it was read, after its checksums held.
+    """A checkpoint whose checksums are correct.
 
     Attributes:
-      path: its folder.
-      state: what `state.json` has.
+      path: the folder.
+      state: the content of `state.json`.
       variables: arrays by path.
     """
 
@@ -61,7 +58,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """How many updates the variables have seen."""
+        """The number of updates of the variables."""
         return self.state["step"]
 
 
@@ -72,21 +69,21 @@ def save(
     state: Mapping[str, Any],
     keep: int = 2,
 ) -> Path:
-    """Writes the checkpoint of a step and removes those that are no longer kept.
+    """Writes the checkpoint of a step and removes old checkpoints.
 
     Args:
       model_dir: the model folder.
-      step: how many updates the variables have seen.
+      step: the number of updates of the variables.
       variables: arrays by path.
-      state: goes into `state.json` as it is, with the step and the checksums.
-      keep: how many of the newest up to this step stay, beside the best.
+      state: is written to `state.json` with the step and the checksums.
+      keep: the number of newest checkpoints up to this step to keep, in addition to the best one.
 
     Raises:
-      UserError: it cannot be written; what was there before is untouched.
+      UserError: the checkpoint cannot be written. Existing checkpoints are not changed.
     """
     path = _path(model_dir, step)
     if os.path.lexists(path) and not _has_state(path):
-        atomic.remove(path)  # damaged: nothing in it can be used
+        atomic.remove(path)  # damaged and of no use
     arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
     with contextlib.nullcontext(path) if path.is_dir() else atomic.folder(path) as folder:
         file = next(f for f in map(folder.joinpath, _file_names()) if not os.path.lexists(f))
@@ -111,14 +108,14 @@ def mark_best(model_dir: str | os.PathLike, step: int, metric: str, value: float
 
 
 def unmark_best(model_dir: str | os.PathLike) -> None:
-    """Takes back what `mark_best` wrote, if it did."""
+    """Removes the file that `mark_best` writes, if it exists."""
     path = Path(model_dir) / _FOLDER / _BEST
     if os.path.lexists(path):
         atomic.remove(path)
 
 
 def best(model_dir: str | os.PathLike) -> dict[str, Any] | None:
-    """What `mark_best` wrote last: step, metric and value; None if nothing.
+    """Returns step, metric and value of the last `mark_best`, or None.
 
     Raises:
       UserError: the file is damaged.
@@ -130,12 +127,12 @@ def best(model_dir: str | os.PathLike) -> dict[str, Any] | None:
 
 
 def last_step(model_dir: str | os.PathLike) -> int | None:
-    """The newest step that has a checkpoint, whole or damaged; None if there is none."""
+    """Returns the newest step with a checkpoint, intact or damaged, or None."""
     return max(_steps(model_dir), default=None)
 
 
 def remove_leftovers(model_dir: str | os.PathLike) -> None:
-    """Removes what a killed process left half-written."""
+    """Removes incomplete files of a killed process."""
     parent = Path(model_dir) / _FOLDER
     for folder in (parent, *(_path(model_dir, step) for step in _steps(model_dir))):
         if folder.is_dir():
@@ -143,14 +140,14 @@ def remove_leftovers(model_dir: str | os.PathLike) -> None:
 
 
 def find(model_dir: str | os.PathLike, which: str = "best") -> Path:
-    """The folder of a checkpoint, which may be damaged.
+    """Returns the folder of a checkpoint, which may be damaged.
 
     Args:
       model_dir: the model folder.
-      which: `best` (the last, where no evaluation named one), `last`, a step, or a path.
+      which: `best` (the last one if there was no evaluation), `last`, a step, or a path.
 
     Raises:
-      UserError: there is no such checkpoint, or nothing says which one is the best.
+      UserError: there is no such checkpoint, or the best one is not known.
     """
     model_dir = Path(model_dir)
     if which in ("best", "last"):
@@ -167,10 +164,10 @@ def find(model_dir: str | os.PathLike, which: str = "best") -> Path:
 
 
 def load_state(path: str | os.PathLike) -> dict[str, Any]:
-    """The `state.json` of a checkpoint folder.
+    """Reads the `state.json` of a checkpoint folder.
 
     Raises:
-      UserError: it is damaged.
+      UserError: the file is damaged.
     """
     file = Path(path) / _STATE
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
@@ -184,15 +181,15 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = False) -> Checkpoint:
-    """Reads a checkpoint; of `last` the newest one that is whole.
+    """Reads a checkpoint. `last` means the newest one that is intact.
 
     Args:
       model_dir: the model folder.
       which: as in `find`.
-      optimizer: what else a run needs to go on, too: the optimizer's variables, the memory.
+      optimizer: whether to read also the variables of the optimizer and the memory.
 
     Raises:
-      UserError: no such checkpoint, or its bytes are not those that were written.
+      UserError: there is no such checkpoint, or it is damaged.
     """
     path = find(model_dir, which)
     if which != "last":
@@ -206,13 +203,13 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
     problems = []
     for step in sorted(_steps(model_dir), reverse=True):
         try:
-            found = _load(_path(model_dir, step), optimizer)
+            checkpoint = _load(_path(model_dir, step), optimizer)
         except UserError as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            errors.warn(f"{problem}: the newest whole checkpoint is {found.path}")
-        return found
+            errors.warn(f"{problem}: the newest whole checkpoint is {checkpoint.path}")
+        return checkpoint
     raise UserError(
         f"{'; '.join(problems)}: no checkpoint of {model_dir} is whole: copy it again from where "
         f"it is, or remove {Path(model_dir) / _FOLDER} to begin anew"
@@ -222,56 +219,8 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
 def load_variables(
     model_dir: str | os.PathLike, which: str = "best", optimizer: bool = False
 ) -> dict[str, np.ndarray]:
-    """The arrays that `load` reads, by path."""
+    """Returns the arrays that `load` reads, by path."""
     return dict(load(model_dir, which, optimizer).variables)
-
-
-def values(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
-    """Copies variables to the host."""
-    return {path: np.array(variable.numpy()) for path, variable in variables.items()}
-
-
-def assign(
-    variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
-) -> None:
-    """Puts arrays into the variables of the same paths; each variable must find its array.
-
-    Raises:
-      UserError: an array is missing or has another shape; `source` says where they came from.
-    """
-    check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
-    for path, variable in variables.items():
-        variable.assign(arrays[path])
-
-
-def check(
-    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray], source: str
-) -> None:
-    """Refuses arrays that are not those of the variables of these shapes.
-
-    Raises:
-      UserError: an array is missing or has another shape; `source` says where they came from.
-    """
-    if missing := [path for path in shapes if path not in arrays]:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(
-            f"{source}: has no {', '.join(missing[:3])}{more}: it belongs to another config"
-        )
-    for path, shape in shapes.items():
-        if shape != arrays[path].shape:
-            raise UserError(
-                f"{source}: {path} has shape {list(arrays[path].shape)} there and {list(shape)} "
-                "here: it belongs to another config"
-            )
-
-
-def digest(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
-    """SHA-256 of arrays by path and of plain values."""
-    total = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
-    for path, array in sorted(arrays.items()):
-        total.update(f"{path} {array.dtype} {array.shape};".encode())
-        total.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return total.hexdigest()
 
 
 def _path(model_dir: str | os.PathLike, step: int) -> Path:
@@ -284,7 +233,7 @@ def _steps(model_dir: str | os.PathLike) -> list[int]:
 
 
 def _file_names() -> Iterator[str]:
-    """What the variables of a step may be called: each time they are written, another one."""
+    """Yields the names of the file of variables. A file that is written again gets a new name."""
     yield _VARIABLES
     for number in itertools.count(2):
         yield _VARIABLES.replace(".", f"-{number}.")
@@ -294,19 +243,19 @@ def _find_best(model_dir: Path, newest: Path) -> Path:
     file = model_dir / _FOLDER / _BEST
     another = "name another checkpoint, such as --checkpoint=last"
     try:
-        found = best(model_dir)
+        record = best(model_dir)
     except UserError as error:
         raise UserError(
             f"{error}: give the training command again, which writes it anew, or {another}"
         ) from None
-    if found is None:
+    if record is None:
         if load_state(newest).get("best"):
             raise UserError(
                 f"{file} is missing, and {newest} was not the best: give the training command "
                 f"again, which writes it anew, or {another}"
             )
         return newest
-    path = _path(model_dir, found["step"])
+    path = _path(model_dir, record["step"])
     if not path.is_dir():
         raise UserError(f"{file} names {path}, which is missing: {another}")
     return path
@@ -326,22 +275,22 @@ def _load(path: Path, optimizer: bool) -> Checkpoint:
 
 
 def _remove_others(folder: Path, name: str) -> None:
-    """Removes the variables of a step that its state does not name."""
+    """Removes the files of variables that the state of a step does not name."""
     for path in folder.iterdir():
         if _ANY_VARIABLES.fullmatch(path.name) and path.name != name:
             atomic.remove(path)
 
 
 def _remove_old(model_dir: str | os.PathLike, step: int, keep: int) -> None:
-    """Removes checkpoints before a step but for the newest `keep` and the best.
+    """Removes the checkpoints up to a step except for the newest `keep` and the best one.
 
-    Newer ones are damaged: the run has gone on from one before them, and will write them again.
+    Newer ones are damaged: the run continues from one before them and will write them again.
     """
     try:
         named = best(model_dir)
     except UserError:
-        return  # nothing says which one is the best
-    before = sorted(found for found in _steps(model_dir) if found <= step)
+        return  # the best one is not known
+    before = sorted(other for other in _steps(model_dir) if other <= step)
     for old in before[:-keep]:
         if named is None or old != named["step"]:
             atomic.remove(_path(model_dir, old))

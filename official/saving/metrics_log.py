@@ -1,4 +1,4 @@
-"""`metrics.jsonl` of a model folder: the figures of its training, a JSON object on each line."""
+"""Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line."""
 
 import json
 import os
@@ -10,31 +10,31 @@ from official.utils import files
 from official.utils.errors import UserError
 
 FILE = "metrics.jsonl"
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 class Record(NamedTuple):
-    """What a run reported once.
+    """One report of a run.
 
     Attributes:
-      step: updates made.
+      step: the number of updates so far.
       split: `train` or `validation`.
-      figures: by name.
+      metrics: values by name.
     """
 
     step: int
     split: str
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 def read(model_dir: str | os.PathLike) -> list[Record]:
     """Reads the records of a run in the order of their steps.
 
-    Of two records of the same step and split the later one counts. A last line that a killed run
-    left half-written is no record.
+    If two records have the same step and split, the later one counts. An incomplete last line,
+    which a killed run may leave, is skipped.
 
     Raises:
-      UserError: nothing was trained in the folder, or a line is damaged.
+      UserError: the folder has no metrics, or a line is damaged.
     """
     path = Path(model_dir) / FILE
     if not Path(model_dir).is_dir():
@@ -44,7 +44,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
             f"{model_dir}: there is no {FILE} in it: give the model folder of a training run "
             "(for a sweep, the folders of its runs)"
         )
-    *lines, last = files.read_bytes(path, _MOST_BYTES).split(b"\n")
+    *lines, last = files.read_bytes(path, _MAX_BYTES).split(b"\n")
     records = {}
     for number, line in enumerate(lines, 1):
         try:
@@ -54,7 +54,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
                 f"{path}, line {number}: {error}: the line is damaged; remove it"
             ) from None
         records[record.split, record.step] = record
-    if last:  # a whole line ends with a newline
+    if last:  # a complete line ends with a newline
         try:
             record = _record(last)
             records[record.split, record.step] = record
@@ -62,16 +62,16 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
             pass
     if not records:
         raise UserError(
-            f"{path} holds no figures yet: a run writes them after recipe.report_every steps"
+            f"{path} has no metrics yet: a run writes them after recipe.report_every steps"
         )
     return sorted(records.values(), key=lambda record: record.step)
 
 
 def _record(line: bytes) -> Record:
-    """Reads a line.
+    """Parses a line.
 
     Raises:
-      ValueError: it is not what a run writes; the message says why.
+      ValueError: the line is not one that a run writes; the message says why.
     """
     try:
         values = json.loads(line.decode("utf-8"))
@@ -86,10 +86,10 @@ def _record(line: bytes) -> Record:
         raise ValueError(f"step: {step!r} is not a whole number from 0 on")
     if not isinstance(split, str):
         raise ValueError(f"split: {split!r} is not a name")
-    figures = {}
+    metrics = {}
     for name, value in values.items():
-        # What is not finite is written as text: JSON has no such number.
+        # JSON has no NaN and no infinity, so they are written as strings.
         if type(value) not in (int, float) and value not in ("nan", "inf", "-inf"):
             raise ValueError(f"{name}: {value!r} is not a number")
-        figures[name] = float(value)
-    return Record(step, split, figures)
+        metrics[name] = float(value)
+    return Record(step, split, metrics)

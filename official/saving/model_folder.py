@@ -1,4 +1,4 @@
-"""What a model folder holds: config, tokenizer, weights, and what its task is."""
+"""Reads and writes model folders: config, tokenizer, weights and task."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, json_files, keras_private, strict
@@ -17,12 +17,10 @@ from official.utils.errors import UserError
 def restore(
     model_dir: str | os.PathLike, checkpoint: str = "best", precision: str = "float32"
 ) -> tuple[configs.Config, tokenizers.Tokenizer, Model]:
-    """Builds the model of a model folder and gives it the weights of a checkpoint.
-
-    It computes as `build` has it.
+    """Builds the model of a model folder (see `build`) and loads the weights of a checkpoint.
 
     Raises:
-      UserError: it is not a model folder, or its parts do not fit together.
+      UserError: it is not a model folder, or its parts do not belong together.
     """
     model_dir = Path(model_dir)
     if not (model_dir / "config.yaml").is_file():
@@ -39,19 +37,19 @@ def restore(
             f"{model_dir / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
         )
-    found = checkpoints.load(model_dir, checkpoint)
-    # Before there is a model of any size.
-    checkpoints.check(shapes(config), found.variables, str(found.path))
+    loaded = checkpoints.load(model_dir, checkpoint)
+    # This check comes before a large model is built.
+    named_arrays.check(shapes(config), loaded.variables, str(loaded.path))
     model = build(config, precision)
-    checkpoints.assign(model.variables_by_path(), found.variables, str(found.path))
+    named_arrays.assign(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
 
 
 def build(config: configs.Config, precision: str = "float32") -> Model:
-    """The model of a config for use, not for training: mixed precision is left aside.
+    """Builds the model of a config for inference, without mixed precision.
 
-    It computes in float32, or in float64 where it was trained in it. With the precision `bfloat16`
-    the encoder is kept and computes in that, and the heads in float32.
+    It computes in float32, or in float64 if it was trained in float64. With the precision
+    `bfloat16` the encoder is stored and computes in bfloat16, and the heads in float32.
     """
     if precision == "bfloat16":
         return Model(config, dtype="bfloat16", head_dtype="float32")
@@ -59,14 +57,14 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
 
 
 def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
-    """The shape of each variable of the model of a config, by path; no variable is made."""
+    """Returns the shapes of the variables of a model by path, without making the variables."""
     with keras_private.uninitialized_variables():
         variables = build(config).variables_by_path()
     return {path: tuple(variable.shape) for path, variable in variables.items()}
 
 
 def task(model_dir: str | os.PathLike) -> dict[str, Any]:
-    """What training noted of the task: `pair`, `max_length` and more; empty where it did not."""
+    """Reads the task of the training data: `pair`, `max_length` and more; empty if unknown."""
     path = Path(model_dir) / "task.json"
     return json_files.checked(json_files.read(path), path) if path.exists() else {}
 
@@ -79,7 +77,7 @@ def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescr
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
-    """The longest sequence the model was trained on, or else the longest it can take."""
+    """Returns the length of the longest training sequence, or else the maximum of the encoder."""
     if length := task(model_dir).get("max_length"):
         if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
             raise UserError(
@@ -94,7 +92,7 @@ CONFIG = "config.yaml"
 
 
 def save_task(found: manifest.Manifest, model_dir: Path) -> None:
-    """Notes in the model folder what the serving export has to know of the training data."""
+    """Writes the task of the training data to the model folder, for prediction and export."""
     if found.task is not None:
         with atomic.file(model_dir / "task.json") as stream:
             json_files.dump({**strict.to_dict(found.task), "max_length": found.max_length}, stream)

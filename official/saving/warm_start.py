@@ -1,32 +1,32 @@
-"""Weights of another model as the first weights of a new one."""
+"""Initializes a model with the weights of another one."""
 
 from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 
 _POOLER = "encoder/pooler/"
 _POSITIONS = "/position_embedding/table"
 
 
 def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, list[str]]:
-    """Copies weights of another model folder into a new model.
+    """Copies the weights of another model folder to a new model.
 
-    A pooler that the other's encoder lacks keeps its first weights, where `weights` is `encoder`.
-    Where the new encoder has more positions, the other's table of them is repeated until it is long
-    enough, so that what attention learned of near positions holds within each copy (Longformer,
-    Beltagy et al., 2020, section 5).
+    With `encoder`, a pooler that the other encoder lacks keeps its initial weights. If the new
+    encoder has more positions, the other table of positions is repeated, so that what attention
+    has learned about near positions remains valid within each copy (Longformer, Beltagy et al.,
+    2020, section 5).
 
     Args:
-      model: the new one.
-      init: the other's model folder.
+      model: the new model.
+      init: the other model folder.
       which: the checkpoint, as in `checkpoints.find`.
-      weights: as `init_weights` in `config.Recipe`; `run` gives all of them here.
+      weights: as `init_weights` in `config.Recipe`; `run` means all weights here.
 
     Returns:
-      How many variables were set, and the parts of the model of which none was.
+      The number of variables that were set, and the parts of the model without any of them.
     """
     parts = {
         "all": ("",), "run": ("",), "encoder": ("encoder/",),
@@ -47,12 +47,12 @@ def start_from(model: Model, init: str, which: str, weights: str) -> tuple[int, 
             if path.endswith(_POSITIONS) and path in arrays:
                 rows, offset = variables[path].shape[0], model.encoder.config.position_offset
                 arrays[path] = _repeated(arrays[path], rows, offset)
-        checkpoints.assign(variables, arrays, f"--init={init}")
+        named_arrays.assign(variables, arrays, f"--init={init}")
     return len(variables), _other_parts(model.variables_by_path(), variables)
 
 
 def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:
-    """A table of positions with `rows` rows: those after the first `offset` again and again."""
+    """Returns a table with `rows` rows, in which the rows after the first `offset` are repeated."""
     if rows <= len(table):
         return table
     source = offset + (np.arange(rows) - offset) % (len(table) - offset)
@@ -60,7 +60,7 @@ def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:
 
 
 def _other_parts(paths: Iterable[str], known: Collection[str]) -> list[str]:
-    """The shortest beginnings of paths that none of those in `known` has, each once."""
+    """Returns the shortest prefixes of `paths` that no path in `known` has, each once."""
     parts = []
     for path in paths:
         names = path.split("/")

@@ -1,4 +1,4 @@
-"""Contextual representations: vectors of texts and of their tokens, from any layer of an encoder.
+"""Computes vectors of texts and of their tokens from any layer of an encoder.
 
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
 """
@@ -13,25 +13,23 @@ from typing import IO, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official import config as configs
-from official import tokenizers
-from official.modeling.model import Model
+from official.serving.text_model import TextModel
 from official.tokenizers.packing import num_specials, pack
 from official.utils import atomic
 from official.utils.errors import UserError
 
 POOLINGS = ("mean", "first", "last", "pooled")
-_AT_ONCE = 2048  # texts of a file among which those of like length are computed together
+CHUNK = 2048  # texts of a file that are sorted by length together
 _SECONDS_BETWEEN_REPORTS = 5
 
 
 class TokenVectors(NamedTuple):
-    """The tokens of a text, special ones left out.
+    """The tokens of a text without special tokens.
 
     Attributes:
-      pieces: K of them, as the vocabulary has them.
-      starts: int32 [K], the first character of each token in the text.
-      ends: int32 [K], behind its last one: `text[start:end]` is what the token stands for.
+      pieces: the K vocabulary entries.
+      starts: int32 [K], the position of the first character of each token in the text.
+      ends: int32 [K], the position after the last character: `text[start:end]` is the token.
       vectors: float32 [K, D].
     """
 
@@ -42,42 +40,34 @@ class TokenVectors(NamedTuple):
 
 
 class Embedder:
-    """An encoder and its tokenizer as functions from texts to vectors.
+    """Computes vectors with the encoder of a model.
 
     Args:
-      config: of the run that made the model.
-      tokenizer: text to ids and back.
-      model: with its weights.
-      max_length: longer texts are cut to this many tokens, special tokens counted.
+      source: the model and its tokenizer.
 
     Attributes:
-      cut: how many texts were longer than that so far.
+      cut: the number of texts so far that were longer than `max_length`.
     """
 
-    def __init__(
-        self,
-        config: configs.Config,
-        tokenizer: tokenizers.Tokenizer,
-        model: Model,
-        max_length: int,
-    ):
-        self.config = config
-        self.tokenizer = tokenizer
-        self.model = model
-        self.max_length = max_length
+    def __init__(self, source: TextModel):
+        self.config = source.config
+        self.tokenizer = source.tokenizer
+        self.model = source.model
+        self.max_length = source.max_length
         self.cut = 0
         self._graphs: dict[int, Callable] = {}
 
     def texts(
         self, texts: Sequence[str], pooling: str = "mean", layer: int = -1, batch_size: int = 32
     ) -> np.ndarray:
-        """Gives each text a vector: see `official.serving.loaded_model.LoadedModel.encode`.
+        """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
 
         Raises:
-          UserError: a single text instead of a list, a pooling or a layer that is not there.
+          UserError: a single text is given instead of a list, or the pooling or the layer does not
+            exist.
         """
         if pooling not in POOLINGS:
             raise UserError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
@@ -96,16 +86,16 @@ class Embedder:
     def tokens(
         self, texts: Sequence[str], layer: int = -1, batch_size: int = 32
     ) -> list[TokenVectors]:
-        """Gives each token of each text a vector: see `loaded_model.LoadedModel.tokens`.
+        """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
 
         Raises:
-          UserError: a single text instead of a list, or a layer that is not there.
+          UserError: a single text is given instead of a list, or the layer does not exist.
         """
         graph = self._graph(layer)
         _check_texts(texts, batch_size)
-        spelled = self.tokenizer.encode_with_offsets(list(texts))
-        sequences = [ids for ids, _, _ in spelled]
-        found: list[TokenVectors | None] = [None] * len(sequences)
+        encoded = self.tokenizer.encode_with_offsets(list(texts))
+        sequences = [ids for ids, _, _ in encoded]
+        results: list[TokenVectors | None] = [None] * len(sequences)
         before = 1 if self.config.encoder.layout == "cls_first" else 0  # special tokens
         specials = num_specials(1, self.tokenizer)
         for rows, outputs in self._batches(graph, sequences, batch_size):
@@ -113,19 +103,19 @@ class Embedder:
             for row, states, first, count in zip(
                 rows, outputs["states"], real.argmax(axis=1) + before, real.sum(axis=1), strict=True
             ):
-                ids, starts, ends = (part[: count - specials] for part in spelled[row])
-                found[row] = TokenVectors(
+                ids, starts, ends = (part[: count - specials] for part in encoded[row])
+                results[row] = TokenVectors(
                     [self.tokenizer.pieces[i] for i in ids],
                     starts,
                     ends,
                     states[first : first + len(ids)].astype(np.float32),
                 )
-        return found
+        return results
 
     def _batches(
         self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Computes texts of like length together: their numbers, and what comes out."""
+        """Yields batches of texts of similar length: the indices of the texts and the outputs."""
         lengths = np.array([len(ids) for ids in sequences], int)
         self.cut += int(np.sum(lengths + num_specials(1, self.tokenizer) > self.max_length))
         order = np.argsort(lengths, kind="stable")
@@ -138,7 +128,7 @@ class Embedder:
             yield rows, {name: value.numpy() for name, value in graph(ids).items()}
 
     def _graph(self, layer: int) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
-        """The graph from ids to the states of a layer, `states`; made once for each layer."""
+        """Returns the graph from ids to the `states` of a layer. It is made once for each layer."""
         layers = self.config.encoder.num_layers
         if not -layers - 1 <= layer <= layers:
             raise UserError(
@@ -155,10 +145,10 @@ class Embedder:
             states = encoded["sequence_output"]
             if layer < layers:
                 states = encoded["hidden_states"][layer]
-            found = {"states": states, "padding_mask": batch["padding_mask"]}
+            tensors = {"states": states, "padding_mask": batch["padding_mask"]}
             if "pooled_output" in encoded and layer == layers:
-                found["pooled_output"] = encoded["pooled_output"]
-            return found
+                tensors["pooled_output"] = encoded["pooled_output"]
+            return tensors
 
         signature = [tf.RaggedTensorSpec([None, None], tf.int32)]
         self._graphs[layer] = tf.function(outputs, input_signature=signature, autograph=False)
@@ -166,7 +156,7 @@ class Embedder:
 
 
 def _pooled(outputs: dict[str, np.ndarray], pooling: str) -> np.ndarray:
-    """One vector for each row: [B, D]."""
+    """Returns a vector for each row, [B, D]."""
     if pooling == "pooled":
         return outputs["pooled_output"]
     states, real = outputs["states"], outputs["padding_mask"]  # [B, T, D], [B, T]
@@ -195,46 +185,46 @@ def write(
     tokens: bool = False,
     report: Callable[[str], None] = print,
 ) -> None:
-    """Writes the vectors of texts to a file, which appears when it is whole.
+    """Writes the vectors of texts to a file. The file appears when it is complete.
 
     Args:
-      embedder: what computes them.
-      texts: in the order of the file.
-      output: `.npy`, float32 [number of texts, D]; or `.jsonl`, an object with `text` and `vector`
-        for each, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end` and
-        `vector`.
-      pooling: as for `Embedder.texts`; not for tokens.
+      embedder: computes the vectors.
+      texts: the texts in the order of the file.
+      output: `.npy`: float32 [number of texts, D]. `.jsonl`: an object for each text, with `text`
+        and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
+        and `vector`.
+      pooling: as for `Embedder.texts`; ignored for tokens.
       layer: as for `Embedder.texts`.
-      tokens: whether vectors of tokens are wanted.
-      report: takes lines of progress and the summary.
+      tokens: whether to write vectors of tokens instead of texts.
+      report: takes the lines of progress and the summary.
 
     Raises:
-      UserError: another file ending, or tokens as `.npy`.
+      UserError: the file has another suffix, or is `.npy` for tokens.
     """
     check_output(output, tokens)
-    began = said = time.monotonic()
-    form = Path(output).suffix
-    with atomic.file(output, "wb" if form == ".npy" else "w") as stream:
-        if form == ".npy":
+    start_time = last_report = time.monotonic()
+    suffix = Path(output).suffix
+    with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
+        if suffix == ".npy":
             shape = (len(texts), embedder.config.encoder.hidden_size)
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, len(texts), _AT_ONCE):
-            some = texts[start : start + _AT_ONCE]
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts[start : start + CHUNK]
             if tokens:
-                _write_tokens(stream, some, embedder.tokens(some, layer))
-            elif form == ".npy":
-                stream.write(embedder.texts(some, pooling, layer).astype("<f4").tobytes())
+                _write_tokens(stream, chunk, embedder.tokens(chunk, layer))
+            elif suffix == ".npy":
+                stream.write(embedder.texts(chunk, pooling, layer).astype("<f4").tobytes())
             else:
-                for text, vector in zip(some, embedder.texts(some, pooling, layer), strict=True):
+                for text, vector in zip(chunk, embedder.texts(chunk, pooling, layer), strict=True):
                     _write_line(stream, {"text": text, "vector": vector})
-            now, done = time.monotonic(), start + len(some)
-            if now - said > _SECONDS_BETWEEN_REPORTS and done < len(texts):
-                rate = done / (now - began)
+            now, done = time.monotonic(), start + len(chunk)
+            if now - last_report > _SECONDS_BETWEEN_REPORTS and done < len(texts):
+                rate = done / (now - start_time)
                 left = (len(texts) - done) / rate
                 report(f"{done:,} of {len(texts):,} texts, {rate:,.0f} texts/s, {left:,.0f} s left")
-                said = now
-    seconds = time.monotonic() - began
+                last_report = now
+    seconds = time.monotonic() - start_time
     report(
         f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
         f"{embedder.cut:,} cut at {embedder.max_length} tokens"
@@ -242,7 +232,7 @@ def write(
 
 
 def check_output(output: str | os.PathLike, tokens: bool) -> None:
-    """Refuses a file that `write` does not write."""
+    """Refuses a file that `write` cannot write."""
     if Path(output).suffix not in (".npy", ".jsonl"):
         raise UserError(f"{output}: vectors are written as .npy or .jsonl: name such a file")
     if tokens and Path(output).suffix == ".npy":
@@ -252,17 +242,19 @@ def check_output(output: str | os.PathLike, tokens: bool) -> None:
         )
 
 
-def _write_tokens(stream: IO, texts: Sequence[str], found: Sequence[TokenVectors]) -> None:
-    for text, (pieces, starts, ends, vectors) in zip(texts, found, strict=True):
-        places = zip(pieces, starts.tolist(), ends.tolist(), vectors, strict=True)
-        listed = [
+def _write_tokens(
+    stream: IO[str], texts: Sequence[str], token_vectors: Sequence[TokenVectors]
+) -> None:
+    for text, (pieces, starts, ends, vectors) in zip(texts, token_vectors, strict=True):
+        tokens = zip(pieces, starts.tolist(), ends.tolist(), vectors, strict=True)
+        objects = [
             {"piece": piece, "start": start, "end": end, "vector": vector}
-            for piece, start, end, vector in places
+            for piece, start, end, vector in tokens
         ]
-        _write_line(stream, {"text": text, "tokens": listed})
+        _write_line(stream, {"text": text, "tokens": objects})
 
 
-def _write_line(stream: IO, line: dict) -> None:
-    # By way of text: the shortest that gives the same float32 again.
+def _write_line(stream: IO[str], line: dict[str, object]) -> None:
+    # Through `str`, which gives the shortest number that is the same float32.
     numbers = lambda vector: [float(str(value)) for value in vector]  # noqa: E731
     stream.write(json.dumps(line, ensure_ascii=False, default=numbers) + "\n")

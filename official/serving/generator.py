@@ -1,21 +1,20 @@
-"""Text generation: a causal LM goes on with what it has read, a token at a time.
+"""Generates text with a causal LM, one token at a time.
 
-A model that reads from right to left writes what stands before a text. Prompts are padded on the
-left, so that all rows of a batch write into the same slot of the key-value cache; all shapes are
-known when the graph is made, and the whole loop is one graph.
+A model that reads from right to left generates the text before a prompt. Prompts are padded on the
+left, so that all rows of a batch write to the same slot of the key-value cache. All shapes are
+static, and the whole loop is one graph.
 
-The cache holds the prompt and all that is written to it. That is so for a Transformer-XL too: it
-needs no memory of a fixed length here, and what a token sees is what it would see in one long row,
-however short `encoder.memory_length` was in training.
+The cache holds the prompt and the new tokens. This is also true for Transformer-XL: generation uses
+no memory of a fixed length, and a token attends to the whole row, even if `encoder.memory_length`
+was shorter in training.
 
-Shapes: B prompts, P slots for them, N new tokens at most, V vocabulary.
+Shapes: B prompts, P length of the padded prompts, N maximum number of new tokens, V vocabulary.
 """
 
 import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,22 +27,22 @@ from official.serving.sampling import Settings, drawn, likeliest
 from official.utils import atomic, seeding
 from official.utils.errors import UserError
 
-# Prompts are padded to a multiple of this, so that a few graphs do for all lengths.
+# Prompts are padded to a multiple of this, so that a few graphs serve all lengths.
 _STEP = 16
 
 
 def why_not(model: Model) -> str | None:
-    """Why a model cannot write; None = it can."""
+    """Returns the reason why a model cannot generate text, or None if it can."""
     if not any(objective.name == "causal_lm" for objective in model.objectives):
         return "this model cannot write: it has no causal_lm objective"
     return None
 
 
 def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
-    """The tokens that a text begins and ends with, in the order of reading.
+    """Returns the first and the last token of a text, in reading order.
 
-    They are [CLS] and [SEP]. Blocks and streams have no [CLS] before a text: there documents follow
-    one another with a [SEP] between them, which so both opens and ends one.
+    These are [CLS] and [SEP]. Blocks and streams have no [CLS]: their documents are separated by
+    [SEP], which is both the first and the last token of a text.
     """
     if config.segments is not None and config.segments.format in ("blocks", "stream"):
         return tokenizer.sep_id, tokenizer.sep_id
@@ -53,23 +52,29 @@ def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, 
 
 
 class Generator:
-    """Writes with one model.
+    """Generates text with a model.
 
     Attributes:
+      model: the model.
       backward: whether the model reads from right to left.
-      start_id: what a sequence begins with, in the order of reading.
-      end_id: what it ends with.
+      start_id: the first token of a sequence, in reading order.
+      end_id: the last token of a sequence.
     """
 
     def __init__(self, config: configs.Config, tokenizer: tokenizers.Tokenizer, model: Model):
-        """Takes a model as it is, with the config of the run that made it.
+        """Initializes a generator.
+
+        Args:
+          config: the config of the run that made the model.
+          tokenizer: the tokenizer of the model.
+          model: the model with its weights.
 
         Raises:
-          UserError: it is no causal LM.
+          UserError: the model is not a causal LM.
         """
         if reason := why_not(model):
             raise UserError(reason)
-        self._model = model
+        self.model = model
         self._head = next(o for o in model.objectives if o.name == "causal_lm")
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
@@ -82,45 +87,45 @@ class Generator:
         settings: Settings = Settings(),  # noqa: B008
         batch_size: int = 8,
     ) -> list[str]:
-        """Goes on with texts, which may be empty.
+        """Continues texts.
 
         Args:
-          prompts: any number of texts.
-          settings: how.
-          batch_size: how many are computed at a time.
+          prompts: any number of texts. A text may be empty.
+          settings: the settings of sampling.
+          batch_size: the number of texts in a batch.
 
         Returns:
-          Each prompt with what was written to it, as the tokenizer spells the two.
+          Each prompt with its continuation, as the tokenizer decodes them together.
 
         Raises:
-          UserError: a single text, a batch size that cannot be, or a prompt without room for so
-            many tokens after it.
+          UserError: a single text is given instead of a list, the batch size is less than 1, or a
+            prompt leaves no room for the new tokens.
         """
         if isinstance(prompts, str | bytes):
             raise UserError("generate: give a list of texts, such as [text]")
         if batch_size < 1:
             raise UserError(f"generate: batch_size: {batch_size} is less than 1")
-        read = self.tokenizer.encode(list(prompts))
-        rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in read]
-        positions = self._model.encoder.config.max_positions
-        most = positions - settings.max_new_tokens
+        encoded = self.tokenizer.encode(list(prompts))
+        rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
+        positions = self.model.encoder.config.max_positions
+        max_length = positions - settings.max_new_tokens
         for number, row in enumerate(rows, 1):
-            if len(row) > most:
+            if len(row) > max_length:
                 raise UserError(
                     f"prompt {number} has {len(row)} tokens with the one that opens a sequence, "
-                    f"and with {settings.max_new_tokens} new ones at most {max(most, 0)} fit the "
-                    f"{positions} positions of this encoder: shorten it, or take a smaller "
-                    "max_new_tokens"
+                    f"and with {settings.max_new_tokens} new ones at most {max(max_length, 0)} "
+                    f"fit the {positions} positions of this encoder: shorten it, or take a "
+                    "smaller max_new_tokens"
                 )
         texts = []
         for start in range(0, len(rows), batch_size):
             batch = rows[start : start + batch_size]
-            length = min(most, -(-max(map(len, batch)) // _STEP) * _STEP)
+            length = min(max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
             ids, mask = left_padded(batch, length, self.tokenizer.pad_id)
             numbers = np.arange(start, start + len(batch))
             for row, new in enumerate(self.ids(ids, mask, settings, numbers), start):
                 new = new[: [*new, self.end_id].index(self.end_id)]
-                both = [*new[::-1], *read[row]] if self.backward else [*read[row], *new]
+                both = [*new[::-1], *encoded[row]] if self.backward else [*encoded[row], *new]
                 texts.append(self.tokenizer.decode(both))
         return texts
 
@@ -131,21 +136,22 @@ class Generator:
         settings: Settings = Settings(),  # noqa: B008
         numbers: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Goes on with ids, in the order of reading.
+        """Continues token ids, in reading order.
 
         Args:
           token_ids: int [B, P], padded on the left.
           padding_mask: bool [B, P].
-          settings: how.
-          numbers: of the prompts, int [B]; None = 0, 1, 2, ...
+          settings: the settings of sampling.
+          numbers: the numbers of the prompts, int [B]; None = 0, 1, ... The draws for a prompt
+            depend on its number.
 
         Returns:
-          int32 [B, N]; after `end_id` there is padding.
+          int32 [B, N]. Padding follows `end_id`.
         """
         numbers = np.arange(len(token_ids)) if numbers is None else numbers
         seeds = seeding.row_seeds(settings.seed, 0, tf.constant(numbers, tf.int64))
         sampling = settings.temperature > 0
-        how = {
+        options = {
             "seeds": seeds,
             "temperature": tf.constant(settings.temperature, tf.float32),
             "top_k": tf.constant(min(settings.top_k, self.tokenizer.vocab_size), tf.int32),
@@ -155,7 +161,7 @@ class Generator:
             tf.constant(token_ids, tf.int32),
             tf.constant(padding_mask, tf.bool),
             settings.max_new_tokens,
-            **how if sampling else {},
+            **options if sampling else {},
         ).numpy()
 
     def write(
@@ -168,14 +174,14 @@ class Generator:
         top_k: tf.Tensor | None = None,
         top_p: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """The graph of `ids`; without `seeds`, uint64 [B], the likeliest tokens are taken."""
+        """Computes `ids` in a graph. Without `seeds`, uint64 [B], the search is greedy."""
         if seeds is None:
             return self._loop(
                 token_ids, padding_mask, max_new_tokens, lambda logits, _: likeliest(logits)
             )
         uniforms = seeding.uniforms(seeds, seeding.Stream.GENERATION, max_new_tokens)  # [B, N]
 
-        def choose(logits, i):
+        def choose(logits: tf.Tensor, i: int | tf.Tensor) -> tf.Tensor:
             return drawn(logits, tf.gather(uniforms, i, axis=1), temperature, top_k, top_p)
 
         return self._loop(token_ids, padding_mask, max_new_tokens, choose)
@@ -185,22 +191,25 @@ class Generator:
         token_ids: tf.Tensor,
         padding_mask: tf.Tensor,
         count: int,
-        choose: Callable[[tf.Tensor, Any], tf.Tensor],
+        choose: Callable[[tf.Tensor, int | tf.Tensor], tf.Tensor],
     ) -> tf.Tensor:
-        encoder, pad = self._model.encoder, self.tokenizer.pad_id
+        """Generates `count` tokens [B, N]; `choose` picks the i-th token from its logits [B, V]."""
+        encoder, pad = self.model.encoder, self.tokenizer.pad_id
         batch, length = tf.shape(token_ids)[0], token_ids.shape[1]
         if token_ids.shape[0] is not None:
             batch = token_ids.shape[0]
-        slots = length + count - 1  # the last token is written and not read
-        real = tf.pad(padding_mask, [[0, 0], [0, count - 1]], constant_values=True)
-        seen = masks.padding(real)
+        slots = length + count - 1  # the last new token is never an input
+        filled = tf.pad(padding_mask, [[0, 0], [0, count - 1]], constant_values=True)
+        attention_mask = masks.padding(filled)
         lengths = tf.reduce_sum(tf.cast(padding_mask, tf.int32), axis=1)  # [B]
         columns = tf.range(count)
 
         def read(tokens, positions, cache, slot):
-            encoded = encoder(tokens, None, seen, positions=positions, cache=cache, slot=slot)
+            encoded = encoder(
+                tokens, None, attention_mask, positions=positions, cache=cache, slot=slot
+            )
             logits = self._head.logits(encoded["sequence_output"][:, -1], encoder)
-            # The table may have rows to spare.
+            # The table may have more rows than the vocabulary has entries.
             return logits[:, : self.tokenizer.vocab_size], encoded["cache"]
 
         positions = tf.maximum(tf.cumsum(tf.cast(padding_mask, tf.int32), axis=1) - 1, 0)
@@ -214,18 +223,18 @@ class Generator:
             written = tf.where(columns == i, token[:, None], written)
             return i + 1, token, ended | (token == self.end_id), written, cache
 
-        def goes_on(i, token, ended, written, cache):
+        def is_unfinished(i, token, ended, written, cache):
             del token, written, cache
             return (i < count) & ~tf.reduce_all(ended)
 
         state = tf.constant(1), token, token == self.end_id, written, cache
-        return tf.while_loop(goes_on, step, state)[3]
+        return tf.while_loop(is_unfinished, step, state)[3]
 
 
 def left_padded(
     rows: Sequence[Sequence[int]], length: int, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int32 [B, length] and their padding mask."""
+    """Pads rows on the left; returns ids int32 [B, length] and their padding mask."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(length) >= length - lengths[:, None]
     ids = np.full(mask.shape, pad_id, np.int32)
@@ -234,10 +243,10 @@ def left_padded(
 
 
 def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]) -> None:
-    """Writes a `.jsonl` of objects with `prompt` and `text`.
+    """Writes a `.jsonl` file with an object with `prompt` and `text` on each line.
 
     Raises:
-      UserError: another file ending.
+      UserError: the file has another suffix.
     """
     check_output(output)
     with atomic.file(output) as stream:
@@ -247,6 +256,6 @@ def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]
 
 
 def check_output(output: str | os.PathLike) -> None:
-    """Refuses a file that is no `.jsonl`."""
+    """Refuses a file that is not `.jsonl`."""
     if Path(output).suffix != ".jsonl":
         raise UserError(f"{output}: texts are written as .jsonl: name such a file")

@@ -1,105 +1,140 @@
-"""Rows of different lengths, those of like length together: a batch does not pay for its longest.
+"""Scores the rows of a batch in groups of similar length, so that little padding is computed.
 
-Rows are sorted by length, the longest first, and cut into groups, each of which is read without the
-columns that are padding in all of its rows. A group ends where it would have more places of padding
-than one group more costs, or more than `PLACES` places in all, so that a book takes no more room
-than that. What is found is given back in the order of the batch. All of it is in the graph.
+Rows are sorted by length, the longest first, and cut into groups. The columns that are padding in
+all rows of a group are removed before the group is scored. A group ends when more padding would
+cost more time than another group, or when it would have more than `POSITIONS` positions. So the
+memory does not depend on the size of the batch. The outputs are in the order of the batch. All of
+this is inside the graph.
 
-Shapes: B rows, T tokens of the longest one.
+Shapes: B rows, T tokens of the longest row.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal
 
 import tensorflow as tf
 
-PLACES = 1024
-# What a group costs, in places: the weights are read once more, and operations are started, which
-# weighs more the smaller the model.
+from official.config.part import EncoderConfig
+
+POSITIONS = 1024
+# The cost of a group in positions: the weights are read once more, and operations are started. The
+# smaller the model, the larger the share of the latter.
 READING, STARTING = 32, 2048**2
 FIELDS = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
 
-Outputs = dict[str, tf.Tensor]
+Tensors = dict[str, tf.Tensor]
 
 
 def scorer(
-    score: Callable[[Outputs], Outputs], encoder: Any, places: tuple[str, ...] = ()
-) -> Callable[[Mapping[str, tf.Tensor]], Outputs]:
-    """Lets rows be scored group by group.
+    score: Callable[[Tensors], Tensors], encoder: EncoderConfig, row_fields: tuple[str, ...] = ()
+) -> Callable[[Mapping[str, tf.Tensor]], Tensors]:
+    """Returns a function that scores a batch group by group.
 
     Args:
-      score: from a batch with `FIELDS` [B, T] to outputs [B, ...], or [B, T, ...]; what it finds
-        for a row must not depend on the others, or on padding.
-      encoder: its config, of which `layout` says where padding is.
-      places: more fields of the batch, int32 [B]; of these `context_start` counts columns.
+      score: a function from a batch with `FIELDS` [B, T] to outputs [B, ...] or [B, T, ...]. The
+        outputs of a row must not depend on other rows or on padding.
+      encoder: the config of the encoder. Its `layout` says on which side padding is.
+      row_fields: names of further fields of the batch, int32 [B]. Of these, `context_start` is the
+        number of a column.
 
     Returns:
-      A function that does the same; what it gives for tokens [B, T, ...] is 0 where all of a group
-      was padding. It takes no rows at all, too.
+      A function with the same result as `score`. It also accepts a batch without rows. Outputs
+      [B, T, ...] are 0 in the columns that were removed.
     """
-    specs = {name: tf.TensorSpec([None, None], kind) for name, kind in FIELDS.items()}
-    specs |= {name: tf.TensorSpec([None], tf.int32) for name in places}
-    graph = tf.function(score, input_signature=[specs], autograph=False)
-    left = encoder.layout == "cls_last"  # the side of the padding
-    waste = READING + STARTING // encoder.hidden_size**2
+    fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
+    fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
+    graph = tf.function(score, input_signature=[fields], autograph=False)
+    padding_side = "left" if encoder.layout == "cls_last" else "right"
+    max_padding = READING + STARTING // encoder.hidden_size**2
+    return _Scorer(graph, tuple(fields), padding_side, max_padding)
 
-    def scored(batch: Mapping[str, tf.Tensor]) -> Outputs:
-        batch = {name: batch[name] for name in specs}
-        # Where there is nothing at all, rows still have one position, which a pooler reads.
-        none = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
-        batch |= {name: tf.pad(batch[name], [[0, 0], [0, none]]) for name in FIELDS}
-        count, length = tf.unstack(tf.shape(batch["token_ids"]))
-        columns = tf.range(length)
-        columns = length - columns if left else columns + 1
-        lengths = tf.reduce_max(tf.where(batch["padding_mask"], columns[None, :], 1), axis=1)
+
+@dataclasses.dataclass(frozen=True)
+class _Scorer:
+    """See `scorer`.
+
+    Attributes:
+      graph: scores a group.
+      fields: the names of the fields that `graph` takes.
+      padding_side: the side of the rows on which padding is.
+      max_padding: how many positions of padding a group may have.
+    """
+
+    graph: tf.types.experimental.PolymorphicFunction
+    fields: tuple[str, ...]
+    padding_side: Literal["left", "right"]
+    max_padding: int
+
+    def __call__(self, batch: Mapping[str, tf.Tensor]) -> Tensors:
+        """Scores a batch."""
+        batch = {name: batch[name] for name in self.fields}
+        # Rows without tokens get one position, because a pooler reads it.
+        empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
+        batch |= {name: tf.pad(batch[name], [[0, 0], [0, empty]]) for name in FIELDS}
+        lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
         lengths = tf.gather(lengths, order)
         batch = {name: tf.gather(value, order) for name, value in batch.items()}
+        outputs = self._score_groups(batch, lengths)
+        original = tf.math.invert_permutation(order)
+        return {name: tf.gather(value, original) for name, value in outputs.items()}
 
-        def read(group, start, *arrays):
+    def _lengths(self, padding_mask: tf.Tensor) -> tf.Tensor:
+        """Returns the length of each row without its padding, at least 1: int32 [B]."""
+        length = tf.shape(padding_mask)[1]
+        columns = tf.range(length)
+        columns = length - columns if self.padding_side == "left" else columns + 1
+        return tf.reduce_max(tf.where(padding_mask, columns[None, :], 1), axis=1)
+
+    def _score_groups(self, batch: Tensors, lengths: tf.Tensor) -> Tensors:
+        """Scores a batch whose rows are sorted by `lengths`, the longest first."""
+        count, length = tf.unstack(tf.shape(batch["token_ids"]))
+        specs = self.graph.get_concrete_function().structured_outputs
+
+        def score_group(group: tf.Tensor, start: tf.Tensor, *arrays: tf.TensorArray) -> tuple:
             width = tf.reduce_max(tf.concat([lengths[start : start + 1], [1]], axis=0))
-            others = lengths[start : start + tf.maximum(PLACES // width, 1)]
-            fits = tf.cumsum(width - others) <= waste
+            candidates = lengths[start : start + tf.maximum(POSITIONS // width, 1)]
+            fits = tf.cumsum(width - candidates) <= self.max_padding
             end = start + tf.reduce_sum(tf.cast(fits, tf.int32))
-            rest = length - width
-            kept = slice(rest, None) if left else slice(width)
-            part = {
-                name: value[start:end, kept] if name in FIELDS else value[start:end]
-                for name, value in batch.items()
-            }
-            if left and "context_start" in part:
-                part["context_start"] -= rest
-            outputs = graph(part)
-            padding = [rest, 0] if left else [0, rest]
+            removed = length - width
+            outputs = self.graph(self._cut(batch, slice(start, end), width, removed))
+            padding = [removed, 0] if self.padding_side == "left" else [0, removed]
             written = (
-                array.write(group, _padded(outputs[name], kinds[name].shape, padding))
-                for name, array in zip(kinds, arrays, strict=True)
+                array.write(group, _padded(outputs[name], specs[name].shape, padding))
+                for name, array in zip(specs, arrays, strict=True)
             )
             return group + 1, end, *written
 
-        kinds = graph.get_concrete_function().structured_outputs
         arrays = [
             tf.TensorArray(
-                kind.dtype, 0, dynamic_size=True, infer_shape=False, element_shape=kind.shape
+                spec.dtype, 0, dynamic_size=True, infer_shape=False, element_shape=spec.shape
             )
-            for kind in kinds.values()
+            for spec in specs.values()
         ]
         _, _, *arrays = tf.while_loop(
             lambda group, start, *_: (start < count) | (group < 1),
-            read,
+            score_group,
             (0, 0, *arrays),
             parallel_iterations=1,
         )
-        back = tf.math.invert_permutation(order)
-        return {
-            name: tf.gather(array.concat(), back) for name, array in zip(kinds, arrays, strict=True)
-        }
+        return {name: array.concat() for name, array in zip(specs, arrays, strict=True)}
 
-    return scored
+    def _cut(self, batch: Tensors, rows: slice, width: tf.Tensor, removed: tf.Tensor) -> Tensors:
+        """Returns some rows without the columns that are padding in all of them."""
+        left = self.padding_side == "left"
+        columns = slice(removed, None) if left else slice(width)
+        part = {
+            name: value[rows, columns] if name in FIELDS else value[rows]
+            for name, value in batch.items()
+        }
+        if left and "context_start" in part:
+            part["context_start"] -= removed
+        return part
 
 
 def _padded(output: tf.Tensor, shape: tf.TensorShape, padding: list) -> tf.Tensor:
-    """What is found for tokens, which `shape` tells, brought to the length of the whole batch."""
+    """Pads an output to the length of the batch if its `shape` has an axis of tokens."""
     if shape.rank < 2 or shape[1] is not None:
         return output
     return tf.pad(output, [[0, 0], padding, *[[0, 0]] * (shape.rank - 2)])

@@ -1,46 +1,35 @@
-"""A model folder as an object that answers: `official.load(DIR)`.
+"""Loads a model folder for use from Python: `official.load(DIR)`.
 
 Shapes: B batch, T length, D hidden.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from official import config as configs
-from official import tokenizers
-from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
 from official.serving.sampling import Settings
+from official.serving.text_model import TextModel
 
 
 class LoadedModel(Predictor):
-    """A model and its tokenizer, ready to encode text and to say what its heads say of it.
+    """A model and its tokenizer: encodes texts and applies the heads of the model to them.
 
     Attributes:
-      config: of the run that made the model.
-      tokenizer: text to ids and back.
-      model: `official.modeling.model.Model` with the checkpoint's weights.
-      max_length: longer texts are cut to this many tokens, special tokens counted.
+      config: the config of the run that made the model.
+      tokenizer: the tokenizer of the model.
+      model: `official.modeling.model.Model` with the weights of the checkpoint.
+      max_length: longer texts are cut to this number of tokens, special tokens included.
     """
 
-    def __init__(
-        self,
-        config: configs.Config,
-        tokenizer: tokenizers.Tokenizer,
-        model: Model,
-        max_length: int,
-        task: Mapping[str, Any] = MappingProxyType({}),
-    ):
-        super().__init__(config, tokenizer, model, max_length, task)
+    def __init__(self, source: TextModel):
+        super().__init__(source)
         self._generator: Generator | None = None
-        self.embedder = Embedder(config, tokenizer, model, max_length)
+        self.embedder = Embedder(source)
 
     def encode(
         self,
@@ -49,27 +38,28 @@ class LoadedModel(Predictor):
         pooling: str = "mean",
         layer: int = -1,
     ) -> np.ndarray:
-        """Gives each text a vector.
+        """Computes a vector for each text.
 
         Args:
-          texts: any number of texts; those longer than `max_length` are cut.
-          batch_size: how many are computed at a time; texts of like length go together.
-          pooling: of a layer the `mean` over the tokens, special ones counted, the `first` or the
-            `last` of them; or the `pooled` output.
-          layer: 0 = the embeddings, 1 = the first layer, ...; -1 = the last one.
+          texts: any number of texts. Texts longer than `max_length` are cut.
+          batch_size: the number of texts in a batch. Texts of similar length share a batch.
+          pooling: `mean` over the tokens of a layer, special tokens included; `first` or `last`
+            token of a layer; or the `pooled` output.
+          layer: 0 = the embeddings, 1 = the first layer, -1 = the last layer.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
 
         Raises:
-          UserError: a single text instead of a list, a pooling or a layer that is not there.
+          UserError: a single text is given instead of a list, or the pooling or the layer does not
+            exist.
         """
         return self.embedder.texts(texts, pooling, layer, batch_size)
 
     def tokens(
         self, texts: Sequence[str], batch_size: int = 32, layer: int = -1
     ) -> list[TokenVectors]:
-        """Gives each token of each text a vector, and says which characters it stands for.
+        """Computes a vector for each token of each text, with the characters of the token.
 
         Args:
           texts: as for `encode`.
@@ -77,28 +67,30 @@ class LoadedModel(Predictor):
           layer: as for `encode`.
 
         Returns:
-          For each text its tokens, special ones left out: pieces, starts, ends and vectors.
+          For each text its tokens without special tokens: pieces, starts, ends and vectors.
 
         Raises:
-          UserError: a single text instead of a list, or a layer that is not there.
+          UserError: a single text is given instead of a list, or the layer does not exist.
         """
         return self.embedder.tokens(texts, layer, batch_size)
 
-    def generate(self, prompts: Sequence[str], batch_size: int = 8, **settings: Any) -> list[str]:
-        """Lets a causal LM go on with texts.
+    def generate(
+        self, prompts: Sequence[str], batch_size: int = 8, **settings: int | float
+    ) -> list[str]:
+        """Continues texts with a causal LM.
 
         Args:
-          prompts: any number of texts; an empty one will do.
-          batch_size: how many are computed at a time.
+          prompts: any number of texts. A text may be empty.
+          batch_size: the number of texts in a batch.
           **settings: `max_new_tokens`, `temperature`, `top_k`, `top_p` and `seed`, as in
             `official.serving.sampling.Settings`.
 
         Returns:
-          Each prompt with what was written to it.
+          Each prompt with its continuation.
 
         Raises:
-          UserError: the model is no causal LM, a setting that cannot be, or a prompt without room
-            for the new tokens.
+          UserError: the model is not a causal LM, a setting is out of range, or a prompt leaves no
+            room for the new tokens.
         """
         if self._generator is None:
             self._generator = Generator(self.config, self.tokenizer, self.model)
@@ -109,12 +101,13 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     """Loads a model folder.
 
     Args:
-      model_dir: made by training or by `official.convert`.
-      checkpoint: `best` (the last, where no evaluation named one), `last`, a step or a path.
+      model_dir: a model folder of a training run or of `official.convert`.
+      checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
 
     Raises:
-      UserError: it is not a model folder, or its parts do not fit together.
+      UserError: it is not a model folder, or its parts do not belong together.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     max_length = model_folder.max_length(model_dir, config)
-    return LoadedModel(config, tokenizer, model, max_length, model_folder.task(model_dir))
+    task = model_folder.task(model_dir)
+    return LoadedModel(TextModel(config, tokenizer, model, max_length, task))

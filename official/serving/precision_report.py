@@ -1,4 +1,4 @@
-"""What a precision costs: the metrics of the validation split, as trained and as exported."""
+"""Compares the metrics of the validation split in float32 and in the precision of an export."""
 
 import os
 from pathlib import Path
@@ -22,29 +22,29 @@ def compare(
     checkpoint: str = "best",
     task: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Evaluates a model in `float32` and with the weights and products of another precision.
+    """Evaluates a model in `float32` and in another precision.
 
     Args:
       model_dir: the model folder.
-      data: shards of its task, with a validation split.
-      precision: one of `precisions.PRECISIONS`.
+      data: shards of the model's task with a validation split.
+      precision: one of `official.serving.PRECISIONS`.
       checkpoint: as in `official.saving.model_folder.restore`.
-      task: which head, of a model of several tasks.
+      task: the name of the head, for a model of several tasks.
 
     Returns:
-      {precision: {figure: value}}, as `--mode=eval` gives them.
+      {precision: {metric: value}}, with the metrics of `--mode=eval`.
 
     Raises:
-      UserError: no such model, or the data is not of its task.
+      UserError: there is no such model, or the data belongs to another task.
     """
-    found = {}
+    results = {}
     for name in dict.fromkeys(("float32", precision)):
         config, _, model = model_folder.restore(model_dir, checkpoint, name)
         config = with_one_head(config, model, task)
         if name == "int8":
             precisions.round_weights(model)
-        found[name] = _metrics(config, model, Path(model_dir), str(data))
-    return found
+        results[name] = _metrics(config, model, Path(model_dir), str(data))
+    return results
 
 
 def _metrics(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
@@ -55,10 +55,10 @@ def _metrics(config: configs.Config, model: Model, model_dir: Path, data: str) -
     return Evaluator(config, model, tf.distribute.get_strategy()).run(source)
 
 
-def table(found: dict[str, dict[str, float]]) -> str:
-    """The metrics side by side, a line each."""
-    lines = ["".join([f"{'validation':24}", *(f"{name:>12}" for name in found)])]
-    for name in next(iter(found.values())):
-        values = (metrics[name] for metrics in found.values())
+def table(results: dict[str, dict[str, float]]) -> str:
+    """Returns the result of `compare` as a table with a line for each metric."""
+    lines = ["".join([f"{'validation':24}", *(f"{name:>12}" for name in results)])]
+    for name in next(iter(results.values())):
+        values = (metrics[name] for metrics in results.values())
         lines.append("".join([f"{name:24}", *(f"{value:12.6f}" for value in values)]))
     return "\n".join(lines)

@@ -1,100 +1,45 @@
-"""What a model with a task's head says of texts, in Python: `official.load(DIR)` answers with this.
+"""Applies the heads of tasks to texts: the methods of `official.load(DIR)`.
 
-The answers are those of the SavedModel (`official.export`), whose signatures are asked, and of
-`--mode=predict`.
+The results are those of the SavedModel (`official.export`), whose signatures are called, and those
+of `--mode=predict`.
 
 Shapes: N texts, questions or documents, K choices.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from official import config as configs
-from official import tokenizers
-from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
+from official.serving.answers import Answer, Choice, Label
 from official.serving.precision import Weights
-from official.serving.signatures import inputs
+from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
+from official.serving.text_model import TextModel
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
-# The objectives of each question that can be asked of a model.
-ASKED = {kind.method: kind.objectives for kind in KINDS.values()}
-
-
-class Label(NamedTuple):
-    """What a text is.
-
-    Attributes:
-      label: the likeliest one.
-      probabilities: of each label, by its name.
-    """
-
-    label: str
-    probabilities: dict[str, float]
-
-
-class Answer(NamedTuple):
-    """An answer to a question.
-
-    Attributes:
-      text: `context[start:end]`; empty where there is no answer.
-      start: its first character in the context.
-      end: behind its last one.
-      score: of the best span, whether it is given or not.
-      null_odds: how much speaks for there being no answer; None where there always is one.
-    """
-
-    text: str
-    start: int
-    end: int
-    score: float
-    null_odds: float | None
-
-
-class Choice(NamedTuple):
-    """The choice of some.
-
-    Attributes:
-      index: the likeliest one, from 0.
-      text: of that one.
-      probabilities: float32 [K].
-    """
-
-    index: int
-    text: str
-    probabilities: np.ndarray
+# The objectives that each method applies to.
+OBJECTIVES = {kind.method: kind.objectives for kind in KINDS.values()}
 
 
 class Predictor:
-    """A model with heads of tasks, and its tokenizer, as functions of texts.
+    """Applies the heads of a model to texts.
 
     Args:
-      config: of the run that made the model.
-      tokenizer: text to ids.
-      model: with its weights.
-      max_length: the most tokens of a sequence, special ones counted.
-      task: what training noted of the task (`official.saving.model_folder.task`).
+      source: the model, its tokenizer and its task.
     """
 
-    def __init__(
-        self,
-        config: configs.Config,
-        tokenizer: tokenizers.Tokenizer,
-        model: Model,
-        max_length: int,
-        task: Mapping[str, Any],
-    ):
-        self.config = config
-        self.tokenizer = tokenizer
-        self.model = model
-        self.max_length = max_length
-        self.task = task
-        self._signatures: dict[Any, inputs.Signature] = {}
+    def __init__(self, source: TextModel):
+        self.config = source.config
+        self.tokenizer = source.tokenizer
+        self.model = source.model
+        self.max_length = source.max_length
+        self.task = source.task
+        self._source = source
+        self._signatures: dict[tuple[str, str, bool | None], Signature] = {}
 
     def classify(
         self,
@@ -103,20 +48,20 @@ class Predictor:
         batch_size: int = 32,
         task: str | None = None,
     ) -> list[Label]:
-        """Labels texts, with a model of the objective `classification`.
+        """Labels texts with the objective `classification`.
 
         Args:
-          texts: any number; those longer than `max_length` are cut.
-          second: the second text of each pair, where the model is of pairs.
-          batch_size: how many are computed at a time; texts of like length go together.
-          task: which head, of a model of several tasks.
+          texts: any number of texts. Texts longer than `max_length` are cut.
+          second: the second text of each pair, if the model takes pairs.
+          batch_size: the number of texts in a batch. Texts of similar length share a batch.
+          task: the name of the head, for a model of several tasks.
 
         Returns:
-          For each text its `label` and the `probabilities` of all labels, by name.
+          For each text its `label` and the `probabilities` of all labels by name.
 
         Raises:
-          UserError: the model has no such objective, no names of labels, or no head of that name;
-            a single text instead of a list, or lists of different lengths.
+          UserError: the model has no such objective, no names of labels, or no head of this name;
+            a single text is given instead of a list; the lists have different lengths.
         """
         head = self._objective("classify", task)
         rows = self._rows(head, "probabilities", _pairs(texts, second), batch_size)
@@ -133,7 +78,7 @@ class Predictor:
         batch_size: int = 32,
         task: str | None = None,
     ) -> np.ndarray:
-        """Scores texts, with a model of the objective `regression`: float32 [number of texts].
+        """Scores texts with the objective `regression`; returns float32 [N].
 
         Arguments and errors are those of `classify`.
         """
@@ -143,19 +88,19 @@ class Predictor:
     def rank(
         self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
     ) -> np.ndarray:
-        """Scores documents for a query, with a model of `ranking` or `kernel_ranking`.
+        """Scores documents for a query with the objective `ranking` or `kernel_ranking`.
 
         Args:
-          query: one for all documents, or one for each.
-          documents: any number; those longer than `max_length` are cut.
-          batch_size: how many are computed at a time.
+          query: a query for all documents, or one for each document.
+          documents: any number of documents. Documents longer than `max_length` are cut.
+          batch_size: the number of documents in a batch.
 
         Returns:
-          float32 [number of documents], in their order; the greater, the better.
+          The scores in the order of the documents, float32 [N]. Higher is better.
 
         Raises:
-          UserError: the model has no such objective; a single document instead of a list, or lists
-            of different lengths.
+          UserError: the model has no such objective; a single document is given instead of a list;
+            the lists have different lengths.
         """
         head = self._objective("rank")
         _check_list(documents, "documents")
@@ -169,38 +114,38 @@ class Predictor:
         batch_size: int = 8,
         no_answers: bool | None = None,
     ) -> list[Answer]:
-        """Answers questions from their contexts, with a model of the objective `span_answer`.
+        """Answers questions from their contexts with the objective `span_answer`.
 
         Args:
-          questions: any number.
-          contexts: one for all questions, or one for each; of any length, read in windows.
-          batch_size: how many questions are computed at a time.
-          no_answers: whether a question may have no answer; None = as in training, and where
-            nothing is known of that, each has one.
+          questions: any number of questions.
+          contexts: a context for all questions, or one for each question. A context may have any
+            length, because it is read in windows.
+          batch_size: the number of questions in a batch.
+          no_answers: whether a question may have no answer; None = as in training. If the training
+            data is unknown, every question has an answer.
 
         Returns:
           For each question `text`, `start` and `end` in characters of the context, `score`, and
-          `null_odds` where a question may have no answer.
+          `null_odds` if questions may have no answer.
 
         Raises:
-          UserError: the model has no such objective; a single question instead of a list, or lists
-            of different lengths.
+          UserError: the model has no such objective; a single question is given instead of a list;
+            the lists have different lengths.
         """
         head = self._objective("answer")
         _check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
-        questions, contexts = _same(questions=questions, contexts=contexts)
-        given = {} if no_answers is None else {"no_answers": no_answers}
-        graph = self._signature(head, "answer", **given)
-        found: list[Answer] = []
+        questions, contexts = _same_length(questions=questions, contexts=contexts)
+        graph = self._signature(head, "answer", no_answers)
+        answers: list[Answer] = []
         for rows in _slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
             values = {name: value.numpy().tolist() for name, value in outputs.items()}
             for i, text in enumerate(values["answer"]):
                 odds = values["null_odds"][i] if "null_odds" in values else None
-                place = values["start"][i], values["end"][i]
-                found.append(Answer(text.decode(), *place, values["score"][i], odds))
-        return found
+                span = values["start"][i], values["end"][i]
+                answers.append(Answer(text.decode(), *span, values["score"][i], odds))
+        return answers
 
     def choose(
         self,
@@ -209,32 +154,32 @@ class Predictor:
         choices: Sequence[Sequence[str]],
         batch_size: int = 8,
     ) -> list[Choice]:
-        """Chooses the right one of some choices, with a model of `multiple_choice`.
+        """Chooses one of several choices with the objective `multiple_choice`.
 
         Args:
-          contexts: of each question the text that it is about.
-          questions: any number; may be empty texts.
-          choices: of each question its choices, any number of them.
-          batch_size: how many questions are computed at a time.
+          contexts: the text that each question is about.
+          questions: any number of questions. A question may be empty.
+          choices: the choices of each question, any number of them.
+          batch_size: the number of questions in a batch.
 
         Returns:
-          For each question the `index` and the `text` of its likeliest choice, and the
-          `probabilities` of all.
+          For each question the `index` and the `text` of its most probable choice, and the
+          `probabilities` of all choices.
 
         Raises:
-          UserError: the model has no such objective; lists of different lengths, or a question
-            without choices.
+          UserError: the model has no such objective; the lists have different lengths; a question
+            has no choices.
         """
         head = self._objective("choose")
-        contexts, questions, choices = _same(
+        contexts, questions, choices = _same_length(
             contexts=contexts, questions=questions, choices=choices
         )
         for number, several in enumerate(choices):
             if isinstance(several, str) or not several:
                 raise UserError(f"choices: row {number} has no list of choices: {several!r}")
         graph = self._signature(head, "choose")
-        found: list[Choice | None] = [None] * len(choices)
-        # Questions with as many choices go together.
+        results: list[Choice | None] = [None] * len(choices)
+        # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
         for part in _slices(len(order), batch_size):
             for count in sorted({len(choices[row]) for row in order[part]}):
@@ -244,23 +189,23 @@ class Predictor:
                 chosen = zip(
                     outputs["index"].numpy(), outputs["probabilities"].numpy(), strict=True
                 )
-                for row, (index, chances) in zip(rows, chosen, strict=True):
-                    found[row] = Choice(int(index), choices[row][index], chances)
-        return found
+                for row, (index, probabilities) in zip(rows, chosen, strict=True):
+                    results[row] = Choice(int(index), choices[row][index], probabilities)
+        return results
 
-    def _objective(self, asked: str, task: str | None = None) -> Objective:
-        """The objective that answers what is asked, of several tasks that of the one named."""
+    def _objective(self, method: str, task: str | None = None) -> Objective:
+        """Returns the objective for a method; `task` selects one of several."""
         kinds = [objective.type for objective in self.config.objectives]
         fitting = [
             objective
             for objective, kind in zip(self.model.objectives, kinds, strict=True)
-            if kind in ASKED[asked]
+            if kind in OBJECTIVES[method]
         ]
         if not fitting:
-            names = " or ".join(ASKED[asked])
-            others = [name for name, able in ASKED.items() if set(able) & set(kinds)]
+            names = " or ".join(OBJECTIVES[method])
+            others = [name for name, types in OBJECTIVES.items() if set(types) & set(kinds)]
             raise UserError(
-                f"{asked}: this model has no objective {names}, only {', '.join(kinds) or 'none'}"
+                f"{method}: this model has no objective {names}, only {', '.join(kinds) or 'none'}"
                 + (f": call {' or '.join(others)}" if others else "")
             )
         tasks = {getattr(objective.config, "task", ""): objective for objective in fitting}
@@ -269,33 +214,33 @@ class Predictor:
         if task not in tasks:
             given = "missing" if task is None else f"{task!r} is not known"
             known = ", ".join(filter(None, tasks)) or "none"
-            raise UserError(f"task: {given}: those of {asked} that this model knows are {known}")
+            raise UserError(f"task: {given}: those of {method} that this model knows are {known}")
         return tasks[task]
 
     def _rows(
-        self, head: Objective, said: str, texts: Sequence[Sequence[str]], batch_size: int
+        self, head: Objective, output: str, texts: Sequence[Sequence[str]], batch_size: int
     ) -> np.ndarray:
-        """What is said of each row of one or two texts, those of like length together."""
-        name = "rank" if said == "scores" else ("single", "pair")[len(texts) - 1]
+        """Returns an output for each row of one or two texts. Rows are sorted by length first."""
+        name = "rank" if output == "scores" else ("single", "pair")[len(texts) - 1]
         graph = self._signature(head, name)
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
-        found = [np.zeros(0, np.float32)]
+        batches = []
         for part in _slices(len(order), batch_size):
-            some = (tf.constant([values[row] for row in order[part]]) for values in texts)
-            found.append(graph(*some)[said].numpy())
-        values = np.concatenate(found[1:]) if found[1:] else found[0]
+            inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
+            batches.append(graph(*inputs)[output].numpy())
+        values = np.concatenate(batches) if batches else np.zeros(0, np.float32)
         return values[np.argsort(order)]
 
-    def _signature(self, head: Objective, name: str, **task: Any) -> inputs.Signature:
-        """The signature of an export of that head; `task` changes what training noted."""
-        key = head.name, name, *task.items()
+    def _signature(self, head: Objective, name: str, no_answers: bool | None = None) -> Signature:
+        """Returns a signature of an export of the head; `no_answers` overrides the task's."""
+        key = head.name, name, no_answers
         if key not in self._signatures:
-            weights = Weights([self.model.encoder, head])
-            parts = self.config, self.tokenizer, self.model, weights, self.max_length
-            made = module_of(head.config.type).signatures
-            self._signatures[key] = made(
-                inputs.ServingContext(*parts, {**self.task, **task}, head)
-            )[name]
+            source = self._source
+            if no_answers is not None:
+                task = {**source.task, "no_answers": no_answers}
+                source = dataclasses.replace(source, task=task)
+            context = ServingContext(source, Weights([self.model.encoder, head]), head)
+            self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
 
 
@@ -303,16 +248,16 @@ def _pairs(texts: Sequence[str], second: Sequence[str] | None) -> list[Sequence[
     if second is None:
         _check_list(texts, "texts")
         return [texts]
-    return _same(texts=texts, second=second)
+    return _same_length(texts=texts, second=second)
 
 
-def _same(**given: Sequence) -> list[Sequence]:
-    """The lists, which must be as long as one another."""
+def _same_length(**given: Sequence) -> list[Sequence]:
+    """Returns the lists after a check that they have the same length."""
     for name, values in given.items():
         _check_list(values, name)
     if len({len(values) for values in given.values()}) > 1:
         counts = ", ".join(f"{len(values)} {name}" for name, values in given.items())
-        raise UserError(f"as many of each are wanted, and there are {counts}")
+        raise UserError(f"the lists must have the same length, and there are {counts}")
     return list(given.values())
 
 

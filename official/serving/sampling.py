@@ -1,4 +1,4 @@
-"""How the next token is chosen: the likeliest one, or one drawn from the likely ones.
+"""Chooses the next token: the most probable one, or a sample from the most probable ones.
 
 Shapes: B rows, V vocabulary.
 """
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from official.utils.errors import UserError
 
-# What is wrong with a value, behind the value.
+# The ends of messages, after the value.
 _TEMPERATURE = "is not a finite number of at least 0; 0 takes the likeliest token"
 _TOP_K = "is negative; 0 stands for all tokens"
 _TOP_P = "is not in (0, 1]; 1 stands for all tokens"
@@ -19,14 +19,15 @@ _TOP_P = "is not in (0, 1]; 1 stands for all tokens"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How tokens are chosen.
+    """The settings of sampling.
 
     Attributes:
-      max_new_tokens: N; a row ends earlier with the token that ends a sequence.
-      temperature: scores are divided by it; 0 = always the likeliest token (greedy).
-      top_k: only so many of the likeliest tokens; 0 = all.
-      top_p: only the likeliest tokens whose chances, after `top_k`, add up to this; 1 = all.
-      seed: of the draws, which are a function of it, the prompt's number and the token's.
+      max_new_tokens: the maximum number of new tokens. A row ends earlier with the end token.
+      temperature: divides the logits; 0 = always the most probable token (greedy search).
+      top_k: the number of most probable tokens to sample from; 0 = all.
+      top_p: the total probability, after `top_k`, of the most probable tokens to sample from;
+        1 = all.
+      seed: the seed of the draws. A draw depends on the seed and the numbers of prompt and token.
     """
 
     max_new_tokens: int = 64
@@ -36,7 +37,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self):
-        """Raises UserError where a value cannot be."""
+        """Raises UserError if a value is out of range."""
         for name in ("max_new_tokens", "top_k", "seed"):
             if not isinstance(getattr(self, name), numbers.Integral):
                 raise UserError(f"{name}: {getattr(self, name)!r} is not a whole number")
@@ -61,9 +62,9 @@ class Settings:
 def checked(
     temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the settings of a served request after it is known that `Settings` takes them.
+    """Returns the settings of a request after the checks of `Settings`.
 
-    The graph raises InvalidArgumentError otherwise, and names the setting and its value.
+    If a check fails, the graph raises InvalidArgumentError with the setting and its value.
     """
     finite = (temperature >= 0) & (temperature < np.inf)
     checks = [
@@ -76,7 +77,7 @@ def checked(
 
 
 def likeliest(logits: tf.Tensor) -> tf.Tensor:
-    """The likeliest token of each row [B, V], the first of several: int32 [B]."""
+    """Returns the most probable token of each row [B, V]: int32 [B]. Ties go to the first."""
     return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
 
@@ -91,44 +92,45 @@ def drawn(
 
     Args:
       logits: float [B, V].
-      uniforms: [B], in [0, 1); the draw is a rising function of it, likelier tokens first.
-      temperature: scalar; 0 = the likeliest token whatever the rest says.
+      uniforms: random numbers in [0, 1), [B]. Small numbers choose the most probable tokens.
+      temperature: scalar; 0 = the most probable token, whatever the other settings are.
       top_k: scalar int; 0 = all.
       top_p: scalar.
 
     Returns:
       int32 [B].
     """
-    chances, tokens = likeliest_first(logits, temperature, top_k, top_p)
-    sums = tf.cumsum(chances, axis=-1)
+    probabilities, tokens = likeliest_first(logits, temperature, top_k, top_p)
+    sums = tf.cumsum(probabilities, axis=-1)
     bounds = tf.cast(uniforms, sums.dtype)[:, None] * sums[:, -1:]
-    places = tf.reduce_sum(tf.cast(sums <= bounds, tf.int32), axis=-1)
-    # The product may be rounded up to the whole sum.
-    last = tf.reduce_sum(tf.cast(chances > 0, tf.int32), axis=-1) - 1
-    places = tf.where(temperature > 0, tf.minimum(places, last), 0)
-    return tf.gather(tokens, places, batch_dims=1)
+    ranks = tf.reduce_sum(tf.cast(sums <= bounds, tf.int32), axis=-1)
+    # The product may be rounded up to the total.
+    last = tf.reduce_sum(tf.cast(probabilities > 0, tf.int32), axis=-1) - 1
+    ranks = tf.where(temperature > 0, tf.minimum(ranks, last), 0)
+    return tf.gather(tokens, ranks, batch_dims=1)
 
 
 def likeliest_first(
     logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Chances [B, V], falling, 0 for what is left out, and their tokens; as in `drawn`.
+    """Returns probabilities [B, V] in descending order and their tokens; arguments as in `drawn`.
 
-    The likeliest token always stays, however small `temperature` and `top_p` are.
+    The probability of a token that cannot be drawn is 0. The most probable token can always be
+    drawn, however small `temperature` and `top_p` are.
     """
     size = logits.shape[-1]
     scores, tokens = tf.math.top_k(logits, k=size)
-    # Differences from the best score: a tiny temperature makes them -inf, and never inf.
+    # With differences from the best score, a tiny temperature gives -inf and never inf.
     scores = (scores - scores[:, :1]) / tf.cast(_divisor(temperature), scores.dtype)
     kept = tf.range(size) < tf.where(top_k > 0, top_k, size)
-    chances = tf.nn.softmax(tf.where(kept, scores, -np.inf))
-    before = tf.cumsum(chances, axis=-1, exclusive=True)
-    top_p = tf.cast(top_p, chances.dtype)
+    probabilities = tf.nn.softmax(tf.where(kept, scores, -np.inf))
+    before = tf.cumsum(probabilities, axis=-1, exclusive=True)
+    top_p = tf.cast(top_p, probabilities.dtype)
     kept = (tf.range(size) == 0) | (before < top_p) | (top_p >= 1)
-    return tf.where(kept, chances, 0), tokens
+    return tf.where(kept, probabilities, 0), tokens
 
 
 def _divisor(temperature: tf.Tensor) -> tf.Tensor:
-    """The temperature, or 1 for 0; one that the processor rounds to 0 is raised above it."""
+    """Returns the temperature, or 1 for 0. A value that would be rounded to 0 is raised above 0."""
     tiny = tf.constant(np.finfo(temperature.dtype.as_numpy_dtype).tiny, temperature.dtype)
     return tf.where(temperature > 0, tf.maximum(temperature, tiny), 1)

@@ -11,6 +11,7 @@ from official.serving.precision import Weights
 from official.serving.signatures import table
 from official.serving.signatures.inputs import ServingContext
 from official.serving.task_head import with_one_head
+from official.serving.text_model import TextModel
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -28,13 +29,13 @@ def export(
     """Writes a SavedModel: see `official.export`.
 
     Returns:
-      The signature that is `serving_default`, and the longest input in tokens.
+      The name of the signature that is `serving_default`, and the maximum length of its input.
 
     Raises:
-      UserError: `model_dir` is no model folder, its labels have no names, `max_length` does not
-        fit the model, or `max_new_tokens` that, `inputs` are given where there is no choice; `task`
-        names no head, or none is named where there are several; this TensorFlow has no products of
-        int8; or `output` is there already.
+      UserError: `model_dir` is not a model folder; its labels have no names; `max_length` or
+        `max_new_tokens` is out of range; `inputs` is given for a model without a choice; no head
+        has the name `task`, or several tasks are there and `task` is None; this TensorFlow has no
+        int8 products; `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
@@ -50,10 +51,11 @@ def export(
         )
     if max_length is None:
         max_length = model_folder.max_length(model_dir, config)
-    most = config.encoder.max_positions
-    if not 4 <= max_length <= most:
+    positions = config.encoder.max_positions
+    if not 4 <= max_length <= positions:
         raise UserError(
-            f"--max_length={max_length}: must be from 4 to {most}, the positions of this encoder"
+            f"--max_length={max_length}: must be from 4 to {positions}, the positions of this "
+            "encoder"
         )
     reason = why_not(model)
     if max_new_tokens is not None and reason:
@@ -65,7 +67,8 @@ def export(
         )
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
-    parts = ServingContext(config, tokenizer, model, weights, max_length, about, head)
+    source = TextModel(config, tokenizer, model, max_length, about)
+    parts = ServingContext(source, weights, head)
     with atomic.folder(output) as temporary, gradient.left_out():
         server, signatures = table.make(parts, kind, inputs, count)
         tf.saved_model.save(server, str(temporary), signatures=signatures)

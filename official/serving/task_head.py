@@ -1,4 +1,4 @@
-"""Which head of a model of several tasks is served."""
+"""Selects the head to serve from a model of several tasks."""
 
 import dataclasses
 
@@ -8,10 +8,10 @@ from official.utils.errors import UserError
 
 
 def with_one_head(config: configs.Config, model: Model, task: str | None) -> configs.Config:
-    """Leaves a model of several tasks the head of one; returns the config of what it is now.
+    """Removes all heads but that of one task from a model; returns the config of the result.
 
     Raises:
-      UserError: `task` names no head, or none is named where there are several.
+      UserError: no head has the name `task`, or the model has several tasks and `task` is None.
     """
     names = [getattr(objective, "task", "") for objective in config.objectives]
     if task is None and not any(names):
@@ -20,8 +20,8 @@ def with_one_head(config: configs.Config, model: Model, task: str | None) -> con
         known = ", ".join(filter(None, names)) or "none"
         given = "missing" if task is None else f"{task!r} is not known"
         raise UserError(f"--task: {given}: the tasks that this model has heads for are {known}")
-    place = names.index(task)
-    head = dataclasses.replace(config.objectives[place], task="")
-    model.objectives = [model.objectives[place]]
+    index = names.index(task)
+    head = dataclasses.replace(config.objectives[index], task="")
+    model.objectives = [model.objectives[index]]
     model.objectives[0].config = head
     return dataclasses.replace(config, objectives=(head,))

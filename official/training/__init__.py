@@ -1,6 +1,6 @@
-"""Training: the loop, its steps, optimizers and schedules. `train` runs all of it."""
+"""Training: `train`, the loop, its steps, optimizers and schedules."""
 
 from official.training.run import train
-from official.training.trainer import Stopped
+from official.training.stop_signal import Stopped
 
 __all__ = ["Stopped", "train"]

@@ -1,4 +1,4 @@
-"""What a run reports: a line for people, `metrics.jsonl` and TensorBoard events for machines."""
+"""Reports the metrics of a run: printed lines, `metrics.jsonl` and TensorBoard events."""
 
 import contextlib
 import json
@@ -21,13 +21,14 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 class Reporter:
-    """Writes the metrics of a run; a silent one (not the chief's) writes nothing.
+    """Writes the metrics of a run.
 
     Args:
-      model_dir: where `metrics.jsonl` and the events go.
-      total_steps: steps of the whole run.
-      start_step: the step that the run goes on from; metrics of later steps, which a killed run
-        left in `metrics.jsonl`, are dropped, so that each step stands there once.
+      model_dir: the folder of `metrics.jsonl` and the events.
+      total_steps: the number of steps of the run.
+      start_step: the step that the run continues from. Metrics of later steps, which a killed run
+        may leave in `metrics.jsonl`, are removed, so that each step is there once.
+      silent: whether to write nothing, on workers that are not the chief.
     """
 
     def __init__(
@@ -49,20 +50,26 @@ class Reporter:
                 self._drop_after(start_step)
 
     def start(self, step: int, loss: float) -> None:
-        """Starts the clock, once the first step has been made and with it the graph."""
+        """Starts the clock after the first step, which includes tracing the graph."""
         self.started = True
         self._clock, self._clock_step = time.monotonic(), step
         self.say(f"step {step}: loss {loss:.4f}; the graph is made, training runs")
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done in this block counts as no training in the speed metrics."""
+        """Excludes the time in this block from the speed metrics."""
         since = time.monotonic()
         yield
         self._clock += time.monotonic() - since
 
     def train(self, step: int, metrics: Mapping[str, float], tokens: float) -> None:
-        """Reports means over the steps since the last report, and `tokens` a step (real ones)."""
+        """Reports means over the steps since the last report.
+
+        Args:
+          step: the current step.
+          metrics: the means by name.
+          tokens: the mean number of tokens of a step, without padding.
+        """
         steps, seconds = step - self._clock_step, time.monotonic() - self._clock
         self._clock, self._clock_step = time.monotonic(), step
         terms = {name: value for name, value in metrics.items() if name != "loss"}
@@ -94,7 +101,7 @@ class Reporter:
     def _write(self, split: str, step: int, metrics: Mapping[str, float]) -> None:
         if self._silent:
             return
-        # A figure that is not a number is not JSON either.
+        # JSON has no NaN and no infinity.
         plain = {k: (v if math.isfinite(v) else str(v)) for k, v in metrics.items()}
         with open(self._path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": step, "split": split, **plain}) + "\n")
@@ -110,7 +117,7 @@ class Reporter:
             try:
                 known = json.loads(line)["step"] <= step
             except (ValueError, TypeError, KeyError):
-                continue  # the process was killed while it wrote the line, or the line is damaged
+                continue  # the line is incomplete, because the process was killed, or damaged
             if known:
                 kept.append(line)
         with atomic.file(self._path, "wb") as stream:
@@ -118,7 +125,7 @@ class Reporter:
 
 
 def duration(seconds: float) -> str:
-    """A span of time for people: `45s`, `12m`, `3h 20m`."""
+    """Formats a duration: `45s`, `12m 05s`, `3h 20m`."""
     if not math.isfinite(seconds):
         return "?"
     minutes, seconds = divmod(round(seconds), 60)

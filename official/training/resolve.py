@@ -1,27 +1,27 @@
-"""From a config, data and perhaps another model to what a run works on."""
+"""Resolves a config: fills in what it leaves to its data or to the model of `--init`."""
 
 import dataclasses
 from collections.abc import Mapping
 
 from official import config as configs
+from official.config.part import EncoderConfig, ObjectiveConfig
 from official.data.labels import labels_for
 from official.utils.errors import UserError
 
 
 def inherit(config: configs.Config, initial: configs.Config | None = None) -> configs.Config:
-    """Fills in what a config leaves to the model that it starts from, the encoder.
+    """Fills in the encoder of a config from the model that the run starts from.
 
-    To learn a task the encoder gets a pooler where that model had none and the task reads it, and
-    it has no memory, for nothing comes before an example. A config with an encoder of its own may
-    change the dropout of that model and how first weights are drawn, and have more positions (see
-    `start_from`).
+    For a task, the encoder gets a pooler if the task needs one, and it has no memory, because
+    examples are independent. A config with its own encoder may change the dropout and the
+    initializers of that model, and may have more positions (see `warm_start.start_from`).
 
     Args:
-      config: as read.
-      initial: the config of the model given with `--init`; None = there is none.
+      config: the config of the run.
+      initial: the config of the model of `--init`, or None.
 
     Raises:
-      UserError: nothing says which encoder, or the config and the model say different things.
+      UserError: no encoder is given, or the config and the model differ.
     """
     if initial is None:
         if config.recipe.init_weights == "generator":
@@ -59,15 +59,15 @@ def resolve(
     vocab_size: int,
     labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> configs.Config:
-    """Fills in what a config leaves to its data.
+    """Fills in the vocabulary size and the labels of a config from its data.
 
     Args:
-      config: from `inherit`.
-      vocab_size: of the data's tokenizer.
-      labels: class names of the data's tasks, by the name of each.
+      config: a result of `inherit`.
+      vocab_size: the size of the data's tokenizer.
+      labels: the names of the classes by the names of the tasks.
 
     Raises:
-      UserError: what it says does not fit the data.
+      UserError: the config does not suit the data.
     """
     encoder = config.encoder
     if encoder.vocab_size is None:
@@ -81,8 +81,8 @@ def resolve(
     return dataclasses.replace(config, encoder=encoder, objectives=objectives)
 
 
-def _for_task(config: configs.Config, encoder):
-    """The encoder as the objectives of a task want it; itself in pretraining."""
+def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
+    """Returns the encoder for the objectives of a task; in pretraining, the encoder itself."""
     if config.segments is not None:
         return encoder
     changes = {}
@@ -93,12 +93,12 @@ def _for_task(config: configs.Config, encoder):
     return dataclasses.replace(encoder, **changes)
 
 
-def _like(initial, encoder):
-    """The initial encoder with what a config may change: dropout, first weights, more positions."""
+def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
+    """Returns the initial encoder with dropout, initializers and positions of a config."""
     both = {f.name for f in dataclasses.fields(initial)} & {
         f.name for f in dataclasses.fields(encoder)
     }
-    # What changes no weight that is taken over: rates of dropout, and the law of first weights.
+    # Settings that do not change the weights that are copied.
     free = {"dropout", "attention_dropout", "inner_dropout"}
     free |= {"initializer", "initializer_range", "position_initializer_range"}
     changes = {name: getattr(encoder, name) for name in free & both}
@@ -107,7 +107,8 @@ def _like(initial, encoder):
     return dataclasses.replace(initial, **changes)
 
 
-def _labelled(objective, labels: tuple[str, ...]):
+def _labelled(objective: ObjectiveConfig, labels: tuple[str, ...] | None) -> ObjectiveConfig:
+    """Returns the objective with the labels of the data, if it has labels."""
     if not hasattr(objective, "labels") or not labels:
         return objective
     if objective.labels and objective.labels != labels:

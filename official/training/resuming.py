@@ -1,22 +1,19 @@
-"""Whether a run may go on: with the data that it began with, from the same place on all workers."""
+"""Checks whether a run may be resumed: the same data and config, and the same state everywhere."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.utils.errors import UserError
 
-Found = checkpoints.Checkpoint | None  # None = there is no checkpoint
 
-
-def description(source: ShardDataset) -> dict[str, str | int]:
-    """What a checkpoint says of the data."""
+def data_record(source: ShardDataset) -> dict[str, str | int]:
+    """Returns the record of the data in a checkpoint."""
     return {
         "folder": source.folder,
         "examples": source.num_examples,
@@ -25,26 +22,28 @@ def description(source: ShardDataset) -> dict[str, str | int]:
 
 
 def check_data(
-    found: checkpoints.Checkpoint, data: Mapping[str, Mapping], total_steps: int
+    checkpoint: checkpoints.Checkpoint,
+    data: Mapping[str, Mapping[str, str | int]],
+    total_steps: int,
 ) -> None:
-    """Refuses a checkpoint of other data; older ones do not say of which data they are.
+    """Refuses a checkpoint of other data. Checkpoints of older versions have no record of the data.
 
     Args:
-      found: the checkpoint.
-      data: the `description` of each split now, by the name of the split.
-      total_steps: that are planned now.
+      checkpoint: the checkpoint.
+      data: the current `data_record` of each split by its name.
+      total_steps: the current number of steps.
 
     Raises:
       UserError: a split has changed.
     """
-    there = found.state.get("data", {})
+    there = checkpoint.state.get("data", {})
     for split, ours in data.items():
         theirs = there.get(split, ours)
         if theirs["fingerprint"] != ours["fingerprint"]:
             raise UserError(
-                f"{found.path}: this run has other {split} data: {theirs['folder']} with "
-                f"{theirs['examples']:,} examples there ({found.state['total_steps']:,} planned "
-                f"steps), {ours['folder']} with {ours['examples']:,} examples now "
+                f"{checkpoint.path}: this run has other {split} data: {theirs['folder']} with "
+                f"{theirs['examples']:,} examples there ({checkpoint.state['total_steps']:,} "
+                f"planned steps), {ours['folder']} with {ours['examples']:,} examples now "
                 f"({total_steps:,} planned steps). Give the data that it began with, or another "
                 "--model_dir; --allow_other_data goes on with the data given now"
             )
@@ -52,41 +51,42 @@ def check_data(
 
 def on_all_workers(
     strategy: tf.distribute.Strategy,
-    load: Callable[[], Found],
-    holds: Callable[[Found], tuple[str, Any]],
-) -> Found:
-    """Loads a checkpoint on every worker, and stops them all unless they then hold the same.
+    load: Callable[[], checkpoints.Checkpoint | None],
+    describe: Callable[[checkpoints.Checkpoint | None], tuple[str, dict[str, str]]],
+) -> checkpoints.Checkpoint | None:
+    """Loads a checkpoint on every worker, and stops all workers if their states differ.
 
     Args:
-      strategy: that the workers share.
-      load: loads this worker's checkpoint, where there is one.
-      holds: says of what was loaded where it is from, in words, and gives digests by name of all
-        that must be the same.
+      strategy: the strategy that the workers share.
+      load: loads this worker's checkpoint; returns None if there is none.
+      describe: returns a description of what was loaded, and digests of everything that must be
+        the same on all workers.
 
     Raises:
-      UserError: on every worker: what each of them holds, or why it cannot go on.
+      UserError: the states differ, or a worker cannot load its checkpoint. All workers raise it.
     """
     if strategies.num_workers(strategy) == 1:
         return load()
-    found, digest = None, ""
+    checkpoint, digest = None, ""
     try:
-        found = load()
-        words, digests = holds(found)
-        words += f" ({', '.join(f'{name} {value[:12]}' for name, value in digests.items())})"
-        digest = checkpoints.digest({}, digests)
+        checkpoint = load()
+        description, digests = describe(checkpoint)
+        names = ", ".join(f"{name} {value[:12]}" for name, value in digests.items())
+        description += f" ({names})"
+        digest = named_arrays.digest({}, digests)
     except UserError as error:
-        words = str(error)
-    strategies.check_alike(strategy, words, digest)
-    return found
+        description = str(error)
+    strategies.check_alike(strategy, description, digest)
+    return checkpoint
 
 
-# Changing these when a run goes on changes nothing of what it computes.
+# Keys that may change, because they have no influence on the weights.
 _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_checkpoints",
              "recipe.eval_batch_size", "recipe.max_bad_steps", "recipe.patience")  # fmt: skip
 
 
 def check_same_run(config: configs.Config, model_dir: Path) -> None:
-    """Refuses to go on with a run under another config than the one it began with."""
+    """Refuses to resume a run with another config."""
     path = model_dir / model_folder.CONFIG
     if not path.exists():
         return

@@ -1,4 +1,4 @@
-"""Training from Python: `train` is what `--mode=train` and `--mode=train_and_eval` run."""
+"""Trains models: `--mode=train` and `--mode=train_and_eval`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -40,20 +40,20 @@ def train(
 
     Args:
       config: a config, or the path of its YAML file.
-      data: a folder of shards, or a list of them: the tasks that are learned together.
-      model_dir: the model folder; all workers share it.
-      validation_data: shards of held-out text, for pretraining. Shards of a task hold a validation
-        split of their own.
+      data: a folder of shards, or a list of folders, one for each task.
+      model_dir: the model folder, which all workers share.
+      validation_data: shards of held-out text, for pretraining. Shards of a task contain a
+        validation split.
       evaluate: whether to evaluate, every `recipe.eval_every` steps and at the end.
-      init: a model folder to take the first weights from.
-      checkpoint: which checkpoint of `init`: `best`, `last`, a step or a path.
+      init: a model folder with the initial weights.
+      checkpoint: the checkpoint of `init`: `best`, `last`, a step or a path.
       strategy: where to compute; None = one device.
-      allow_other_data: whether a resumed run may continue on other data than it began with.
-      report: takes the lines for people; on the chief only.
+      allow_other_data: whether a resumed run may use other data than it began with.
+      report: takes the lines to print, on the chief only.
 
     Raises:
-      UserError: the config, the data and the model folders do not fit together.
-      Stopped: SIGTERM or SIGINT came; a checkpoint is saved.
+      UserError: the config, the data and the model folders do not belong together.
+      Stopped: SIGTERM or SIGINT was received; a checkpoint is saved.
     """
     strategy = strategy or tf.distribute.get_strategy()
     if not strategies.is_chief(strategy):
@@ -90,7 +90,7 @@ def _held_out(
     source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
 ) -> ShardDataset | Mixture:
-    """Opens the examples that are evaluated."""
+    """Opens the examples for evaluation."""
     if config.segments and not validation_data:
         raise UserError(
             "--validation_data is missing: name shards made of held-out text, or use --mode=train"
@@ -116,7 +116,7 @@ def _trainer(
     allow_other_data: bool,
     report: Callable[[str], None],
 ) -> Trainer:
-    """Builds the model with its first weights, writes its folder, and makes the trainer."""
+    """Builds the model with its initial weights, writes its folder, and makes the trainer."""
     model = strategies.build_model(config, strategy)
     weights = config.recipe.init_weights
     fresh = checkpoints.last_step(model_dir) is None
@@ -140,7 +140,7 @@ def _trainer(
 
 
 def _warm_start(model: Model, init: str | os.PathLike, checkpoint: str, weights: str) -> str:
-    """Sets the first weights from another model; returns the line that reports it."""
+    """Copies the initial weights from another model; returns the line that reports it."""
     count, others = warm_start.start_from(model, str(init), checkpoint, weights)
     rest = f"; these are fresh: {', '.join(others)}" if others else ""
     return f"{count} variables set from {init} ({weights}){rest}"

@@ -1,7 +1,7 @@
-"""The three warm-ups that the releases use; they differ, and the names say whose each is.
+"""Learning rate schedules of the releases of BERT, ELECTRA and XLNet.
 
-Step numbers count updates from 0. `peak` is the configured learning rate, `end` = peak times
-`end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
+They differ in their warm-up. Steps are counted from 0. `peak` is the configured learning rate,
+`end` is `peak * end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
 """
 
 import keras
@@ -14,12 +14,11 @@ from official.utils.errors import UserError
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate as a function of the step.
 
-    * `bert`: the decay runs from step 0 and the linear ramp stands in for it during warm-up, so
-      the rate drops a little where the ramp ends (`optimization.py` of the BERT release).
+    * `bert`: the decay starts at step 0 and is replaced by a linear ramp during warm-up, so the
+      rate drops a little at the end of the ramp (`optimization.py` of the BERT release).
     * `electra`: decay times `min(1, step / warmup)` (`optimization.py` of the ELECTRA release).
-      Without warm-up it is the decay alone; the release divides 0 by 0 there.
-    * `xlnet`: the decay starts where the ramp ends, and runs to a floor
-      (`model_utils.py` of the XLNet release).
+      Without warm-up it is the decay alone; the release divides 0 by 0.
+    * `xlnet`: the decay starts at the end of the ramp (`model_utils.py` of the XLNet release).
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.power = power
 
     def __call__(self, step):
-        """The rate of the update that follows `step` others."""
+        """Returns the learning rate of the update after `step` updates."""
         step = ops.cast(step, keras.config.floatx())
         if self.kind == "xlnet":
             decay_steps = max(1, self.total_steps - self.warmup_steps)
@@ -59,15 +58,15 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return end + (self.peak - end) * (1.0 - progress) ** self.power
 
     def get_config(self):
-        """The constructor's arguments."""
+        """Returns the arguments of the constructor."""
         return dict(vars(self))
 
 
 def make(recipe: config.Recipe, steps: int) -> Schedule:
-    """The schedule of a recipe that runs for `steps` updates.
+    """Returns the schedule of a recipe for `steps` updates.
 
     Raises:
-      UserError: it is over before the run is.
+      UserError: the schedule is shorter than the run.
     """
     schedule = recipe.schedule
     if schedule.steps and schedule.steps < steps:

@@ -1,9 +1,9 @@
-"""One update as every replica runs it, and the loop of updates inside the graph.
+"""Updates a model: one step on every replica, and the loop of steps inside the graph.
 
-The loss of an update is, for each term, its sum over every example of the batch divided by its
-weight sum over the same; replicas and accumulation steps only share out the summing, so they
-change nothing but rounding. Weight sums come first (they need no network), are summed over
-replicas, and scale each part's loss before its gradient is taken.
+The loss of an update is the sum of each term over all examples of the batch, divided by the sum of
+its weights over the same examples. Replicas and accumulation steps compute parts of these sums, so
+they change only the rounding. The weight sums are computed first, because they need no network.
+They are summed over replicas and scale the loss of each part before its gradient is computed.
 
 Shapes: A accumulation steps, K statistics of a step.
 """
@@ -27,20 +27,21 @@ _SITES = 1 << 16  # draws that one replica may make in one step
 
 
 def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
-    """The random numbers of one forward pass: a function of (seed, pass count, replica, site)."""
+    """Returns the random numbers of a forward pass: a function of seed, pass, replica and site."""
     base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
     first = tf.cast(count, tf.int32) + base
     return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
 
 
 class Steps(NamedTuple):
-    """What some updates report.
+    """The statistics of some updates.
 
     Attributes:
       sums: [steps, K], the entries that `TrainStep.statistics` names.
-      gradient_norms: [steps], global norms before clipping; not finite: the update was left out.
+      gradient_norms: [steps], global norms before clipping. If a norm is not finite, the update
+        was skipped.
       bad_variables: int32 [steps], the index in `TrainStep.updated` of the first variable whose
-        gradient was not finite; -1 = there is none.
+        gradient was not finite; -1 = none.
     """
 
     sums: np.ndarray
@@ -52,10 +53,13 @@ class TrainStep:
     """Updates a model under a strategy.
 
     Args:
-      seed: of dropout and every other draw of the network.
-      accumulation: A; a replica's batch is cut into as many parts.
-      jit_compile: compile forward and backward pass with XLA.
-      memory: of the rows, where the encoder has one.
+      model: the model.
+      optimizer: the optimizer, built for the model.
+      strategy: the strategy to compute under.
+      seed: the seed of dropout and of all other draws of the network.
+      accumulation: A, the number of parts of a replica's batch.
+      jit_compile: whether to compile the forward and the backward pass with XLA.
+      memory: the memory of the rows; None if the encoder has none.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class TrainStep:
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(self, iterator, steps: int) -> Steps:
-        """Makes `steps` updates without leaving the graph."""
+        """Runs `steps` updates inside the graph."""
         rows = self._loop(iterator, tf.constant(steps, tf.int32)).numpy()  # [steps, K + 2]
         count = len(self.statistics.names)
         return Steps(rows[:, :count], rows[:, count], rows[:, count + 1].astype(np.int32))
@@ -101,7 +105,7 @@ class TrainStep:
         return rows.stack()
 
     def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """One replica's share of one update; returns the row [K + 2] that `run` takes apart."""
+        """Computes one replica's part of an update; returns a row [K + 2] for `run`."""
         context = tf.distribute.get_replica_context()
         reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
         replica = context.replica_id_in_sync_group
@@ -143,7 +147,7 @@ class TrainStep:
         gradients, statistics = sums
         if self.memory is not None:
             self.memory.write(*remembered)
-        # The loss of a head has no weight in the batches of other tasks.
+        # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
         asked = {head: totals[names.index(head)] > 0 for head in heads}
         self.optimizer.apply(gradients, self.updated, asked)
@@ -169,7 +173,7 @@ class TrainStep:
         return parts
 
     def _gradients(self, batch, scales, count, replica):
-        """Returns the sums of a part of a batch, and what is remembered of its rows."""
+        """Returns gradients and statistics of a part of a batch, and the memory of its rows."""
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
@@ -182,7 +186,7 @@ class TrainStep:
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        # What no loss depends on (a pooler under masked LM alone) is not updated, nor decayed.
+        # Variables that no loss depends on (a pooler without its objective) are not updated.
         self.updated = [variables[i] for i in reached]
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(losses, weights, metrics, batch)

@@ -1,15 +1,15 @@
-"""The one training loop, for pretraining and fine-tuning alike.
+"""The training loop of pretraining and fine-tuning.
 
-Between reports, evaluations and saves the steps run inside the graph. What a step draws and reads
-is a function of its number, so a run that was stopped goes on from its last checkpoint to the
-same weights, bit for bit.
+Between reports, evaluations and saves the steps run inside the graph. The data and the random
+draws of a step are a function of its number, so a run that was stopped continues from its last
+checkpoint to the same weights, bit for bit.
 """
 
 import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -22,23 +22,32 @@ from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.training import optimizers, reporting, resuming
+from official.training.best_checkpoint import BestCheckpoint
 from official.training.best_metric import best_metric
+from official.training.skipped_updates import SkippedUpdates
+from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
 
-_SECONDS_IN_GRAPH = 3.0  # a signal is answered after this long, or one step if that is longer
+_SECONDS_IN_GRAPH = 3.0  # how long a signal waits at most, unless a single step takes longer
 
 
 class Trainer:
     """Trains, evaluates, saves and resumes one model.
 
     Args:
-      config: resolved: its encoder and objectives say everything the model needs.
-      strategy: from `official.distribution.strategies`.
+      config: the resolved config, with encoder and objectives.
+      model: the model of the config.
+      source: the training examples.
+      strategy: a strategy of `official.distribution.strategies`.
       model_dir: the model folder, which all workers share.
-      allow_other_data: whether a run may go on with other data than it began with.
+      allow_other_data: whether a resumed run may use other data than it began with.
+
+    Attributes:
+      variables: the variables of the model and of the optimizer, by their paths in a checkpoint.
+      best: the best evaluation so far.
     """
 
     def __init__(
@@ -77,65 +86,69 @@ class Trainer:
             jit_compile=config.recipe.jit_compile,
             memory=self.memory,
         )
-        self.evaluator = Evaluator(config, model, strategy, self._stop_if_asked)
-        self._metric, self._higher = best_metric(config, source.manifest.task)
-        self._data = {"train": resuming.description(source)}
-        self._metrics: dict[str, float] = {}  # of the evaluation at the present step
-        self._best: dict | None = None  # as in `checkpoints.best`
-        self._waited = 0  # evaluations since then
-        self._first_step = 0  # where a run without a checkpoint of its own begins
-        self._signal = 0  # that came; 0 = none
+        self._stop_signal = StopSignal(strategy)
+        self.evaluator = Evaluator(config, model, strategy, self._stop_signal.check)
+        self.best = BestCheckpoint(
+            self.model_dir,
+            *best_metric(config, source.manifest.task),
+            config.recipe.patience,
+            self.chief,
+        )
+        self._skipped = SkippedUpdates(self.train_step, config.recipe.max_bad_steps, self.model_dir)
+        self._data = {"train": resuming.data_record(source)}
+        self._metrics: dict[str, float] = {}  # of the evaluation at the current step
+        self._first_step = 0  # the first step of a run that has no checkpoint yet
         self._saved: Path | None = None  # the last checkpoint that the chief wrote
-        self._bad_steps = 0
 
     def continue_from(self, init: str, which: str) -> None:
-        """Takes over another run: its weights, the optimizer's moments and the step.
+        """Takes the weights, the state of the optimizer and the step of another run.
 
-        It holds until this run has a checkpoint of its own. What the rows of a stream remember is
-        not taken over: the data may be other ones.
+        This has no effect if this run has a checkpoint already. The memory of the rows of a stream
+        is not taken, because the data may differ.
 
         Args:
           init: the model folder of the other run.
           which: its checkpoint, as in `checkpoints.find`.
 
         Raises:
-          UserError: the other model is another one, or its run is as long as this one.
+          UserError: the models differ, or the other run is not shorter than this one.
         """
-        found = checkpoints.load(init, which, optimizer=True)
-        if found.step >= self.total_steps:
+        checkpoint = checkpoints.load(init, which, optimizer=True)
+        if checkpoint.step >= self.total_steps:
             raise UserError(
-                f"--init={init}: its checkpoint is of step {found.step:,}, and this run ends at "
-                f"{self.total_steps:,}: recipe.steps counts the steps of both"
+                f"--init={init}: its checkpoint is of step {checkpoint.step:,}, and this run ends "
+                f"at {self.total_steps:,}: recipe.steps counts the steps of both"
             )
-        checkpoints.assign(self.variables, found.variables, f"--init={init}")
-        self._first_step = found.step
+        named_arrays.assign(self.variables, checkpoint.variables, f"--init={init}")
+        self._first_step = checkpoint.step
 
     def restore(self) -> int:
-        """Goes on from the newest whole checkpoint of the model folder; returns the first step.
+        """Restores the newest intact checkpoint of the model folder; returns the first step.
 
         Raises:
-          UserError: no checkpoint is whole; it is of other data; the workers hold different ones.
+          UserError: no checkpoint is intact, it is of other data, or the workers have different
+            checkpoints.
         """
         if self.chief:
             checkpoints.remove_leftovers(self.model_dir)
-        found = resuming.on_all_workers(self.strategy, self._load, self._holds)
-        step = found.step if found else self._first_step
+        checkpoint = resuming.on_all_workers(self.strategy, self._load, self._loaded_state)
+        step = checkpoint.step if checkpoint else self._first_step
         if self._metrics:
-            # The kill may have come between this checkpoint and its being named the best.
-            self._judge(step)
-        self._name_best()
+            # The run may have been killed after it wrote this checkpoint and before it compared it.
+            self.best.update(step, self._metrics)
+        self.best.write()
         return step
 
     def train(self, validation: ShardDataset | None = None) -> dict[str, float]:
-        """Trains to the end, evaluating on `validation` where there is one.
+        """Trains to the end, and evaluates on `validation` if it is given.
 
         Returns:
-          The metrics of the evaluation at the end; empty without `validation`.
+          The metrics of the last evaluation; empty without `validation`.
 
         Raises:
-          UserError: the gradient stayed non-finite for `max_bad_steps` steps; disk full; there is
-            a `patience`, and nothing to evaluate on; see also `restore`.
-          Stopped: SIGTERM or SIGINT came; the state is saved.
+          UserError: no gradient of `max_bad_steps` steps in a row was finite; the disk is full;
+            the recipe has a `patience` and there is no `validation`; see also `restore`.
+          Stopped: SIGTERM or SIGINT was received; the state is saved.
         """
         recipe = self.config.recipe
         if recipe.patience and validation is None:
@@ -144,73 +157,79 @@ class Trainer:
                 "--mode=train_and_eval and a validation split, or leave it out"
             )
         if validation is not None:
-            self._data["validation"] = resuming.description(validation)
+            self._data["validation"] = resuming.data_record(validation)
         step = self.restore()
         reporter = reporting.Reporter(self.model_dir, self.total_steps, step, not self.chief)
-        with contextlib.closing(reporter), self._signals():
+        with contextlib.closing(reporter), self._stop_signal.handled():
             if validation is not None and self._due(step) and not self._metrics:
-                # A signal came when this evaluation was due, or the run had nothing to evaluate on.
+                # The run was stopped before this evaluation, or had no validation data.
                 self._evaluate(step, validation, reporter)
             if step >= self.total_steps:
                 reporter.say(f"{self.model_dir}: trained already, to step {step}")
-            elif self._patience_is_over():
+            elif self.best.patience_is_over:
                 reporter.say(f"{self.model_dir}: {self._end_line(step)}")
             else:
                 if step:
                     reporter.say(f"going on from step {step} of {self.model_dir}")
                 step = self._train_from(step, validation, reporter)
-                reporter.say(
-                    f"{self._end_line(step)}; last checkpoint {self._saved}{self._best_line()}"
-                )
+                best = f"; {self.best}" if self.best.record else ""
+                reporter.say(f"{self._end_line(step)}; last checkpoint {self._saved}{best}")
         return self._metrics
 
     def save(self, step: int) -> None:
-        """Writes the checkpoint of a step; every worker waits until the chief has written it."""
+        """Saves the checkpoint of a step. Every worker waits until the chief has written it."""
         remembered = {} if self.memory is None else self.memory.arrays()
         with strategies.together(self.strategy):
             if self.chief:
                 self._saved = checkpoints.save(
                     self.model_dir,
                     step,
-                    checkpoints.values(self.variables) | remembered,
+                    named_arrays.values(self.variables) | remembered,
                     {
                         "seed": self.config.seed,
                         "total_steps": self.total_steps,
                         "data": self._data,
                         "figures": self._metrics,
-                        # Before the evaluation at this step is judged, where there is one.
-                        "waited": self._waited,
-                        "best": self._best,
+                        # Without the evaluation at this step, which is compared later.
+                        "waited": self.best.waited,
+                        "best": self.best.record,
                     },
                     keep=self.config.recipe.keep_checkpoints,
                 )
 
     def _load(self) -> checkpoints.Checkpoint | None:
-        """Takes over the newest whole checkpoint, where there is one."""
+        """Restores the newest intact checkpoint and returns it; None if there is none."""
         if checkpoints.last_step(self.model_dir) is None:
             return None
-        found = checkpoints.load(self.model_dir, "last", optimizer=True)
-        state = found.state
+        checkpoint = checkpoints.load(self.model_dir, "last", optimizer=True)
+        state = checkpoint.state
         if not self.allow_other_data:
-            resuming.check_data(found, self._data, self.total_steps)
+            resuming.check_data(checkpoint, self._data, self.total_steps)
         self._data = {**state.get("data", {}), **self._data}
-        checkpoints.assign(self.variables, found.variables, str(found.path))
+        named_arrays.assign(self.variables, checkpoint.variables, str(checkpoint.path))
         if self.memory is not None:
-            self.memory.assign(found.variables, str(found.path))
-        self._metrics, self._waited = state["figures"], state["waited"]
-        # Older checkpoints do not say which one was the best before them.
-        self._best = state["best"] if "best" in state else checkpoints.best(self.model_dir)
-        return found
+            self.memory.assign(checkpoint.variables, str(checkpoint.path))
+        self._metrics, self.best.waited = state["figures"], state["waited"]
+        # Checkpoints of older versions have no "best".
+        has_best = "best" in state
+        self.best.record = state["best"] if has_best else checkpoints.best(self.model_dir)
+        return checkpoint
 
-    def _holds(self, found: checkpoints.Checkpoint | None) -> tuple[str, dict[str, str]]:
-        """Says what this worker goes on from, with digests of all that the workers must share."""
-        arrays = {**(found.variables if found else {}), **checkpoints.values(self.variables)}
+    def _loaded_state(
+        self, checkpoint: checkpoints.Checkpoint | None
+    ) -> tuple[str, dict[str, str]]:
+        """Returns what this worker has loaded in words, and digests that all workers must share."""
+        arrays = {
+            **(checkpoint.variables if checkpoint else {}),
+            **named_arrays.values(self.variables),
+        }
+        state = checkpoint.state if checkpoint else {}
         data = [each["fingerprint"] for each in self._data.values()]
-        place = f"is at step {found.step}" if found else "has no checkpoint"
-        return f"{self.model_dir} {place}", {
-            "weights and state": checkpoints.digest(arrays, found.state if found else {}),
-            "data": checkpoints.digest({}, data),
-            "config": checkpoints.digest({}, configs.to_dict(self.config)),
+        at = f"is at step {checkpoint.step}" if checkpoint else "has no checkpoint"
+        return f"{self.model_dir} {at}", {
+            "weights and state": named_arrays.digest(arrays, state),
+            "data": named_arrays.digest({}, data),
+            "config": named_arrays.digest({}, configs.to_dict(self.config)),
         }
 
     def _train_from(
@@ -220,19 +239,20 @@ class Trainer:
         recipe = self.config.recipe
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=step))
         reported: list[Steps] = []
-        limit = 1  # the first step alone: it includes the making of the graph
-        while step < self.total_steps and not self._patience_is_over():
+        limit = 1  # the first step runs alone, because it includes tracing the graph
+        while step < self.total_steps and not self.best.patience_is_over:
             count = min(self._next_stop(step) - step, limit)
             started = time.monotonic()
             chunk = self.train_step.run(iterator, count)
-            number, seconds = self._agreed((time.monotonic() - started) / count)
-            self._watch(step, chunk)
+            seconds = (time.monotonic() - started) / count
+            number, seconds = self._stop_signal.on_any_worker(seconds)
+            self._skipped.check(step, chunk)
             step += count
             reported.append(chunk)
             if not reporter.started:
                 reporter.start(step, self._summary([chunk])[0]["loss"])
             else:
-                limit = self._limit(limit, seconds)
+                limit = self.steps_in_graph(limit, seconds)
             at_end = step == self.total_steps
             if step % recipe.report_every == 0 or at_end:
                 reporter.train(step, *self._summary(reported))
@@ -248,22 +268,23 @@ class Trainer:
         return step
 
     def _due(self, step: int) -> bool:
-        """Whether the weights at a step are evaluated, where there is something to evaluate on."""
+        """Returns whether an evaluation is due at a step."""
         every = self.config.recipe.eval_every
         return step >= self.total_steps or bool(step and every and step % every == 0)
 
     def _evaluate(self, step: int, validation: ShardDataset, reporter: reporting.Reporter) -> None:
-        """Evaluates the weights at a step, saves them with the metrics, and judges them."""
+        """Evaluates the weights at a step, saves them with the metrics, and compares them."""
         try:
             self._metrics = self.evaluator.run(validation, self.config.recipe.eval_batches)
         except Stopped as stopped:
             self._leave(stopped.number, step, reporter)
         self.save(step)
-        best = self._judge(step)
-        reporter.evaluation(step, self._metrics, "validation", best)
+        better = self.best.update(step, self._metrics)
+        note = "  (best so far)" if better else ""
+        reporter.evaluation(step, self._metrics, "validation", note)
 
     def _leave(self, number: int, step: int, reporter: reporting.Reporter) -> None:
-        """Saves a step and stops; an evaluation that is due is left to the next start."""
+        """Saves a step and stops. The next start makes up for an evaluation that is due."""
         self.save(step)
         reporter.say(f"{signal.Signals(number).name}: saved step {step}, stopping")
         raise Stopped(number)
@@ -275,13 +296,18 @@ class Trainer:
             every.append(recipe.eval_every)
         return min(self.total_steps, *((step // n + 1) * n for n in every))
 
-    def _limit(self, before: int, seconds: float) -> int:
-        """The most steps until signals are looked at again, of so many seconds each."""
-        # No more than twice as many: the first steps may be fast for their batches are waiting.
+    def steps_in_graph(self, before: int, seconds: float) -> int:
+        """Returns the maximum number of steps until signals are checked again.
+
+        Args:
+          before: the previous maximum.
+          seconds: the duration of a step.
+        """
+        # At most twice as many, because the first steps are fast while prefetched batches last.
         return max(1, min(int(_SECONDS_IN_GRAPH / seconds), 2 * before))
 
     def _summary(self, chunks: Sequence[Steps]) -> tuple[dict[str, float], float]:
-        """Means over steps by name, and the mean number of tokens of a step."""
+        """Returns means over steps by name, and the mean number of tokens of a step."""
         sums = np.concatenate([chunk.sums for chunk in chunks])
         norms = np.concatenate([chunk.gradient_norms for chunk in chunks])
         statistics = self.train_step.statistics
@@ -294,103 +320,10 @@ class Trainer:
         metrics["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
         return metrics, float(sums[:, statistics.names.index("tokens")].mean())
 
-    def _watch(self, step: int, chunk: Steps) -> None:
-        """Counts updates that were left out; stops the run when there are too many in a row."""
-        for offset, norm in enumerate(chunk.gradient_norms):
-            if np.isfinite(norm):
-                self._bad_steps = 0
-                continue
-            self._bad_steps += 1
-            if self._bad_steps < self.config.recipe.max_bad_steps:
-                continue
-            terms = [
-                name.removeprefix("loss/")
-                for name, value in zip(
-                    self.train_step.statistics.names, chunk.sums[offset], strict=True
-                )
-                if name.startswith("loss/") and not np.isfinite(value)
-            ]
-            variable = self.train_step.updated[chunk.bad_variables[offset]].path
-            what = (
-                f"the loss term {', '.join(terms)} is not finite"
-                if terms
-                else f"the gradient of {variable} is not finite, though every loss term is"
-            )
-            last = step + offset + 1
-            first = last + 1 - self._bad_steps
-            raise UserError(
-                f"step {last}: {what}, for {self._bad_steps} steps in a row (since step "
-                f"{first}). None of them reached the weights; the last checkpoint in "
-                f"{self.model_dir} is good. Lower recipe.optimizer.learning_rate, or look at the "
-                "data of these steps"
-            )
-
-    def _judge(self, step: int) -> str:
-        """Marks the checkpoint of this step if it is the best so far; returns a note on it."""
-        metrics, name, higher = self._metrics, self._metric, self._higher
-        if name not in metrics:
-            raise UserError(
-                f"recipe.best_metric: {name!r} is not measured here: {', '.join(metrics)}"
-            )
-        value, old = metrics[name], self._best
-        better = old is None or (value > old["value"] if higher else value < old["value"])
-        if old is not None and old["step"] == step:
-            better = True  # judged before, by a run that was killed after it
-        if not better or not math.isfinite(value):
-            self._waited += 1
-            return ""
-        self._best, self._waited = {"step": step, "metric": name, "value": value}, 0
-        self._name_best()
-        return "  (best so far)"
-
-    def _name_best(self) -> None:
-        if self.chief and self._best:
-            checkpoints.mark_best(self.model_dir, **self._best)
-        elif self.chief:
-            checkpoints.unmark_best(self.model_dir)
-
-    def _patience_is_over(self) -> bool:
-        return 0 < self.config.recipe.patience <= self._waited
-
     def _end_line(self, step: int) -> str:
-        if step == self.total_steps or not self._patience_is_over():
+        if step == self.total_steps or not self.best.patience_is_over:
             return f"done: {step} steps"
         return (
-            f"stopped early at step {step} of {self.total_steps}: {self._waited} evaluations "
-            f"without a better {self._metric} (recipe.patience)"
+            f"stopped early at step {step} of {self.total_steps}: {self.best.waited} evaluations "
+            f"without a better {self.best.metric} (recipe.patience)"
         )
-
-    def _best_line(self) -> str:
-        best = self._best
-        return f"; best step {best['step']} ({best['metric']} {best['value']:.4g})" if best else ""
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Takes note of signals while the block runs."""
-        previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame) -> None:
-        self._signal = number
-
-    def _agreed(self, seconds: float = 0.0) -> tuple[int, float]:
-        """The signal that any worker got, 0 = none, and the seconds of the slowest one."""
-        found = strategies.gather(self.strategy, np.array([self._signal, seconds]))
-        number, slowest = found.max(axis=0)
-        return int(number), float(slowest)
-
-    def _stop_if_asked(self) -> None:
-        if number := self._agreed()[0]:
-            raise Stopped(number)
-
-
-class Stopped(Exception):
-    """The run was asked to stop by a signal; when it leaves `train`, the state is saved."""
-
-    def __init__(self, number: int):
-        super().__init__(signal.Signals(number).name)
-        self.number = number

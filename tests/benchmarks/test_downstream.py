@@ -15,7 +15,7 @@ from benchmarks import (
 from benchmarks.downstream_sets import SETS
 from official import config as configs
 from official import tasks, tokenizers
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.shards.questions import Question
 from tests import choices, small, squads
 from tfrecords_tools.tasks.readers import choice_files
@@ -29,7 +29,7 @@ def encoder_folder(folder):
     made = small.config()
     configs.save(made, folder / "config.yaml")
     tokenizers.load(small.tokenizer_folder(folder / "words")).save(folder / "tokenizer")
-    variables = checkpoints.values(model_folder.build(made).variables_by_path())
+    variables = named_arrays.values(model_folder.build(made).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     return folder
 

@@ -17,6 +17,7 @@ from official.saving import model_folder
 from official.serving import length_groups, saved_model
 from official.serving.precision import Weights
 from official.serving.signatures import inputs, span_answer
+from official.serving.text_model import TextModel
 from official.shards import questions
 from official.training import resolve
 from official.training.trainer import Trainer
@@ -199,12 +200,13 @@ def test_a_long_context_is_read_a_few_windows_at_a_time(trained, monkeypatch):
     config, tokenizer, model = model_folder.restore(trained["model_dir"], "last")
     task = model_folder.task(trained["model_dir"])
     weights = Weights([model.encoder, model.objectives[0]])
-    parts = inputs.ServingContext(config, tokenizer, model, weights, 32, task, model.objectives[0])
+    source = TextModel(config, tokenizer, model, 32, task)
+    parts = inputs.ServingContext(source, weights, model.objectives[0])
     answerer = span_answer.Answerer(parts)
     words = [small.WORDS[i % 60] for i in range(150)]
     texts = tf.constant(["ba", "be"]), tf.constant([" ".join(words), " ".join(words[:31])])
     many = answerer.answer(*texts)
-    monkeypatch.setattr(length_groups, "PLACES", 100)
+    monkeypatch.setattr(length_groups, "POSITIONS", 100)
     few = answerer.answer(*texts)
     for name, value in many.items():
         value, other = value.numpy(), few[name].numpy()

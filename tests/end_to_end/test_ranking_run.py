@@ -16,7 +16,7 @@ from official.config.heads import KernelRankingConfig, RankingConfig
 from official.data import ShardDataset
 from official.evaluation import prediction, ranking_metrics
 from official.evaluation.evaluator import Evaluator
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.tasks import trec
 from official.utils.errors import UserError
@@ -83,7 +83,7 @@ def random_model(folder, encoder, head):
     )
     configs.save(made, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(model_folder.build(made).variables_by_path())
+    variables = named_arrays.values(model_folder.build(made).variables_by_path())
     draw = np.random.default_rng(0)
     for path, value in variables.items():
         if "ranking/" in path:

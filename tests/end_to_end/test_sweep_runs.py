@@ -67,7 +67,7 @@ def test_sweep_over_seeds(tmp_path):
     assert again.returncode == 0 and again.stdout.count(": run already") == 2
     assert "steps/s" not in again.stdout
     for changed, message in (
-        ("--mode=train", "--sweep compares evaluations: it wants --mode=train_and_eval"),
+        ("--mode=train", "--sweep compares evaluations: it needs --mode=train_and_eval"),
         ("--sweep=recipe.stepps=1,2", "recipe.stepps: unknown key"),
         ("--override=recipe.steps=5", "a sweep with another command (config.recipe.steps: 4 there"),
     ):

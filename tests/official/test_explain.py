@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -7,9 +8,9 @@ import pytest
 from official import explain
 from official.config.corruption import PermutationConfig
 from official.convert import converted_model, huggingface
-from official.saving import model_folder
+from official.plots import permutation
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 CITY = "New York is a city"
@@ -23,102 +24,45 @@ def command(*options):
     return done.returncode, done.stdout, done.stderr
 
 
-def new_york():
-    """The paper's example: the first seed whose targets are New and York, in this order."""
-    for seed in range(1000):
-        found = explain.permute(CITY, PermutationConfig(k=2, max_span=2), seed)
-        if found.order == (0, 1):
-            return seed, found
-    raise AssertionError("no such seed")
+def write_run(folder, *lines):
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return folder
 
 
-def test_new_york_is_explained_as_in_the_paper():
-    seed, found = new_york()
-    assert found.tokens == ("New", "York", "is", "a", "city") and found.targets == (0, 1)
-    query = [[0, 0, 1, 1, 1], [1, 0, 1, 1, 1], *[[0, 0, 1, 1, 1]] * 3]
-    assert found.query.astype(int).tolist() == query
-    content = [[1, 0, 1, 1, 1], [1, 1, 1, 1, 1], *[[0, 0, 1, 1, 1]] * 3]
-    assert found.content.astype(int).tolist() == content
-    assert (
-        explain.as_text(found)
-        == """\
-visible from the start  is a city
-order                   New → York
-
-2 of 5 tokens are predicted:
-  log p(New | is a city)
-  log p(York | New is a city)
-
-content stream: each token's row, x where it may attend to a column
-          0  1  2  3  4
-  0 New   x  .  x  x  x
-  1 York  x  x  x  x  x
-  2 is    .  .  x  x  x
-  3 a     .  .  x  x  x
-  4 city  .  .  x  x  x
-
-query stream: the targets' rows
-          0  1  2  3  4
-  0 New   .  .  x  x  x
-  1 York  x  .  x  x  x"""
-    )
-
-
-def test_blocks_and_specials_with_a_tokenizer(tmp_path):
-    from official import tokenizers
-
-    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
-    found = explain.permute(
-        "ba be bibo bu", PermutationConfig(unit="token", k=3, perm_size=4), 1, tokenizer
-    )
-    assert found.tokens == ("[CLS]", "ba", "be", "bi", "##bo", "bu", "[SEP]")
-    assert len(found.targets) == 2 and set(found.order) == {0, 6, *found.targets}
-    # Blocks come one after the other, and the second sees all of the first.
-    assert [i // 4 for i in found.order] == sorted(i // 4 for i in found.order)
-    assert found.content[4:, :4].all() and not found.content[:4, 4:].any()
-    rank = {i: n for n, i in enumerate(found.order)}
-    for i in found.order:
-        for j in found.order:
-            assert found.query[i, j] == (rank[j] < rank[i])
-
-
-@pytest.mark.parametrize("text", ["", "  "])
-def test_no_text(text):
-    with pytest.raises(UserError, match="has no token: give a text of a few words"):
-        explain.permute(text, PermutationConfig())
-
-
-def test_attention_is_the_models_own(tmp_path):
-    converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
-    config, tokenizer, model = model_folder.restore(tmp_path / "model")
-    tokens, layers = explain.attention("the cat sat on a mat", tokenizer, model)
-    assert tokens[0] == "[CLS]" and tokens[-1] == "[SEP]"
-    encoder = config.encoder
-    assert len(layers) == encoder.num_layers
-    ids = np.array([[tokenizer.pieces.index(token) for token in tokens]], np.int32)
-    expected = model.encode({"token_ids": ids}, output_all=True)["attentions"]
-    for layer, values in zip(layers, expected, strict=True):
-        assert layer.shape == (encoder.num_heads, len(tokens), len(tokens))
-        np.testing.assert_allclose(layer, values[0], atol=1e-6)
-        np.testing.assert_allclose(layer.sum(axis=-1), 1, atol=1e-5)
-    assert explain.attention("the cat sat on a mat", tokenizer, model, 4)[0][-1] == "[SEP]"
-    with pytest.raises(UserError, match="has no token"):
-        explain.attention("", tokenizer, model)
+def test_folders_may_have_commas_in_their_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "seed=0,epochs=3", "seed=0,epochs=4"):
+        (tmp_path / name).mkdir()
+    assert explain.split_folders("run") == ["run"]
+    names = ["seed=0,epochs=4", "run", "seed=0,epochs=3"]
+    assert explain.split_folders(",".join(names)) == names
+    with pytest.raises(UserError, match="^--model_dir: 'other' is not a folder$"):
+        explain.split_folders("run,other")
+    with pytest.raises(UserError, match="^--model_dir: 'run' is given twice$"):
+        explain.split_folders("run,seed=0,epochs=3,run")
 
 
 @pytest.mark.slow
-def test_commands(tmp_path):
+def test_permutation_command(tmp_path):
     Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
-    seed, found = new_york()
+    config = PermutationConfig(k=2, max_span=2)
+    seeds = ((i, permutation.sample(CITY, config, i)) for i in range(1000))
+    seed, sampled = next((seed, found) for seed, found in seeds if found.order == (0, 1))
     image = tmp_path / "permutation.png"
     options = [f"--text={CITY}", f"--seed={seed}", "--k=2", "--max_span=2", f"--output={image}"]
     code, out, _ = command("--what=permutation", *options)
-    assert code == 0 and out == f"{explain.as_text(found)}\n\n{image}: both masks\n"
+    assert code == 0 and out == f"{permutation.as_text(sampled)}\n\n{image}: both masks\n"
     pixels = np.asarray(Image.open(image))
-    dark = (pixels == [23, 70, 135]).all(axis=2).sum()
-    # As many dark squares as there are x in the two grids.
-    assert dark / 21**2 == pytest.approx(found.content.sum() + found.query[:2].sum(), rel=0.03)
+    assert (pixels[..., 3:] == 255).all()  # opaque
+    dark = (pixels[..., :3] == [8, 48, 107]).all(axis=2).sum()
+    # As many dark squares, of 22 pixels each way, as there are x in the two grids.
+    assert dark / 22**2 == pytest.approx(sampled.content.sum() + sampled.query[:2].sum(), rel=0.03)
 
+
+@pytest.mark.slow
+def test_attention_command(tmp_path):
+    Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
     converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
     image = tmp_path / "attention.png"
     code, out, _ = command(
@@ -127,6 +71,22 @@ def test_commands(tmp_path):
     )  # fmt: skip
     assert code == 0 and out.startswith(f"{image}: ") and out.endswith(" tokens\n")
     assert Image.open(image).width > 100
+
+
+@pytest.mark.slow
+def test_training_command(tmp_path):
+    Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
+    records = [{"step": step, "split": "train", "loss": 1 / step} for step in (2, 4)]
+    one = write_run(tmp_path / "one", *records)
+    two = write_run(tmp_path / "k=1,l=2", records[0])
+    image = tmp_path / "curves.png"
+    code, out, _ = command("--what=training", f"--model_dir={one},{two}", f"--output={image}")
+    assert code == 0 and out == (
+        f"{one}: 2 records, to step 4\n{two}: 1 records, to step 2\n{image}: the curves\n"
+    )
+    pixels = np.asarray(Image.open(image))[..., :3]
+    for colour in ([31, 119, 180], [255, 127, 14]):  # of the first and the second run
+        assert (pixels == colour).all(axis=2).any()
 
 
 @pytest.mark.slow
@@ -139,6 +99,19 @@ def test_commands(tmp_path):
         (
             ["--text=a b", "--config=configs/smoke/bert.yaml"],
             "configs/smoke/bert.yaml: corruption: its type is not permutation",
+        ),
+        (["--what=training", "--output=x.png"], "--model_dir is missing (--what=training); see"),
+        (
+            ["--what=training", "--output=x.png", "--model_dir=none"],
+            "--model_dir: 'none' is not a folder",
+        ),
+        (
+            ["--what=training", "--output=x.png", "--model_dir=configs"],
+            "configs: there is no metrics.jsonl in it: give the model folder of a training run",
+        ),
+        (
+            ["--what=attention", "--text=a", "--output=x.png", "--model_dir=configs"],
+            "configs: not a model folder: there is no config.yaml in it",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
 from official.config.objectives import MaskedLMConfig
 from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import loaded_model, saved_model
 from official.utils.errors import UserError
 from tests import ROOT
@@ -116,7 +116,7 @@ def make(folder, kind, max_length=12, pair=False, **changes):
     config = dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, steps=1))
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(model_folder.build(config).variables_by_path())
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps({"pair": pair, "max_length": max_length}))
     return folder
@@ -330,7 +330,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     )
     configs.save(config, tmp_path / "model" / "config.yaml")
     (tmp_path / "model" / "task.json").unlink()
-    variables = checkpoints.values(model_folder.build(config).variables_by_path())
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
     checkpoints.save(tmp_path / "model", 2, variables, {})
     assert saved_model.export(tmp_path / "model", tmp_path / "saved") == ("single", 16)
     outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["tokens"].structured_outputs

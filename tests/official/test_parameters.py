@@ -10,6 +10,7 @@ import pytest
 from official import config as configs
 from official import parameters
 from official.config.encoders import TransformerConfig
+from official.modeling import weight_counts
 from official.utils.errors import UserError
 from tests import CONFIGS, small
 
@@ -77,14 +78,16 @@ SIZES = {
 def test_encoders_have_the_published_sizes(name):
     sizes, published = SIZES[name]
     config = configs.Config("sizes", encoder=TransformerConfig(**sizes))
-    assert parameters.count(config) == parameters.Counts({"encoder": published}, {}, published)
+    assert weight_counts.count(config) == weight_counts.Counts(
+        {"encoder": published}, {}, published
+    )
 
 
 def test_the_sum_is_that_of_the_weights_of_a_model():
     from official.modeling.model import Model
 
     config = small.config()
-    counts = parameters.count(config)
+    counts = weight_counts.count(config)
     made = Model(config).variables_by_path()
     sizes = {path: variable.numpy().size for path, variable in made.items()}
     assert counts.total == sum(sizes.values())

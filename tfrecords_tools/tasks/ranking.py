@@ -11,7 +11,6 @@ import dataclasses
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from absl import flags

@@ -1,4 +1,4 @@
-"""`generate` and `sample`: a causal LM goes on with texts (see `official.serving.generator`).
+"""`generate` and `sample`: continue texts with a causal LM (see `official.serving.generator`).
 
 Shapes: B batch, N new tokens.
 """
@@ -12,14 +12,14 @@ from official.utils import seeding
 
 
 def signatures(parts: inputs.ServingContext, count: int) -> dict[str, inputs.Signature]:
-    """The signatures of a causal LM, which writes `count` tokens to the end of a text."""
+    """Returns the signatures of a causal LM that generates `count` tokens."""
     tokenizer = parts.tokenizer
     generator = Generator(parts.config, tokenizer, parts.model)
-    length = parts.max_length - count  # slots for a text
+    length = parts.max_length - count  # the length of padded texts
 
-    def go_on(text: tf.Tensor, **how: tf.Tensor) -> dict[str, tf.Tensor]:
+    def generate(text: tf.Tensor, **settings: tf.Tensor) -> dict[str, tf.Tensor]:
         read = tokenizer.tokenize(text)  # [B, None]
-        # From the end that is written to, backwards.
+        # The tokens next to the new ones come first, because they are kept if the text is cut.
         nearest = read if generator.backward else tf.reverse(read, axis=[1])
         starts = tf.fill([read.nrows(), 1], generator.start_id)
         rows = tf.concat([nearest[:, : length - 1], starts], axis=1)
@@ -27,21 +27,21 @@ def signatures(parts: inputs.ServingContext, count: int) -> dict[str, inputs.Sig
         mask = tf.sequence_mask(rows.row_lengths(), length)
         ids, mask = (tf.reverse(values, axis=[1]) for values in (ids, mask))
         with parts.weights.read():
-            new = generator.write(ids, mask, count, **how)
+            new = generator.write(ids, mask, count, **settings)
         before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
-        said = tf.ragged.boolean_mask(new, before_end)
-        both = [tf.reverse(said, axis=[1]), read] if generator.backward else [read, said]
+        kept = tf.ragged.boolean_mask(new, before_end)
+        both = [tf.reverse(kept, axis=[1]), read] if generator.backward else [read, kept]
         return {"text": tokenizer.join(tf.concat(both, axis=1)), "token_ids": new}
 
     def sample(text, temperature, top_k, top_p, seed):
         temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
         numbers = tf.range(tf.size(text, tf.int64))
         seeds = seeding.row_seeds(seed, 0, numbers)
-        return go_on(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)
+        return generate(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)
 
     types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
     scalars = [tf.TensorSpec([], kind, name) for name, kind in types.items()]
     return {
-        "generate": inputs.signature(go_on, *inputs.texts("text")),
+        "generate": inputs.signature(generate, *inputs.texts("text")),
         "sample": inputs.signature(sample, *inputs.texts("text"), *scalars),
     }

@@ -1,4 +1,4 @@
-"""`single`, `pair` and `tokens`: a label, a number or vectors for each text or pair of texts.
+"""`single`, `pair` and `tokens`: label, score or vectors of each text or pair of texts.
 
 Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
 """
@@ -15,7 +15,7 @@ from official.utils.errors import UserError
 
 Outputs = dict[str, tf.Tensor]
 
-# What is given of an encoder's outputs: texts do not go on, so nobody needs its memory.
+# The outputs of an encoder without a head. Its memory is not among them.
 _VECTORS = ("sequence_output", "pooled_output")
 
 DEFAULT = {"single": "a text", "pair": "two texts"}
@@ -23,13 +23,13 @@ LONG = "cut at"
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """The signatures of a classifier, of a regression, or of an encoder without a head.
+    """Returns the signatures of a classification, a regression, or an encoder without a head.
 
     Raises:
       UserError: the labels of a classifier have no names.
     """
     layout = parts.config.encoder.layout
-    score, finished = _head(parts)
+    score, finish = _head(parts)
     scored = length_groups.scorer(score, parts.config.encoder)
 
     def packed(*texts: tf.Tensor) -> Outputs:
@@ -40,32 +40,32 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
         batch = packed(*texts)
-        outputs = finished(scored(batch))
+        outputs = finish(scored(batch))
         if "sequence_output" in outputs:
             outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
         return outputs
 
     def tokens(*ids):
-        return finished(scored(inputs.batch_of_ids(parts, *ids)))
+        return finish(scored(inputs.batch_of_ids(parts, *ids)))
 
     def bare(batch):
         (outputs,) = scored(batch).values()
         return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
 
-    made = {
+    by_name = {
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
         "tokens": inputs.signature(tokens, *inputs.ids()),
     }
     if parts.head is None:
-        return made
-    return made | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+        return by_name
+    return by_name | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
 
 
 def _head(
     parts: inputs.ServingContext,
 ) -> tuple[Callable[[Outputs], Outputs], Callable[[Outputs], Outputs]]:
-    """What is computed for each row, and how that is said."""
+    """Returns a function that scores a batch, and one that makes outputs from the scores."""
     head = parts.head
     if head is None:
         return lambda batch: {

@@ -1,4 +1,4 @@
-"""Where a request enters a SavedModel: raw texts by one door, token ids by another.
+"""The inputs of the signatures of a SavedModel: raw texts or token ids.
 
 Shapes: B batch, T tokens of the longest row.
 """
@@ -14,10 +14,11 @@ from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving.precision import Weights
+from official.serving.text_model import TextModel
 
 Signature = tf.types.experimental.PolymorphicFunction
 
-# The ecosystem's names at the serving door, and ours.
+# The names of the inputs, as in the TF Model Garden, and those of the fields of a batch.
 TOKENS = {
     "input_word_ids": "token_ids",
     "input_mask": "padding_mask",
@@ -27,37 +28,54 @@ TOKENS = {
 
 @dataclasses.dataclass(frozen=True)
 class ServingContext:
-    """What signatures are made of.
+    """The model that signatures serve.
 
     Attributes:
-      config: of the model.
-      tokenizer: of the model.
-      model: with its weights.
-      weights: those of the encoder and the head, as they are stored.
-      max_length: the most tokens of a row.
-      task: what training noted of the task (`official.saving.model_folder.task`).
-      head: the objective that is served; None where it is the encoder alone.
+      source: the model, its tokenizer and its task.
+      weights: the stored weights of the encoder and the head.
+      head: the objective that is served; None = the encoder alone.
     """
 
-    config: configs.Config
-    tokenizer: tokenizers.Tokenizer
-    model: Model
+    source: TextModel
     weights: Weights
-    max_length: int
-    task: Mapping[str, Any]
     head: Objective | None
 
+    @property
+    def config(self) -> configs.Config:
+        """The config of the model."""
+        return self.source.config
+
+    @property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """The tokenizer of the model."""
+        return self.source.tokenizer
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.source.model
+
+    @property
+    def max_length(self) -> int:
+        """The maximum number of tokens of a row."""
+        return self.source.max_length
+
+    @property
+    def task(self) -> Mapping[str, Any]:
+        """The task of the training data."""
+        return self.source.task
+
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Runs the encoder with the weights that are stored, as far as the head reads it."""
+        """Runs the encoder with the stored weights, on the positions that the head reads."""
         first_only = self.head is not None and self.head.uses_first_position_only
         with self.weights.read():
             return self.model.encode(batch, first_only=first_only)
 
 
 def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signature:
-    """A signature of a SavedModel: its inputs are called as their specs are.
+    """Makes a signature of a SavedModel. The names of its inputs are those of the specs.
 
-    All strings are made UTF-8: bytes that are not become U+FFFD, as with
+    In all strings, bytes that are not UTF-8 become U+FFFD, as with
     `bytes.decode(errors="replace")`.
     """
 
@@ -68,23 +86,23 @@ def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signatur
 
 
 def records(function: Callable[[tf.Tensor], dict]) -> Signature:
-    """A signature that takes `examples` string [B], which are no texts but may hold some."""
+    """Makes a signature that takes serialised `tf.train.Example`s: `examples` string [B]."""
     spec = tf.TensorSpec([None], tf.string, "examples")
     return tf.function(function, input_signature=[spec], autograph=False)
 
 
 def text(raw: tf.Tensor) -> tf.Tensor:
-    """Strings as UTF-8."""
+    """Replaces bytes that are not UTF-8."""
     return tf.strings.unicode_transcode(raw, "UTF-8", "UTF-8")
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
-    """Specs of inputs that are string [B]."""
+    """Returns the specs of inputs that are string [B]."""
     return [tf.TensorSpec([None], tf.string, name) for name in names]
 
 
 def same_number(**given: tf.Tensor) -> list[tf.Tensor]:
-    """The texts given, once they are known to be as many of each name."""
+    """Returns the inputs after a check that they have the same number of texts."""
     first, *others = given.values()
     message = f"{' and '.join(given)} have different numbers of texts"
     checks = [tf.debugging.assert_equal(tf.size(first), tf.size(o), message) for o in others]
@@ -93,7 +111,7 @@ def same_number(**given: tf.Tensor) -> list[tf.Tensor]:
 
 
 def ids(rank: int = 2) -> list[tf.TensorSpec]:
-    """Specs of the inputs of `batch_of_ids`, [B, T] or with more axes."""
+    """Returns the specs of the inputs of `batch_of_ids`, [B, T] or with more axes."""
     return [tf.TensorSpec([None] * rank, tf.int32, name) for name in TOKENS]
 
 
@@ -103,17 +121,17 @@ def batch_of_ids(
     input_mask: tf.Tensor,
     input_type_ids: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
-    """Rows that are laid out as the encoder reads them, by the names of a batch.
+    """Returns a batch of rows whose layout is that of the encoder.
 
     Args:
-      parts: the encoder's, which has so many positions and no more.
+      parts: the model. Its number of positions is checked.
       input_word_ids: int32 [..., T].
       input_mask: int32 [..., T], 0 for padding.
       input_type_ids: int32 [..., T].
     """
-    most = parts.config.encoder.max_positions
+    maximum = parts.config.encoder.max_positions
     length = tf.shape(input_word_ids)[-1]
-    message = f"this encoder takes at most {most} tokens"
-    with tf.control_dependencies([tf.debugging.assert_less_equal(length, most, message)]):
+    message = f"this encoder takes at most {maximum} tokens"
+    with tf.control_dependencies([tf.debugging.assert_less_equal(length, maximum, message)]):
         given = tf.identity(input_word_ids), tf.cast(input_mask, tf.bool), input_type_ids
     return dict(zip(TOKENS.values(), given, strict=True))

@@ -1,16 +1,17 @@
-"""The signatures of the TF Model Garden's NLP exports, beside ours, where they mean the same.
+"""The signatures of the TF Model Garden's NLP exports.
 
-`official/nlp/serving/serving_modules.py` there has, for sentence prediction and question answering,
+`official/nlp/serving/serving_modules.py` of the Garden has these signatures for sentence prediction
+and question answering:
 
   serve                input_word_ids, input_mask, input_type_ids int32 [B, T]
-  serve_examples       examples string [B]: a serialised tf.train.Example each, with int64 lists of
-                       these names, all of one length; of input_word_ids alone, too: then padding is
-                       what has the padding's id
-  serve_text_examples  examples string [B]: tf.train.Example with `text`, and `text_b` for pairs
-                       (sentence prediction alone; the names of texts are a setting there)
+  serve_examples       examples string [B]: serialised tf.train.Examples with int64 lists of these
+                       names, all of the same length. If there is only input_word_ids, the tokens
+                       with the id of padding are padding.
+  serve_text_examples  examples string [B]: tf.train.Examples with `text`, and `text_b` for pairs
+                       (only sentence prediction; the Garden has a setting for the names)
 
-and gives `outputs` [B, C], logits (of a regression C is 1), or `start_logits` and `end_logits`
-[B, T].
+Their outputs are logits: `outputs` [B, C] (C = 1 for a regression), or `start_logits` and
+`end_logits` [B, T].
 
 Shapes: B batch, T tokens, C classes.
 """
@@ -29,12 +30,12 @@ def signatures(
     of_batch: Callable[[Outputs], Outputs],
     of_texts: Callable[..., Outputs] | None = None,
 ) -> dict[str, inputs.Signature]:
-    """The Garden's signatures.
+    """Returns the signatures of the Garden.
 
     Args:
-      parts: what they are made of; the task says whether its texts are pairs.
-      of_batch: from a batch [B, T] to what they give.
-      of_texts: the same from texts; None = there is no `serve_text_examples`.
+      parts: the model. Its task says whether texts come in pairs.
+      of_batch: computes the outputs of a batch [B, T].
+      of_texts: computes the outputs of texts; None = no `serve_text_examples`.
     """
     column = lambda kind, pad: tf.io.FixedLenSequenceFeature(  # noqa: E731
         [], kind, allow_missing=True, default_value=pad
@@ -58,10 +59,10 @@ def signatures(
         given = tf.io.parse_example(examples, dict.fromkeys(names, one))
         return of_texts(*(inputs.text(given[name]) for name in names))
 
-    made = {
+    by_name = {
         "serve": inputs.signature(serve, *inputs.ids()),
         "serve_examples": inputs.records(serve_examples),
     }
     if of_texts is not None:
-        made["serve_text_examples"] = inputs.records(serve_text_examples)
-    return made
+        by_name["serve_text_examples"] = inputs.records(serve_text_examples)
+    return by_name

@@ -1,4 +1,4 @@
-"""`choose` and `tokens`: context, question and choices in, probabilities out.
+"""`choose` and `tokens`: the probabilities of the choices of each question.
 
 Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B * K.
 """
@@ -15,7 +15,7 @@ LONG = "cut at"
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """The signatures of multiple choice; choices are put into blanks as in training."""
+    """Returns the signatures of multiple choice. Choices replace blanks as in training."""
     head, tokenizer = parts.head, parts.tokenizer
     layout = parts.config.encoder.layout
     blank = parts.task.get("blank", False)
@@ -24,7 +24,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     )
 
     def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Of no questions, too, there are as many choices as were given.
+        # The number of choices is known even if there are no questions.
         probabilities = tf.nn.softmax(tf.reshape(scored(batch)["scores"], shape))
         index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"probabilities": probabilities, "index": index}

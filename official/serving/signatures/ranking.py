@@ -1,4 +1,4 @@
-"""`rank` and `tokens`: how well each document answers a query.
+"""`rank` and `tokens`: the score of each document for a query.
 
 Shapes: B documents.
 """
@@ -15,7 +15,7 @@ LONG = "cut at"
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """The signatures of a ranking."""
+    """Returns the signatures of a ranking."""
     head, tokenizer = parts.head, parts.tokenizer
     layout = parts.config.encoder.layout
 
@@ -34,7 +34,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
             "give one query, or as many queries as documents",
         )
         with tf.control_dependencies([fits]):
-            numbers = tf.minimum(tf.range(wanted), given - 1)  # one query is read once
+            numbers = tf.minimum(tf.range(wanted), given - 1)  # a single query is tokenized once
         both = [tf.gather(tokenizer.tokenize(query), numbers), tokenizer.tokenize(documents)]
         return scored(pack(both, tokenizer, parts.max_length, layout))
 

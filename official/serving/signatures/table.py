@@ -1,4 +1,4 @@
-"""Which signatures a SavedModel has: one table, by the objective that is served.
+"""The signatures of a SavedModel by the objective that is served.
 
 | objective | signatures | serving_default |
 |---|---|---|
@@ -21,7 +21,7 @@ from official.serving.generator import why_not
 from official.serving.signatures import causal_lm, classification, inputs
 from official.tasks import kinds
 
-# By the types of their objectives; a head that is no classification or regression comes first.
+# Kinds of tasks by the types of their objectives. Classification and regression come last.
 _KINDS = {
     name: kind
     for kind in sorted(kinds.KINDS.values(), key=lambda kind: kind.generic)
@@ -30,18 +30,19 @@ _KINDS = {
 
 
 class Signatures(Protocol):
-    """A module of signatures; `official.tasks.kinds` says which kind of task has which.
+    """A module of signatures. `official.tasks.kinds` names the module of each kind of task.
 
     Attributes:
-      DEFAULT: the names of those that can be `serving_default`, and what they take in words.
-      LONG: what happens to texts that are too long, in words.
+      DEFAULT: the names of the signatures that can be `serving_default`, with a description of
+        their inputs.
+      LONG: a description of what happens to texts that are too long.
     """
 
     DEFAULT: Mapping[str, str]
     LONG: str
 
     def signatures(self, parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-        """Makes the signatures."""
+        """Returns the signatures by name."""
 
 
 def module_of(objective: str) -> Signatures:
@@ -50,7 +51,10 @@ def module_of(objective: str) -> Signatures:
 
 
 def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective | None]:
-    """Returns how a model is served, and its objective that is; None = the encoder is."""
+    """Returns the module of signatures of a model and the objective that is served.
+
+    The objective is None if the encoder alone is served.
+    """
     names = [objective.type for objective in config.objectives]
     for name in _KINDS:
         if name in names:
@@ -59,7 +63,7 @@ def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective 
 
 
 def described(default: str) -> str:
-    """Returns in words what a default signature takes, and what it does to long texts."""
+    """Returns a description of the inputs of a default signature."""
     modules = map(module_of, _KINDS)
     module = next(module for module in modules if default in module.DEFAULT)
     return f"{module.DEFAULT[default]}, {module.LONG}"
@@ -68,17 +72,17 @@ def described(default: str) -> str:
 def make(
     parts: inputs.ServingContext, module: Signatures, default: str, count: int
 ) -> tuple[tf.Module, dict]:
-    """The object to save and its signatures.
+    """Returns the object to save and its signatures.
 
     Args:
-      parts: what they are made of.
-      module: of the signatures.
-      default: the one that is `serving_default` too.
-      count: how many tokens a causal LM writes.
+      parts: the model.
+      module: the module of signatures.
+      default: the name of the signature that is also `serving_default`.
+      count: the number of tokens that a causal LM generates.
     """
     server = tf.Module()
     server.tokenizer = parts.tokenizer.module()
-    server.weights = parts.weights.module  # the heads of pretraining, a generator, stay behind
+    server.weights = parts.weights.module  # without other heads and without a generator
     signatures = module.signatures(parts)
     if why_not(parts.model) is None:
         signatures |= causal_lm.signatures(parts, count)

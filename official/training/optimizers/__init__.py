@@ -1,4 +1,4 @@
-"""Optimizers for every strategy, and the one that a recipe asks for."""
+"""Optimizers for all strategies, and `make`, which returns the optimizer of a recipe."""
 
 from official import config
 from official.modeling.model import Model
@@ -12,7 +12,7 @@ __all__ = ["LAMB", "AdamW", "Optimizer", "make"]
 
 
 def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
-    """The optimizer of a recipe that runs for `steps` updates, with its slots for a model."""
+    """Returns the optimizer of a recipe for `steps` updates, with its slots for a model."""
     settings = recipe.optimizer
     options = {
         "beta_1": settings.beta_1,
@@ -38,14 +38,15 @@ def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
 
 
 def heads(model: Model) -> dict[str, str]:
-    """The head of each variable of one, by its path, in a model that learns several tasks.
+    """Returns the head of each variable of a head by the path of the variable.
 
-    A batch asks one task (`official.data.mixture`), and the heads of the others are left out then.
+    The result is empty for a model of one task. With several tasks, a batch has examples of one
+    task (`official.data.mixture`), and the heads of the other tasks are not updated.
     """
-    found = {
+    names = {
         variable.path: objective.name
         for objective in model.objectives
         if getattr(objective.config, "task", "")
         for variable in objective.trainable_variables
     }
-    return found if len(set(found.values())) > 1 else {}
+    return names if len(set(names.values())) > 1 else {}

@@ -1,4 +1,4 @@
-"""AdamW as BERT was trained with it."""
+"""AdamW as in the release of BERT."""
 
 import tensorflow as tf
 
@@ -14,7 +14,7 @@ class AdamW(TwoMoments):
     """
 
     def update_step(self, gradient, variable, learning_rate, index):
-        """One fused pass over the variable and its moments."""
+        """Updates the variable and its moments in one fused operation."""
         dtype = variable.dtype
         constant = lambda value: tf.constant(value, dtype)  # noqa: E731
         if self._decayed[index] and self.decay:

@@ -1,4 +1,4 @@
-"""LAMB: Adam's direction, with a length that goes by the weights' own (You et al., 2020)."""
+"""LAMB: Adam's direction, with a step relative to the norm of the weights (You et al., 2020)."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from official.training.optimizers.base import TwoMoments, matches
 class LAMB(TwoMoments):
     """Layer-wise adaptive moments for large batches (You et al., 2020, algorithm 2).
 
-    `m` and `v` are Adam's; `u = m / (sqrt(v) + eps) + decay w; w -= rate (|w| / |u|) u`, each
-    variable by itself. The quotient of norms, the trust ratio, is 1 where one of them is 0. The
-    paper and tensorflow-addons have `bias_correction` (m and v divided by `1 - b1^t` and
-    `1 - b2^t`); ALBERT's release (`lamb_optimizer.py`) and the default here do not.
+    `m` and `v` are those of Adam. For each variable, `u = m / (sqrt(v) + eps) + decay w` and
+    `w -= rate (|w| / |u|) u`. The quotient of the norms, the trust ratio, is 1 if one of them is 0.
+    The paper and tensorflow-addons have `bias_correction` (m and v divided by `1 - b1^t` and
+    `1 - b2^t`). ALBERT's release (`lamb_optimizer.py`) and the default here do not.
 
     Args:
-      no_adaptation: regular expressions; a variable whose path one of them finds has the trust
-        ratio 1. None = those of `no_decay`, as in both of these.
+      no_adaptation: regular expressions. A variable whose path matches one of them has the trust
+        ratio 1. None = those of `no_decay`, as in tensorflow-addons and in ALBERT's release.
       options: those of `TwoMoments`.
     """
 
@@ -33,24 +33,24 @@ class LAMB(TwoMoments):
         self.no_adaptation = self.no_decay if no_adaptation is None else tuple(no_adaptation)
 
     def build(self, variables):
-        """Makes the moments, and notes whose rate is adapted."""
+        """Makes the moments, and determines which variables have a trust ratio."""
         if self.built:
             return
         super().build(variables)
         self._adapted = [not matches(self.no_adaptation, variable) for variable in variables]
 
     def update_step(self, gradient, variable, learning_rate, index):
-        """Moments first, then the direction, then its length."""
+        """Updates the moments, then the variable."""
         dtype = variable.dtype
         constant = lambda value: tf.constant(value, dtype)  # noqa: E731
         first, second = self._first[index].value, self._second[index].value
-        # As increments: one buffer less than with an assignment of the new mean.
+        # Increments need one buffer less than an assignment of the new mean.
         first = first.assign_add((gradient - first) * constant(1 - self.beta_1), read_value=True)
         second = second.assign_add(
             (tf.square(gradient) - second) * constant(1 - self.beta_2), read_value=True
         )
         power_1, power_2 = self.powers(dtype, index)
-        # m / (1 - b1^t) over sqrt(v / (1 - b2^t)) + eps, with the scalars drawn together.
+        # m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps), with the scalars combined.
         root = tf.sqrt(1 - power_2)
         update = first * (root / (1 - power_1))
         update /= tf.sqrt(second) + constant(self.epsilon) * root
@@ -62,7 +62,7 @@ class LAMB(TwoMoments):
 
 
 def _trust_ratio(variable, update):
-    """|w| / |u|, or 1 where one of them is 0."""
+    """Returns |w| / |u|, or 1 if one of them is 0."""
     weight_norm, update_norm = (tf.sqrt(2 * tf.nn.l2_loss(x)) for x in (variable, update))
     defined = (weight_norm > 0) & (update_norm > 0)
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)

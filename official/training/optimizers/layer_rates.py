@@ -1,26 +1,25 @@
-"""Learning rates that fall from the head down to the embeddings, for fine-tuning.
+"""Learning rates that decay from the head to the embeddings, for fine-tuning.
 
-ELECTRA (Clark et al., 2020, appendix B) and XLNet (Yang et al., 2019, table 8) fine-tune with
-them: what lies lower is more general and is to move less. It is the rate that is scaled here;
-scaled gradients change nothing where an optimizer divides them by their own size.
+ELECTRA (Clark et al., 2020, appendix B) and XLNet (Yang et al., 2019, table 8) use them, because
+lower layers are more general and should change less. The learning rate is scaled and not the
+gradient, because Adam and LAMB divide gradients by their own size.
 
 ELECTRA counts from the head, XLNet from the last layer.
 
-L counts the blocks that an encoder runs.
+L is the number of blocks that an encoder runs.
 """
 
 from official.modeling.model import Model
 
 
 def factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]:
-    """`decay^(top - depth)` for every trainable variable, by its path; 1 from the top on.
+    """Returns `decay^max(0, top - depth)` for each trainable variable by its path.
 
-    The top is L + 2, the head, or L where `whole` is `last_layer`.
+    The top is L + 2, the head, or L if `whole` is `last_layer`.
 
-    The depth of the embeddings is 0, that of the block that runs as number i (from 1) is i, and
-    that of every head L + 2: ELECTRA's `optimization.py`. What an encoder has above its last block
-    (pooler, final norm) stands between, at L + 1. A block that runs several times (ALBERT) has the
-    depth of its last run, the nearest to the head.
+    The embeddings have depth 0, the i-th block (from 1) has depth i, and heads have depth L + 2, as
+    in ELECTRA's `optimization.py`. The layers of an encoder above its last block (pooler, final
+    norm) have depth L + 1. A block that runs several times (ALBERT) has the depth of its last run.
     """
     encoder = model.encoder
     num_runs = len(encoder.depths)

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from official import config, parameters
+from official import config
+from official.modeling import weight_counts
 from official.modeling.model import Model
 from official.utils.errors import UserError
 from tests import CONFIGS
@@ -17,7 +18,7 @@ FOLDER = CONFIGS
 )
 def test_sizes(name, weights):
     read = config.load(FOLDER / "pretrain" / f"{name}.yaml")
-    assert parameters.count(read).encoders == {"encoder": weights}
+    assert weight_counts.count(read).encoders == {"encoder": weights}
 
 
 def test_spanbert_is_that_of_the_paper():

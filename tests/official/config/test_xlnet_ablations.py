@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official import parameters
 from official.data import ShardDataset
 from official.distribution import strategies
+from official.modeling import weight_counts
 from official.training.trainer import Trainer
 from tests import CONFIGS, small, streams
 
@@ -102,7 +102,7 @@ def test_parameter_counts():
         "next_sentence": (BASE + pooler, heads | {"next_sentence": 2 * HIDDEN + 2}),
     }
     for name in ("k6", *ABLATIONS):
-        counts = parameters.count(load(f"xlnet_ablation_{name}"))
+        counts = weight_counts.count(load(f"xlnet_ablation_{name}"))
         encoder, objectives = expected.get(name, (BASE, heads))
         assert (counts.encoders, counts.heads) == ({"encoder": encoder}, objectives), name
 

@@ -10,11 +10,12 @@ import safetensors.numpy
 import tensorflow as tf
 
 from official import config as configs
+from official import tokenizers
 from official.config.encoders import TransformerXLConfig
 from official.config.heads import ClassificationConfig, MultipleChoiceConfig, RegressionConfig
-from official.config.objectives import PermutationLMConfig
+from official.config.objectives import CausalLMConfig, PermutationLMConfig
 from official.convert import converted_model, huggingface, mapping, tf1, transfo_xl, xlnet
-from official.saving import model_folder
+from official.saving import model_folder, named_arrays
 from official.utils.errors import UserError
 from tests.official.convert import systems, xlnets
 
@@ -353,6 +354,29 @@ def test_what_an_xlnet_cannot_be_is_not_written(encoder, message):
     assert huggingface.system_of(config) is xlnet.SYSTEM
     with pytest.raises(UserError, match=message):
         xlnet.SYSTEM.huggingface_config(config, [])
+
+
+def test_a_causal_lm_is_not_written(tmp_path):
+    """XLNetLMHeadModel predicts each token from a query of its own position, not from the left."""
+    config = configs.Config(
+        "x", encoder=small(attention="uni", query_stream=False), objectives=(CausalLMConfig(),)
+    )
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
+    tokenizer = tokenizers.load(release(tmp_path)[0])
+    made = converted_model.Converted(config, tokenizer, variables, [])
+    converted_model.write(made, tmp_path / "model")
+    with pytest.raises(UserError) as error:
+        huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    assert str(error.value) == (
+        "no XLNet class of transformers has the heads causal_lm. Write the encoder alone from a "
+        "copy of the model folder without `objectives` in its config.yaml"
+    )
+    assert not (tmp_path / "out").exists()
+    alone = dataclasses.replace(config, objectives=())
+    configs.save(alone, tmp_path / "model" / "config.yaml")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    described = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert described["architectures"] == ["XLNetModel"]
 
 
 def test_biases_that_layers_share_are_written_into_each(tmp_path):

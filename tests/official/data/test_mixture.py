@@ -17,7 +17,7 @@ from official.distribution.strategies import distribute
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.training import resolve
 from official.training.trainer import Trainer
@@ -203,10 +203,10 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
     batches = iter(distribute(strategy, source, 4))
     drawn = mixture.choices(list(SIZES.values()), 12, config.seed, annealed=True)[:5]
     assert len(set(drawn)) > 1
-    before = checkpoints.values(trainer.variables)
+    before = named_arrays.values(trainer.variables)
     for number in drawn:
         trainer.train_step.run(batches, 1)
-        after = checkpoints.values(trainer.variables)
+        after = named_arrays.values(trainer.variables)
         for task in SIZES:
             own = [path for path in after if f"/{task}/" in f"/{path}"]
             assert len(own) == 6  # kernel and bias, and the two moments of each

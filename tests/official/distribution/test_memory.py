@@ -15,8 +15,9 @@ from official.distribution import memory, numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling import masks
-from official.saving import checkpoints, model_folder, warm_start
-from official.training.trainer import Stopped, Trainer
+from official.saving import checkpoints, model_folder, named_arrays, warm_start
+from official.training.stop_signal import Stopped
+from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import ROOT, small
 from tests.streams import LENGTHS, marked, stream_folder
@@ -69,7 +70,7 @@ def trainer(shards, model_dir, made_of, strategy=None):
 
 def trained(made):
     made.train()
-    return checkpoints.values(made.variables) | made.memory.arrays()
+    return named_arrays.values(made.variables) | made.memory.arrays()
 
 
 def assert_close(found, expected):
@@ -283,7 +284,7 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     model_dir.mkdir()
     configs.save(made_of, model_dir / model_folder.CONFIG)
     source.tokenizer.save(model_dir / "tokenizer")
-    checkpoints.save(model_dir, 1, checkpoints.values(model.variables_by_path()), {})
+    checkpoints.save(model_dir, 1, named_arrays.values(model.variables_by_path()), {})
 
     batches = list(source.dataset(2))
     whole = {

@@ -168,7 +168,7 @@ def test_errors_leave_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def _predict_mirrored(output):
+def predict_mirrored(output):
     _predict(output, strategy=strategies.create("mirrored", replicas=2))
 
 
@@ -177,7 +177,7 @@ def test_mirrored_replicas_write_the_same_rows(tmp_path):
     # In a process of its own: devices are made before TensorFlow starts.
     code = (
         "import sys; from tests.official.evaluation import test_prediction as t; "
-        "t._predict_mirrored(sys.argv[1])"
+        "t.predict_mirrored(sys.argv[1])"
     )
     _predict(tmp_path / "one.tsv")
     subprocess.run(

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.utils.errors import UserError
 
 ARRAYS = {
@@ -276,7 +276,7 @@ def test_checkpoints_from_before_the_checksum_of_the_state(tmp_path):
 
 def test_the_digest_tells_arrays_apart():
     digests = {
-        checkpoints.digest(arrays, rest)
+        named_arrays.digest(arrays, rest)
         for arrays in (
             ARRAYS, {**ARRAYS, "a": np.zeros(2)}, {**ARRAYS, "b": np.zeros(2)},
             {**ARRAYS, "a": np.zeros((2, 1))}, {**ARRAYS, "a": np.zeros(2, bool)},
@@ -284,7 +284,7 @@ def test_the_digest_tells_arrays_apart():
         for rest in ([1], [2])
     }  # fmt: skip
     assert len(digests) == 10
-    assert checkpoints.digest(dict(reversed(ARRAYS.items())), 1) == checkpoints.digest(ARRAYS, 1)
+    assert named_arrays.digest(dict(reversed(ARRAYS.items())), 1) == named_arrays.digest(ARRAYS, 1)
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def test_no_such_checkpoint(tmp_path, which, message):
 def test_arrays_of_another_config_are_refused():
     variable = keras.Variable(np.zeros((2, 3), "float32"))
     with pytest.raises(UserError, match="here: has no a/b: it belongs to another config"):
-        checkpoints.assign({"a/b": variable}, {}, "here")
+        named_arrays.assign({"a/b": variable}, {}, "here")
     with pytest.raises(UserError, match=r"a/b has shape \[3\] there and \[2, 3\] here"):
-        checkpoints.assign({"a/b": variable}, {"a/b": np.zeros(3)}, "here")
+        named_arrays.assign({"a/b": variable}, {"a/b": np.zeros(3)}, "here")
 
 
 def test_best_is_plain_json(tmp_path):

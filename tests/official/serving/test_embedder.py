@@ -10,7 +10,7 @@ import pytest
 import official
 from official import config as configs
 from official.modeling.model import Model
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.serving import embedder
 from official.utils.errors import UserError
 from tests import small
@@ -36,7 +36,7 @@ def folder(request, tmp_path_factory):
     folder.mkdir()
     small.tokenizer_folder(folder / "tokenizer")
     configs.save(config, folder / "config.yaml")
-    checkpoints.save(folder, 1, checkpoints.values(model.variables_by_path()), {})
+    checkpoints.save(folder, 1, named_arrays.values(model.variables_by_path()), {})
     return folder
 
 
@@ -82,7 +82,7 @@ def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
 
 def test_files_of_vectors(folder, tmp_path, monkeypatch):
     loaded, said = official.load(folder), []
-    monkeypatch.setattr(embedder, "_AT_ONCE", 4)
+    monkeypatch.setattr(embedder, "CHUNK", 4)
     options = {"layer": 1, "report": said.append}
     embedder.write(loaded.embedder, TEXTS, tmp_path / "v.npy", pooling="first", **options)
     array = np.load(tmp_path / "v.npy")

@@ -16,7 +16,7 @@ from official import tokenizers
 from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfig
 from official.convert import converted_model, huggingface
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.serving.generator import Generator, ends, left_padded
 from official.serving.sampling import Settings
@@ -77,7 +77,7 @@ def make(folder, direction="forward", encoder=None, segments=None, **changes):
     config = configs.Config("writer", segments=segments, encoder=encoder, objectives=objectives)
     configs.save(config, folder / "config.yaml")
     checkpoints.save(
-        folder, 1, checkpoints.values(model_folder.build(config).variables_by_path()), {}
+        folder, 1, named_arrays.values(model_folder.build(config).variables_by_path()), {}
     )
     return folder
 
@@ -94,7 +94,7 @@ def generator(folder):
 
 def by_hand(generator, row, settings, number):
     """The new tokens of one row of ids, alone and without a cache."""
-    model, tokenizer = generator._model, generator.tokenizer
+    model, tokenizer = generator.model, generator.tokenizer
     seeds = seeding.row_seeds(settings.seed, 0, tf.constant([number], tf.int64))
     uniforms = seeding.uniforms(seeds, seeding.Stream.GENERATION, settings.max_new_tokens)[0]
     new = []
@@ -179,14 +179,15 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
     config, parts, _ = systems.load("gpt2_causal_lm")
     folder = systems.write(tmp_path / "hf", config, parts["weight"])
     converted_model.write(huggingface.read(folder), tmp_path / "model")
-    generator = Generator(*model_folder.restore(tmp_path / "model"))
+    restored = model_folder.restore(tmp_path / "model")
+    generator = Generator(*restored)
     assert (generator.start_id, generator.end_id) == (258, 258)
     golden = parts["generation"]
     settings = Settings(max_new_tokens=7, temperature=0.0)
     assert golden["padding_mask"].sum(axis=1).tolist() == [6, 3]
     for end, name in ((-1, "free"), (int(golden["end"]), "ended")):
+        generator = Generator(*restored)
         generator.end_id = end
-        generator._graph = tf.function(generator.write, autograph=False)
         found = generator.ids(golden["token_ids"], golden["padding_mask"], settings)
         expected = np.where(golden[name] == 257, generator.tokenizer.pad_id, golden[name])
         np.testing.assert_array_equal(found, expected)
@@ -300,7 +301,7 @@ def test_the_command_line(tmp_path):
     done = run(*how, f"--prompt={PROMPTS[0]}")
     assert (done.returncode, done.stdout) == (0, expected[0] + "\n")
     for options, message in (
-        (how, "give either --prompt=TEXT (perhaps an empty one) or --prompts=FILE"),
+        (how, "give either --prompt=TEXT (which may be empty) or --prompts=FILE"),
         ([*how, "--prompt=a", "--output=out.txt"], "out.txt: texts are written as .jsonl"),
         ([*how, "--prompt=a", "--top_p=2"], "top_p: 2.0 is not in (0, 1]"),
         (["--prompt=a"], "--model_dir is missing (--mode=generate)"),

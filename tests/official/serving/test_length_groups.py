@@ -25,7 +25,7 @@ def seen(monkeypatch):
     """The shapes that were scored."""
     monkeypatch.setattr(length_groups, "READING", 2)
     monkeypatch.setattr(length_groups, "STARTING", 100)
-    monkeypatch.setattr(length_groups, "PLACES", 24)
+    monkeypatch.setattr(length_groups, "POSITIONS", 24)
     shapes = []
 
     def score(batch):

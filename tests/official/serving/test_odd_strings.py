@@ -17,7 +17,7 @@ from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import length_groups, saved_model
 from official.tasks import trec
 from tests import squads
@@ -100,7 +100,7 @@ def random_model(folder, objectives, task):
     config = dataclasses.replace(config, recipe=recipe)
     configs.save(config, folder / "config.yaml")
     tokenizers.load(GOLDEN).save(folder / "tokenizer")
-    variables = checkpoints.values(model_folder.build(config).variables_by_path())
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
     draw = np.random.default_rng(0)
     spread = 0.2 if objectives[0]["type"] == "span_answer" else 0.7
     for path, value in variables.items():

@@ -9,9 +9,10 @@ import tensorflow as tf
 import official
 from official import config as configs
 from official import tokenizers
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import precision
 from official.serving.signatures import inputs, table
+from official.serving.text_model import TextModel
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -38,7 +39,7 @@ def load(folder, *objectives, encoder=BERT, max_length=16, **task):
     config = configs.from_dict({**raw, "objectives": objectives, "recipe": {"steps": 1}})
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = checkpoints.values(model_folder.build(config).variables_by_path())
+    variables = named_arrays.values(model_folder.build(config).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     (folder / "task.json").write_text(json.dumps({"max_length": max_length, **task}))
     return official.load(folder)
@@ -48,8 +49,8 @@ def server(loaded, **task):
     """The signatures of an export."""
     kind, head = table.served(loaded.config, loaded.model)
     weights = precision.Weights([loaded.model.encoder, head])
-    parts = loaded.config, loaded.tokenizer, loaded.model, weights, loaded.max_length
-    return kind.signatures(inputs.ServingContext(*parts, task, head))
+    source = TextModel(loaded.config, loaded.tokenizer, loaded.model, loaded.max_length, task)
+    return kind.signatures(inputs.ServingContext(source, weights, head))
 
 
 def constants(*texts):
@@ -181,7 +182,7 @@ def test_lists_that_cannot_be_are_refused(tmp_path):
         loaded.score("a text")
     with pytest.raises(UserError, match="second: give a list"):
         loaded.score(["a text"], "another")
-    with pytest.raises(UserError, match="of each are wanted, and there are 2 texts, 1 second"):
+    with pytest.raises(UserError, match="same length, and there are 2 texts, 1 second"):
         loaded.score(["a", "b"], ["c"])
     with pytest.raises(UserError, match="batch_size: 0 is less than 1"):
         loaded.score(["a"], batch_size=0)

@@ -11,7 +11,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, warm_start
 from official.training import resolve
-from official.training.trainer import Stopped
+from official.training.stop_signal import Stopped
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_trainer import losses, precision, trainer, weights

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from official.training import optimizers
 from tests import ROOT
+from tests.official.training import optimizer_variables
 
 GOLDEN = ROOT / "tests" / "golden" / "lamb.npz"
 NAMES = ["kernel", "bias", "norm/offset", "table", "deep"]
@@ -46,9 +47,7 @@ class Listed(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def named(name, value):
-    variable = keras.Variable(value, name=name.split("/")[-1], dtype="float64")
-    variable._path = name
-    return variable
+    return optimizer_variables.named(name, value, "float64")
 
 
 def trajectory(strategy, golden, **settings):

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official.training import optimizers
+from tests.official.training import optimizer_variables
 
 RNG = np.random.default_rng(0)
 
@@ -20,8 +21,7 @@ def variables(dtype="float64"):
     }
     made = []
     for name, shape in shapes.items():
-        made.append(keras.Variable(RNG.normal(size=shape).astype(dtype), name=name.split("/")[-1]))
-        made[-1]._path = name
+        made.append(optimizer_variables.named(name, RNG.normal(size=shape).astype(dtype), dtype))
     return made
 
 
@@ -198,9 +198,10 @@ def test_a_head_that_is_not_asked_is_as_if_there_had_been_no_step(make, bias_cor
 
     def run(steps, heads):
         with strategy.scope():
-            made = {name: keras.Variable(np.ones(4, "float32"), name=name) for name in ("a", "b")}
-            for name, variable in made.items():
-                variable._path = f"{name}/kernel"
+            ones = np.ones(4, "float32")
+            made = {
+                name: optimizer_variables.named(f"{name}/kernel", ones, "float32") for name in "ab"
+            }
             optimizer = make(
                 0.1, weight_decay=0.5, clip_norm=0.0, bias_correction=bias_correction, heads=heads
             )

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.saving import checkpoints
-from official.training.trainer import Stopped, Trainer
+from official.saving import checkpoints, named_arrays
+from official.training.stop_signal import Stopped
+from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 
@@ -70,20 +71,20 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 @pytest.mark.parametrize("at", [4, 6])
 def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment):
-    """Before an evaluation, between its checkpoint and the judgement, or after that."""
+    """Before an evaluation, between its checkpoint and its comparison, or after that."""
     whole = trainer(shards, tmp_path / "whole")
     whole.train(validation=whole.source)
     made = trainer(shards, tmp_path / "killed")
-    judge, evaluate = made._judge, made.evaluator.run
+    compare, evaluate = made.best.update, made.evaluator.run
 
     class Killed(Exception):
         pass
 
-    def killed(step):
-        note = "" if step == at and moment == "between" else judge(step)
+    def killed(step, metrics):
+        better = False if step == at and moment == "between" else compare(step, metrics)
         if step == at:
             raise Killed
-        return note
+        return better
 
     def signalled(source, batches):
         # Looked at after the next two steps, where the next evaluation is due.
@@ -94,7 +95,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     if moment == "before":
         made.evaluator.run = signalled
     else:
-        made._judge = killed
+        made.best.update = killed
     with pytest.raises(Stopped if moment == "before" else Killed):
         made.train(validation=made.source)
     assert checkpoints.last_step(tmp_path / "killed") == at
@@ -104,7 +105,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     assert steps(tmp_path / "killed") == steps(tmp_path / "whole") == [4, 6, 8]
     best = [checkpoints.best(tmp_path / name) for name in ("whole", "killed")]
     assert best[0] == best[1] == {"step": 4, "metric": "loss", "value": 1.0}
-    for path, value in checkpoints.values(whole.variables).items():
+    for path, value in named_arrays.values(whole.variables).items():
         np.testing.assert_array_equal(resumed.variables[path].numpy(), value, err_msg=path)
 
 

@@ -8,7 +8,7 @@ from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.data.mixture import Mixture
 from official.distribution import numerics, strategies
-from official.saving import checkpoints
+from official.saving import named_arrays
 from official.tasks import trec
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -81,9 +81,9 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
             source = ShardDataset(folder / "one", read, "train", training=True)
             model = strategies.build_model(read, strategy)
             trainer = Trainer(read, model, source, strategy, tmp_path / place)
-            start = checkpoints.values(trainer.variables)
+            start = named_arrays.values(trainer.variables)
             trainer.train()
-            made[place] = checkpoints.values(trainer.variables)
+            made[place] = named_arrays.values(trainer.variables)
     finally:
         numerics.set_precision("float32")
     moved = [path for path, value in made["one"].items() if abs(value - start[path]).max() > 1e-4]

@@ -8,7 +8,7 @@ import tensorflow as tf
 from official import config as configs
 from official.data.labels import check_labels, task_labels
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder, warm_start
+from official.saving import checkpoints, model_folder, named_arrays, warm_start
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, find
 from official.training import resolve, resuming
@@ -110,7 +110,7 @@ def test_weights_from_another_model(tmp_path):
 @pytest.mark.parametrize("offset", [0, 2])
 def test_more_positions_are_copies_of_those_of_init(tmp_path, offset):
     initial = small.config(encoder__position_offset=offset, encoder__max_positions=32)
-    arrays = checkpoints.values(strategies.build_model(initial, ONE).variables_by_path())
+    arrays = named_arrays.values(strategies.build_model(initial, ONE).variables_by_path())
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
     longer = small.config(encoder__position_offset=offset, encoder__max_positions=75)
     config = resolve.inherit(longer, initial)

@@ -11,9 +11,10 @@ import tensorflow as tf
 from official import config as configs
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, named_arrays
+from official.training.stop_signal import Stopped
 from official.training.sweep import best_result
-from official.training.trainer import Stopped, Trainer
+from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 
@@ -42,7 +43,7 @@ def held_out(shards):
 
 
 def weights(made):
-    return checkpoints.values(made.variables)
+    return named_arrays.values(made.variables)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,6 @@ def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
     made = trainer(shards, tmp_path, recipe)
-    made._metrics = {}
     made.save(2)
     other = trainer(few, tmp_path, recipe)
     ours, theirs = (made.source, made.total_steps), (other.source, other.total_steps)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from official.training import sweep as sweep_lib
-from official.training.sweep import Sweep
+from official.training.sweep_values import Sweep, overrides
 from official.utils.errors import UserError
 
 RATE = "recipe.optimizer.learning_rate"
@@ -57,7 +57,7 @@ def test_values_of_keys_and_their_combinations():
     assert len(runs) == 8
     assert runs[1] == {RATE: "1e-5", "recipe.bucket_lengths": [16, 32], "seed": 1}
     assert sweep.name(runs[1]) == "learning_rate=1e-5,bucket_lengths=_16_32_,seed=1"
-    assert sweep_lib.overrides(runs[1]) == [
+    assert overrides(runs[1]) == [
         f'{RATE}="1e-5"', "recipe.bucket_lengths=[16, 32]", "seed=1",
     ]  # fmt: skip
     alike = Sweep.parse(["encoder.dropout=0,0.1", "objectives.0.dropout=0.1"])

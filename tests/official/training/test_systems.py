@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from official.data import ShardDataset
 from official.distribution import numerics, strategies
-from official.saving import checkpoints
-from official.training.trainer import Stopped, Trainer
+from official.saving import checkpoints, named_arrays
+from official.training.stop_signal import Stopped
+from official.training.trainer import Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
@@ -45,7 +46,7 @@ def trainer(shards, model_dir, config, strategy=None):
 def trained(made):
     made.train()
     remembered = {} if made.memory is None else made.memory.arrays()
-    return checkpoints.values(made.variables) | remembered
+    return named_arrays.values(made.variables) | remembered
 
 
 def assert_close(found, expected):
@@ -65,7 +66,7 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
     config = small.config(**still, **SYSTEMS[name], recipe__precision="float64")
     config = small.replace(config, steps=20, save_every=8)
     shards = shard_folder(tmp_path / "shards", config)
-    start = checkpoints.values(trainer(shards, tmp_path / "start", config).variables)
+    start = named_arrays.values(trainer(shards, tmp_path / "start", config).variables)
     whole = trained(trainer(shards, tmp_path / "one", config))
     own, count = OWN[name]
     paths = [path for path in whole if path.startswith(own)]

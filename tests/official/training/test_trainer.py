@@ -17,9 +17,10 @@ from official.data import ShardDataset
 from official.distribution import numerics, strategies
 from official.distribution.statistics import Statistics
 from official.evaluation.evaluator import target_entropy
-from official.saving import checkpoints
+from official.saving import checkpoints, named_arrays
 from official.training import resolve, train_step
-from official.training.trainer import Stopped, Trainer
+from official.training.stop_signal import Stopped
+from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 
@@ -45,7 +46,7 @@ def trainer(config, shards, model_dir, strategy=None):
 
 
 def weights(made):
-    return checkpoints.values(made.variables)
+    return named_arrays.values(made.variables)
 
 
 def losses(model_dir):
@@ -151,7 +152,7 @@ def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
             os.kill(os.getpid(), signal.SIGTERM)
         return 1
 
-    made._limit = limit
+    made.steps_in_graph = limit
     with pytest.raises(Stopped, match="SIGTERM"):
         made.train()
     saved = checkpoints.last_step(tmp_path)

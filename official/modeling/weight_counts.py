@@ -1,0 +1,78 @@
+"""Counts the weights of a config without making them."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+
+import keras
+
+from official import config as configs
+from official.config import registry
+from official.modeling.model import Model
+from official.utils import keras_private
+from official.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """The numbers of weights of a config.
+
+    Attributes:
+      encoders: by name: `encoder`, and the networks of objectives (`generator/encoder`).
+      heads: by objective, without these networks.
+      total: of the whole model. Shared weights count once.
+    """
+
+    encoders: dict[str, int]
+    heads: dict[str, int]
+    total: int
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines of a table."""
+        for part, number in {**self.encoders, **self.heads, "all": self.total}.items():
+            yield f"  {part:28} {number:>13,}"
+
+
+def count(config: configs.Config) -> Counts:
+    """Counts the weights of a config whose encoder has a vocabulary size.
+
+    Raises:
+      UserError: the config has no encoder or no vocabulary size, or its parts do not fit together.
+    """
+    if reason := why_not(config):
+        raise UserError(reason)
+    with keras_private.uninitialized_variables():
+        model = Model(config)
+    kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
+    encoders = {"encoder": model.encoder}
+    heads = {}
+    for objective in model.objectives:
+        inside = [
+            layer
+            for layer in keras_private.sublayers(objective, include_self=False)
+            if isinstance(layer, kinds) and layer is not model.encoder
+        ]
+        encoders |= {f"{objective.name}/{layer.name}": layer for layer in inside}
+        counted = {id(v) for layer in [model.encoder, *inside] for v in layer.variables}
+        heads[objective.name] = _size(v for v in objective.variables if id(v) not in counted)
+    return Counts(
+        {name: _size(layer.variables) for name, layer in encoders.items()},
+        heads,
+        _size(model.variables),
+    )
+
+
+def _size(variables: Iterable[keras.Variable]) -> int:
+    return sum(math.prod(variable.shape) for variable in variables)
+
+
+def why_not(config: configs.Config) -> str:
+    """Returns the reason why the weights of a config cannot be counted, or an empty string."""
+    if config.encoder is None:
+        return (
+            "encoder: the config has none (it comes with --init): name a pretraining config or a "
+            "model folder"
+        )
+    if config.encoder.vocab_size is None:
+        return "encoder.vocab_size: left to the tokenizer: give --vocab_size=N"
+    return ""

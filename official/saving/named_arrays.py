@@ -1,0 +1,58 @@
+"""Copies variables to arrays and back, by their paths."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+
+from official.utils.errors import UserError
+
+
+def values(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
+    """Copies variables to arrays on the host."""
+    return {path: np.array(variable.numpy()) for path, variable in variables.items()}
+
+
+def assign(
+    variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
+) -> None:
+    """Copies arrays to the variables of the same paths. Every variable must have its array.
+
+    Raises:
+      UserError: an array is missing or has another shape. `source` says where the arrays are from.
+    """
+    check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
+    for path, variable in variables.items():
+        variable.assign(arrays[path])
+
+
+def check(
+    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray], source: str
+) -> None:
+    """Checks that there is an array of each shape.
+
+    Raises:
+      UserError: an array is missing or has another shape. `source` says where the arrays are from.
+    """
+    if missing := [path for path in shapes if path not in arrays]:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(
+            f"{source}: has no {', '.join(missing[:3])}{more}: it belongs to another config"
+        )
+    for path, shape in shapes.items():
+        if shape != arrays[path].shape:
+            raise UserError(
+                f"{source}: {path} has shape {list(arrays[path].shape)} there and {list(shape)} "
+                "here: it belongs to another config"
+            )
+
+
+def digest(arrays: Mapping[str, np.ndarray], rest: object) -> str:
+    """Returns the SHA-256 of arrays by path and of a value that JSON can hold."""
+    total = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    for path, array in sorted(arrays.items()):
+        total.update(f"{path} {array.dtype} {array.shape};".encode())
+        total.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return total.hexdigest()

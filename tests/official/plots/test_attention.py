@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from official.convert import converted_model, huggingface
+from official.plots import attention
+from official.saving import model_folder
+from official.utils.errors import UserError
+from tests import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "hf_files"
+
+
+def test_attention_is_the_models_own(tmp_path):
+    converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
+    config, tokenizer, model = model_folder.restore(tmp_path / "model")
+    tokens, layers = attention.weights("the cat sat on a mat", tokenizer, model)
+    assert tokens[0] == "[CLS]" and tokens[-1] == "[SEP]"
+    encoder = config.encoder
+    assert len(layers) == encoder.num_layers
+    ids = np.array([[tokenizer.pieces.index(token) for token in tokens]], np.int32)
+    expected = model.encode({"token_ids": ids}, output_all=True)["attentions"]
+    for layer, values in zip(layers, expected, strict=True):
+        assert layer.shape == (encoder.num_heads, len(tokens), len(tokens))
+        np.testing.assert_allclose(layer, values[0], atol=1e-6)
+        np.testing.assert_allclose(layer.sum(axis=-1), 1, atol=1e-5)
+    assert attention.weights("the cat sat on a mat", tokenizer, model, 4)[0][-1] == "[SEP]"
+    with pytest.raises(UserError, match="has no token"):
+        attention.weights("", tokenizer, model)
+
+
+def test_each_head_of_each_layer_is_drawn():
+    layers = list(np.random.default_rng(0).random((2, 3, 4, 4)))
+    tokens = ["[CLS]", "a", "b", "[SEP]"]
+    *panels, bar = attention.draw(tokens, layers).axes
+    assert [axes.get_title() for axes in panels] == [
+        f"layer {i} head {j}" for i in range(2) for j in range(3)
+    ]
+    drawn = np.reshape([axes.images[0].get_array() for axes in panels], (2, 3, 4, 4))
+    np.testing.assert_array_equal(drawn, layers)
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == tokens
+    assert bar.get_ylabel() == "attention weight"
