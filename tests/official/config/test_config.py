@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from official import config
-from official.config import sections
+from official.config import segments
 from official.config.corruption import TokenMasksConfig
 from official.utils.errors import UserError
 
@@ -58,7 +58,7 @@ def test_reads_values_and_defaults(tmp_path):
 
 def test_relation_that_a_format_has_if_none_is_given():
     rows = {"stream": {"rows": 4}}
-    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in sections.FORMATS}
+    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in segments.FORMATS}
     assert {format: s.relation for format, s in found.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence", "halves": "none",
         "full_sentences": "none", "doc_sentences": "none", "blocks": "none", "stream": "none",

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import data
-from official.config import sections
+from official.config import segments
 from official.config.corruption import COUNTS, TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
@@ -348,7 +348,7 @@ def test_shards_and_config_have_to_agree(folder, tmp_path):
     more = dataclasses.replace(make_config().segments, packing=9)
     source = data.ShardDataset(folder, dataclasses.replace(make_config(), segments=more))
     assert source.dataset(4).element_spec["part_starts"].shape == (4, K)
-    assert sections.PART_FIELDS <= source.fields
+    assert segments.PART_FIELDS <= source.fields
 
 
 def test_the_encoder_needs_positions_for_a_part(folder):
