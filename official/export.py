@@ -79,6 +79,11 @@ def main(argv: list[str]) -> None:
         print(precision_report.table(results))
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -44,6 +44,11 @@ def main(argv: list[str]) -> None:
         print(f"{name:28} {value:.6f}")
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
+
+
+if __name__ == "__main__":
+    run()

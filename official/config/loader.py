@@ -38,7 +38,7 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
       UserError: the file is missing, is not YAML, is not as it was saved, or has a value that is
         not valid.
     """
-    path = Path(path)
+    path = published.find(path)
     if path.is_dir():
         path = path / "config.yaml"
     if not path.exists():

@@ -55,6 +55,11 @@ def main(argv: list[str]) -> None:
         print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Defines the flags and runs the command line."""
     define_flags()
     errors.run(main)
+
+
+if __name__ == "__main__":
+    run()
