@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from official.config import compatibility, yaml_text
+from official.config import compatibility, published, yaml_text
 from official.config.overrides import apply_override
 from official.config.part import CorruptionConfig
 from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
@@ -30,7 +30,8 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     """Reads a config file.
 
     Args:
-      path: a YAML file, or a folder with a `config.yaml`.
+      path: a YAML file, a folder with a `config.yaml`, or the name of a published config
+        (see `official.config.published`).
       overrides: `a.b=value` each; the value is read as YAML. Items of `objectives` are named by
         their number or their type.
 
