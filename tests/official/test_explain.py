@@ -55,9 +55,14 @@ def test_permutation_command(tmp_path):
     assert code == 0 and out == f"{permutation.as_text(sampled)}\n\n{image}: both masks\n"
     pixels = np.asarray(Image.open(image))
     assert (pixels[..., 3:] == 255).all()  # opaque
-    dark = (pixels[..., :3] == [8, 48, 107]).all(axis=2).sum()
-    # As many dark squares, of 22 pixels each way, as there are x in the two grids.
-    assert dark / 22**2 == pytest.approx(sampled.content.sum() + sampled.query[:2].sum(), rel=0.03)
+    dark, light = (
+        (pixels[..., :3] == colour).all(axis=2).sum() for colour in ([8, 48, 107], [247, 251, 255])
+    )
+    # As many dark squares, of 22 pixels each way, as there are x in the two grids of 35 squares.
+    # The frames of the panels cover the outermost pixels.
+    share = (sampled.content.sum() + sampled.query[:2].sum()) / 35
+    assert dark / (dark + light) == pytest.approx(share, rel=0.01)
+    assert (dark + light) / 22**2 == pytest.approx(35, rel=0.1)
 
 
 @pytest.mark.slow
