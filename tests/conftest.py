@@ -1,6 +1,7 @@
 """Shared by all tests: four logical CPU devices, so that strategies with replicas can run."""
 
 import functools
+import resource
 
 import pytest
 
@@ -24,3 +25,11 @@ def _mirrored(replicas: int) -> tf.distribute.Strategy:
 def mirrored():
     """Gives the strategy of so many logical CPUs."""
     return _mirrored
+
+
+@pytest.fixture
+def size_limit():
+    """Sets the size that files may have from now on, as a disk with so much room does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
