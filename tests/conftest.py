@@ -2,6 +2,7 @@
 
 import functools
 import os
+import resource
 
 import pytest
 
@@ -25,3 +26,11 @@ def _mirrored(replicas: int) -> tf.distribute.Strategy:
 def mirrored():
     """Gives the strategy of so many logical CPUs."""
     return _mirrored
+
+
+@pytest.fixture
+def size_limit():
+    """Sets the size that files may have from now on, as a disk with so much room does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -95,21 +95,23 @@ class Reporter:
 
     def close(self) -> None:
         """Flushes the events."""
-        for writer in self._writers.values():
-            writer.close()
+        with atomic.disk_errors(self._model_dir):
+            for writer in self._writers.values():
+                writer.close()
 
     def _write(self, split: str, step: int, metrics: Mapping[str, float]) -> None:
         if self._silent:
             return
         # JSON has no NaN and no infinity.
         plain = {k: (v if math.isfinite(v) else str(v)) for k, v in metrics.items()}
-        with open(self._path, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"step": step, "split": split, **plain}) + "\n")
-        if split not in self._writers:
-            self._writers[split] = tf.summary.create_file_writer(str(self._model_dir / split))
-        with self._writers[split].as_default(step=step):
-            for name, value in metrics.items():
-                tf.summary.write(name, np.float32(value), metadata=_SCALAR)
+        atomic.append(self._path, json.dumps({"step": step, "split": split, **plain}) + "\n")
+        events = self._model_dir / split
+        with atomic.disk_errors(events):
+            if split not in self._writers:
+                self._writers[split] = tf.summary.create_file_writer(str(events))
+            with self._writers[split].as_default(step=step):
+                for name, value in metrics.items():
+                    tf.summary.write(name, np.float32(value), metadata=_SCALAR)
 
     def _drop_after(self, step: int) -> None:
         kept = []

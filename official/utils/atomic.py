@@ -32,7 +32,7 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
       UserError: `path` exists already, or cannot be written.
     """
     path = Path(path)
-    with _disk_errors(path):
+    with disk_errors(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} is there already: name another folder or remove it first")
         make_folder(path.parent)
@@ -60,7 +60,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
       UserError: `path` cannot be written.
     """
     path = Path(path)
-    with _disk_errors(path):
+    with disk_errors(path):
         make_folder(path.parent)
         with _writing(path.parent):
             descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent)
@@ -89,6 +89,24 @@ def file(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         yield stream
 
 
+def append(path: str | os.PathLike, text: str) -> None:
+    """Appends text to a file, or leaves the file as it was.
+
+    Raises:
+      UserError: it cannot be written.
+    """
+    path = Path(path)
+    with disk_errors(path), open(path, "ab", buffering=0) as stream:
+        end = stream.seek(0, os.SEEK_END)
+        data = text.encode()
+        try:
+            while data:
+                data = data[stream.write(data) :]
+        except BaseException:
+            stream.truncate(end)
+            raise
+
+
 def make_folder(path: str | os.PathLike) -> None:
     """Makes a folder and its missing parents, and syncs them.
 
@@ -96,7 +114,7 @@ def make_folder(path: str | os.PathLike) -> None:
       UserError: the folder cannot be made.
     """
     path = Path(path)
-    with _disk_errors(path):
+    with disk_errors(path):
         lacking = [each for each in (path, *path.parents) if not each.is_dir()]
         for each in reversed(lacking):
             each.mkdir(exist_ok=True)
@@ -126,6 +144,32 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns the errors of a full or read-only disk into words.
+
+    Raises:
+      UserError: `path`, which the block writes, has no room or may not be written.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        number, place = _cause(error)
+        if number in _FULL:
+            raise UserError(
+                f"no room to write {path} ({os.strerror(number)}): free some space and run again; "
+                "nothing was left half-written"
+            ) from error
+        if number in _REFUSED and _concerns(place, path):
+            raise UserError(
+                f"cannot write {path} ({os.strerror(number)}: {place}): name a place that you may "
+                "write to, or remove what is in the way"
+            ) from error
+        raise
+
+
 def _writing(parent: Path) -> contextlib.AbstractContextManager[None]:
     """Holds the lock that tells `remove_leftovers` that a process writes in `parent`."""
     return _lock(parent, fcntl.LOCK_SH)
@@ -149,28 +193,6 @@ def _lock(parent: Path, kind: int) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turns errors of the disk into a UserError that says why `path` cannot be written."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        number, place = _cause(error)
-        if number in _FULL:
-            raise UserError(
-                f"no room to write {path} ({os.strerror(number)}): free some space and run again; "
-                "nothing was left half-written"
-            ) from error
-        if number in _REFUSED and _concerns(place, path):
-            raise UserError(
-                f"cannot write {path} ({os.strerror(number)}: {place}): name a place that you may "
-                "write to, or remove what is in the way"
-            ) from error
-        raise
 
 
 def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:

@@ -107,6 +107,16 @@ def test_what_libraries_make_of_a_full_or_read_only_disk(tmp_path, error, messag
             raise error(None, None, said) if error.__module__.startswith("tensor") else error(said)
 
 
+def test_append_adds_the_whole_text_or_nothing(tmp_path, size_limit):
+    path = tmp_path / "log"
+    atomic.append(path, "one\n")
+    atomic.append(path, "zwölf\n")
+    size_limit(path.stat().st_size + 3)
+    with pytest.raises(UserError, match=f"no room to write {path} .File too large"):
+        atomic.append(path, "three and more\n")
+    assert path.read_text(encoding="utf-8") == "one\nzwölf\n"
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """What is synced, made and renamed, in order; temporary names end in a star."""
