@@ -67,7 +67,7 @@ def measure(row: str, sizes: argparse.Namespace) -> float:
     def corrupt(step):
         seeds = seeding.row_seeds(0, 0, rows + step * sizes.batch)
         corrupted = module.corrupt(config, vocabulary, batch, seeds)
-        return {name: corrupted[name] for name in ("token_ids", *module.gives(config))}
+        return {name: corrupted[name] for name in ("token_ids", *config.gives())}
 
     warm_up = 4
     data = tf.data.Dataset.range(warm_up + sizes.batches)
