@@ -72,7 +72,7 @@ class CorpusCounts:
             raise UserError(f"no text {where}: no examples")
         if self.totals["examples"] < num_shards:
             raise UserError(
-                f"{self.totals.examples} examples do not fill {num_shards} shards: name fewer "
+                f"{self.totals['examples']} examples do not fill {num_shards} shards: name fewer "
                 "with --num_shards"
             )
         self.tally.skipped["empty documents"] += self.tally.documents - self.totals["documents"]
@@ -111,8 +111,8 @@ class Progress:
         totals = self._counts.totals
         left = round(seconds * (self._size - done) / max(done, 1))
         self._report(
-            f"{totals.documents:,} documents, {done / seconds / 1e6:.1f} MB/s, "
-            f"{totals.examples / seconds:,.0f} examples/s, "
+            f"{totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
+            f"{totals['examples'] / seconds:,.0f} examples/s, "
             f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
         )
 
