@@ -102,7 +102,7 @@ def measure(command: list[str], records: Path) -> dict:
     paths = [records] if records.is_file() else list(records.glob("*.tfrecord"))
     answer = {
         "seconds": seconds,
-        "examples": sum(map(_count, paths)),
+        "examples": sum(map(count_records, paths)),
         "bytes": sum(path.stat().st_size for path in paths),
         "main": memory.main,
         "worker": memory.worker,
@@ -111,7 +111,7 @@ def measure(command: list[str], records: Path) -> dict:
     return answer
 
 
-def _count(path: Path) -> int:
+def count_records(path: Path) -> int:
     """Returns the number of records in a TFRecord file."""
     count = 0
     with open(path, "rb") as file:

@@ -91,7 +91,7 @@ class Part(parts.Part):
     ):
         super().__init__(seed)
         self._materials, self._made = materials, made
-        self._child: subprocess.Popen | None = None
+        self.child: subprocess.Popen | None = None
 
     def run(self, case: int) -> parts.Outcome:
         """Runs a command under a fault."""
@@ -108,12 +108,12 @@ class Part(parts.Part):
         return outcome
 
     def _ask(self, question: dict) -> dict:
-        if self._child is None or self._child.poll() is not None:
+        if self.child is None or self.child.poll() is not None:
             child = [sys.executable, "-m", "benchmarks.torture.disk_child"]
             allowed = not subprocess.run(
                 [*_NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True
             ).returncode
-            self._child = subprocess.Popen(
+            self.child = subprocess.Popen(
                 [*_NAMESPACE, *child, "tmpfs"] if allowed else [*child, "limit"],
                 cwd=environments.ROOT,
                 env=environment(),
@@ -121,5 +121,5 @@ class Part(parts.Part):
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        print(json.dumps(question), file=self._child.stdin, flush=True)
-        return json.loads(self._child.stdout.readline())
+        print(json.dumps(question), file=self.child.stdin, flush=True)
+        return json.loads(self.child.stdout.readline())

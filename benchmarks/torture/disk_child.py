@@ -138,7 +138,7 @@ def answer(kind: str, command: list[str], fault: str, share: float) -> dict[str,
     try:
         disk.shrink(fault, int(share * needed.get(fault, 0)))
         done = disk.run(command)
-        if problem := _problem(done, disk, files):
+        if problem := find_problem(done, disk, files):
             return {"problem": problem}
         disk.grow()
         again = disk.run(command)
@@ -151,7 +151,7 @@ def answer(kind: str, command: list[str], fault: str, share: float) -> dict[str,
         disk.close()
 
 
-def _problem(done: Any, disk: Disk, files: dict[str, str]) -> str | None:
+def find_problem(done: Any, disk: Disk, files: dict[str, str]) -> str | None:
     """What is wrong with the end of a command and with what it left."""
     if done.returncode not in (0, 2) or "Traceback" in done.stderr:
         return f"status {done.returncode}: {done.stderr[-400:]}"

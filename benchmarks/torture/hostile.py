@@ -34,7 +34,7 @@ class Part(parts.Part):
     ):
         super().__init__(seed)
         self._materials, self._cases, self._module = materials, cases, child
-        self._child: subprocess.Popen | None = None
+        self.child: subprocess.Popen | None = None
         self._peak = 0
 
     def run(self, case: int) -> parts.Outcome:
@@ -54,8 +54,8 @@ class Part(parts.Part):
 
     def _ask(self, question: dict) -> dict:
         """The child's answer; one that is late or dies is replaced."""
-        if self._child is None or self._child.poll() is not None:
-            self._child = subprocess.Popen(
+        if self.child is None or self.child.poll() is not None:
+            self.child = subprocess.Popen(
                 [sys.executable, "-m", self._module],
                 cwd=environments.ROOT,
                 env=environment(),
@@ -74,13 +74,13 @@ class Part(parts.Part):
         return self._send(question, 3 * _MAX_SECONDS)
 
     def _send(self, question: dict, seconds: float) -> dict:
-        print(json.dumps(question), file=self._child.stdin, flush=True)
-        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
-        answer = self._child.stdout.readline() if ready else ""
+        print(json.dumps(question), file=self.child.stdin, flush=True)
+        ready, _, _ = select.select([self.child.stdout], [], [], seconds)
+        answer = self.child.stdout.readline() if ready else ""
         if answer:
             return json.loads(answer)
-        self._child.kill()
-        status = self._child.wait()
+        self.child.kill()
+        status = self.child.wait()
         return {"error": f"the process died ({status})" if ready else f"no end after {seconds} s"}
 
 

@@ -62,7 +62,7 @@ def readers(materials: Materials) -> list[Reader]:
         Reader("manifest and tokenizer of shards", bert, describing, _pretraining_shards, 10),
         Reader("shards of a task", task, ("*.tfrecord", *describing), _task_shards, 10),
         *(
-            Reader(f"tokenizer ({kind})", folder, ("*",), _tokenizer, 5)
+            Reader(f"tokenizer ({kind})", folder, ("*",), read_tokenizer, 5)
             for kind, folder in kinds.items()
         ),
         Reader("variables of checkpoints", model, stored, _checkpoints, 10),
@@ -88,12 +88,13 @@ def _task_shards(folder: Path) -> Any:
 def _shards(folder: Path, config: configs.Config, split: str) -> Any:
     source = ShardDataset(folder, config, split)
     rows = [{k: v.numpy() for k, v in batch.items()} for batch in source.dataset(64)]
-    return manifest.read(folder), _tokenizer(folder / "tokenizer"), rows
+    return manifest.read(folder), read_tokenizer(folder / "tokenizer"), rows
 
 
-def _tokenizer(folder: Path) -> Any:
-    made = tokenizers.load(folder)
-    return made.fingerprint, made.pieces, made.special_ids
+def read_tokenizer(folder: Path) -> Any:
+    """Returns what a tokenizer folder says."""
+    tokenizer = tokenizers.load(folder)
+    return tokenizer.fingerprint, tokenizer.pieces, tokenizer.special_ids
 
 
 def _checkpoints(folder: Path) -> Any:

@@ -56,7 +56,7 @@ def corrupt(
       prediction of a row all three are 0.
     """
     token_ids = batch["token_ids"]
-    taken, times = _take(config, vocabulary, batch, seeds)
+    taken, times = select(config, vocabulary, batch, seeds)
     corrupted = {
         **batch,
         **targets.listed(times, token_ids, config.max_predictions),
@@ -101,7 +101,7 @@ def run_lengths(config: TokenMasksConfig, seeds: tf.Tensor, number: int | tf.Ten
     return 1 + tf.reduce_sum(tf.cast(draws[:, :, None] >= bounds, tf.int32), axis=2)
 
 
-def _take(
+def select(
     config: TokenMasksConfig,
     vocabulary: Vocabulary,
     batch: Mapping[str, tf.Tensor],

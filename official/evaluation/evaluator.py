@@ -75,8 +75,8 @@ class Evaluator:
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self.statistics = Statistics()
         self._before_batch = before_batch
-        self._memory = memory.make_memory(config, strategy, self.batch_size)
-        self._loop = ReplicaLoop(strategy, self._replica_step)
+        self.memory = memory.make_memory(config, strategy, self.batch_size)
+        self._loop = ReplicaLoop(strategy, self.replica_step)
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
     def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
@@ -93,8 +93,8 @@ class Evaluator:
         """
         if isinstance(source, Mixture):
             return self._run_each(source, batches)
-        if self._memory is not None:
-            self._memory.clear()
+        if self.memory is not None:
+            self.memory.clear()
         sums, outputs = self._loop.run(source, self.batch_size, batches, self._before_batch)
         metrics = self.statistics.summarise(sums, self.model.term_weights)
         if source.manifest.task:
@@ -166,13 +166,18 @@ class Evaluator:
             }
         return {**metrics, AVERAGE: float(np.mean(firsts))}
 
-    def _replica_step(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict]:
-        if self._memory is not None:
-            batch = self._memory.read(batch)
+    def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict]:
+        """Evaluates a batch on one replica.
+
+        Returns:
+          The sums of `self.statistics` [K], and the predictions and targets of the batch.
+        """
+        if self.memory is not None:
+            batch = self.memory.read(batch)
         batch = self.model.prepare(batch, None)
         encoded = self.model.encode_as_read(batch)
-        if self._memory is not None:
-            self._memory.write(encoded["memory"], encoded["memory_mask"])
+        if self.memory is not None:
+            self.memory.write(encoded["memory"], encoded["memory_mask"])
         losses, metrics = self.model.terms(batch, encoded=encoded)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
         outputs = dict(self.model.predictions(batch, encoded))

@@ -58,9 +58,9 @@ def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     Returns:
       uint64 [B].
     """
-    state = _mix(_uint64(seed))
-    state = _mix(state + _uint64(_STEP) + _uint64(epoch))
-    return _mix(state + _uint64(_STEP) + _uint64(index))
+    state = mix(_uint64(seed))
+    state = mix(state + _uint64(_STEP) + _uint64(epoch))
+    return mix(state + _uint64(_STEP) + _uint64(index))
 
 
 def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
@@ -74,9 +74,9 @@ def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
     Returns:
       uint64 [B, L].
     """
-    keys = _mix(rows ^ _mix(_uint64((stream + 1) * _STEP % 2**64)))  # [B]
+    keys = mix(rows ^ mix(_uint64((stream + 1) * _STEP % 2**64)))  # [B]
     steps = _uint64(tf.range(1, tf.cast(length, tf.int64) + 1)) * _uint64(_STEP)  # [L]
-    return _mix(keys[:, None] + steps)
+    return mix(keys[:, None] + steps)
 
 
 def network_seeds(rows: tf.Tensor) -> tf.Tensor:
@@ -115,7 +115,8 @@ def weighted(
     return tf.reshape(indices, tf.shape(draws))
 
 
-def _mix(state: tf.Tensor) -> tf.Tensor:
+def mix(state: tf.Tensor) -> tf.Tensor:
+    """Returns the output function of SplitMix64 of each state, uint64."""
     state = (state ^ tf.bitwise.right_shift(state, _uint64(30))) * _uint64(_FACTORS[0])
     state = (state ^ tf.bitwise.right_shift(state, _uint64(27))) * _uint64(_FACTORS[1])
     return state ^ tf.bitwise.right_shift(state, _uint64(31))

@@ -41,7 +41,7 @@ def test_records_are_counted(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
         for size in (0, 3, 1000):
             writer.write(b"x" * size)
-    assert preprocess._count(tmp_path / "a.tfrecord") == 3
+    assert preprocess.count_records(tmp_path / "a.tfrecord") == 3
 
 
 def test_a_failing_side_is_shown(tmp_path):

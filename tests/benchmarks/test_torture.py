@@ -119,7 +119,7 @@ def reader(folder, read):
 def test_flips(tmp_path, materials):
     folder = tmp_path / "tokenizer"
     tokenizers.WordPiece([*small.SPECIALS, *small.WORDS]).save(folder)
-    strict = flips.Part(0, materials, lambda _: [reader(folder, readers._tokenizer)])
+    strict = flips.Part(0, materials, lambda _: [reader(folder, readers.read_tokenizer)])
     found = parts.total(strict.run(case) for case in range(60))
     assert found.done == 60 and not found.failures and found.kinds["refused"] > 30
 
@@ -231,8 +231,8 @@ def test_disk(tmp_path, materials, monkeypatch):
     assert kind == {"refused": 1}, kind
     (failure,) = part.run(0).failures
     assert "careless, room 0.5: status 1" in failure and "No space left" in failure
-    part._child.stdin.close()
-    assert part._child.wait(60) == 0
+    part.child.stdin.close()
+    assert part.child.wait(60) == 0
 
 
 def test_a_fault_that_a_disk_child_has_to_see(tmp_path):
@@ -243,9 +243,9 @@ def test_a_fault_that_a_disk_child_has_to_see(tmp_path):
             return {"out": "other", "half": "b"}
 
     done = subprocess.CompletedProcess([], 2, "", "error: no room")
-    assert "half-written: out" in disk_child._problem(done, Disk(), {"out": "a", "half": "b"})
+    assert "half-written: out" in disk_child.find_problem(done, Disk(), {"out": "a", "half": "b"})
     done.stderr = "Traceback (most recent call last)"
-    assert "status 2" in disk_child._problem(done, Disk(), {})
+    assert "status 2" in disk_child.find_problem(done, Disk(), {})
 
 
 def answering(answer):
@@ -274,7 +274,7 @@ def test_hostile_folders_that_are_not_refused(tmp_path, monkeypatch, materials, 
     child = program(tmp_path, monkeypatch, "child", answering(answer))
     part = hostile.Part(0, materials, [case], child)
     assert message in part.run(0).failures[0]
-    part._child.kill()
+    part.child.kill()
 
 
 def test_there_are_hostile_folders_enough():

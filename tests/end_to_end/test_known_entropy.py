@@ -119,7 +119,8 @@ def trained_loss(config, steps, batches, held_out):
     optimizer = optimizers.make(config.recipe, steps, model)
     TrainStep(model, optimizer, strategy, seed=0).run(iter(batches), steps)
     evaluator = Evaluator(config, model, strategy)
-    rows = np.stack([evaluator._step(batch)[0].numpy() for batch in held_out])
+    step = tf.function(evaluator.replica_step, reduce_retracing=True)
+    rows = np.stack([step(batch)[0].numpy() for batch in held_out])
     return evaluator.statistics.summarise(rows, model.term_weights)["loss"]
 
 

@@ -68,7 +68,7 @@ def answers(model, inputs, theirs):
             zip(("start_logits", "end_logits"), objective.boundary_logits(states), strict=True)
         )
     # The likeliest starts and ends are those of transformers; how likely they are here:
-    allowed = np.asarray(objective._allowed(batch))
+    allowed = np.asarray(objective.allowed(batch))
     starts = np.where(allowed, objective.start_logits(states), -1e30)
     first = theirs["start_top_index"]  # [B, S]
     ends = np.where(allowed[:, None], objective.end_logits(states, first), -1e30)  # [B, S, T]

@@ -39,11 +39,13 @@ class Table(keras.Layer):
 
     def scores(self, x):
         """Returns the products of x [R, E] with every row, for a tied output: [R, V]."""
-        return _products(x, ops.cast(self.table, x.dtype))
+        return products(x, ops.cast(self.table, x.dtype))
 
 
 @with_gradient
-def _products(x, table):
+def products(x, table):
+    """Returns x [R, E] times the rows of table [V, E], with its gradient: [R, V]."""
+
     # The automatic gradient computes the table's gradient transposed, and transposes it again.
     def backward(upstream):
         return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)

@@ -26,12 +26,14 @@ def linear(x, kernel, bias=None):
     if bias is None:
         y = ops.matmul(rows, kernel)  # [R, O]
     else:
-        y = _affine(rows, kernel, ops.cast(bias, x.dtype))
+        y = affine(rows, kernel, ops.cast(bias, x.dtype))
     return y if flat else ops.reshape(y, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 
 @with_gradient
-def _affine(x, kernel, bias):
+def affine(x, kernel, bias):
+    """Returns x [R, I] times kernel [I, O] plus bias [O], with its gradient: [R, O]."""
+
     def backward(upstream):
         return (
             ops.matmul(upstream, ops.transpose(kernel)),

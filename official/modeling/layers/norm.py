@@ -31,12 +31,13 @@ class LayerNorm(keras.Layer):
     def call(self, x):
         """Normalises x [..., D]."""
         rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
-        y = _normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
+        y = normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
         return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
 
 
 @with_gradient
-def _normalize(x, scale, offset, *, epsilon):
+def normalize(x, scale, offset, *, epsilon):
+    """Returns the layer norm of x [R, D], computed in the type of x, with its gradient."""
     centred = x - ops.mean(x, axis=-1, keepdims=True)
     factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)  # [R, 1]
     normal = centred * factor

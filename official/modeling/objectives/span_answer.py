@@ -102,7 +102,7 @@ class Objective(base.Objective):
         del encoder
         states = encoded["sequence_output"]
         weights = self.example_weights(batch)
-        allowed, cls = self._allowed(batch), self._cls(batch)
+        allowed, cls = self.allowed(batch), self._cls(batch)
         shift = batch["context_start"] - batch["window_start"]
         answerable = batch["answer_start"] >= 0  # [B]
         start = ops.where(answerable, batch["answer_start"] + shift, cls)
@@ -154,7 +154,7 @@ class Objective(base.Objective):
             )
             null = null[:, 0]
         else:
-            allowed = self._allowed(batch)
+            allowed = self.allowed(batch)
             start_logits = self.start_logits(states)
             null = self.null_logits(states, start_logits, allowed)
             spans = self._beam(states, start_logits, allowed, inside & own, inside)
@@ -228,7 +228,7 @@ class Objective(base.Objective):
         last = ops.shape(batch["token_ids"])[1] - 1 if self._cls_last else 0
         return ops.zeros_like(starts) + last
 
-    def _allowed(self, batch):
+    def allowed(self, batch):
         """Returns the positions that an answer may have, including [CLS]: bool [B, T]."""
         if self.config.candidates == "row":
             return batch["padding_mask"]

@@ -386,7 +386,7 @@ def test_lengths_of_ngrams():
 def taken_of(config, rows):
     """The unit of each hidden token and the words, [B, T] each."""
     batch, seeds = pad(rows), seeds_of(len(rows))
-    taken, times = token_masks._take(config, VOCABULARY, batch, seeds)
+    taken, times = token_masks.select(config, VOCABULARY, batch, seeds)
     np.testing.assert_array_equal(times, taken >= 0)
     return taken.numpy(), units.words(VOCABULARY, batch).numpy()
 
@@ -476,7 +476,7 @@ def test_phrases_are_hidden_as_a_whole():
     inner[:, [2, 3, 8, 9]] = True  # tokens 1-3 and 7-9, and the words around them
     config = TokenMasksConfig(unit="phrase", max_predictions=4, mask_rate=0.2)
     batch = {**pad([row] * 400), "phrase_inner": tf.constant(inner)}
-    taken = token_masks._take(config, VOCABULARY, batch, seeds_of(400))[0].numpy() >= 0
+    taken = token_masks.select(config, VOCABULARY, batch, seeds_of(400))[0].numpy() >= 0
     assert taken.sum(axis=1).max() == 4
     first, second = taken[:, 1:4], taken[:, 7:10]
     for phrase in (first, second):

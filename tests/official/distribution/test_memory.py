@@ -227,7 +227,7 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     forgetful = Trainer(
         made_of, made.model, source, tf.distribute.get_strategy(), tmp_path / "other"
     )
-    forgetful.evaluator._memory = None
+    forgetful.evaluator.memory = None
     assert forgetful.evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
     two = trainer(shards, tmp_path / "one", made_of, mirrored(2))
     two.restore()
@@ -265,7 +265,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     assert found["causal_lm"] == pytest.approx(float(losses["causal_lm"]) / weight, rel=1e-12)
     # Without memory each row of 16 is read by itself.
     forgetful = Evaluator(made_of, model, strategy)
-    forgetful._memory = None
+    forgetful.memory = None
     assert forgetful.run(source)["causal_lm"] != pytest.approx(found["causal_lm"], rel=1e-4)
 
 

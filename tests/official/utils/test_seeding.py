@@ -15,7 +15,7 @@ def mix(state):
 def test_mix_is_the_published_splitmix64():
     # The first outputs of SplitMix64 from state 1234567, as its reference code prints them.
     states = tf.constant([(1234567 + i * 0x9E3779B97F4A7C15) % WORD for i in (1, 2, 3)], tf.uint64)
-    assert seeding._mix(states).numpy().tolist() == [
+    assert seeding.mix(states).numpy().tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,

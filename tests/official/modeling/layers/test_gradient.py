@@ -45,7 +45,7 @@ def test_norm():
         return (x - mean) / tf.sqrt(variance + 1e-3) * scale + offset
 
     check(
-        lambda *args: norm._normalize(*args, epsilon=1e-3),
+        lambda *args: norm.normalize(*args, epsilon=1e-3),
         reference,
         *(normal(6, 5), normal(5), normal(5)),
     )
@@ -101,7 +101,7 @@ def test_positions():
 
 def test_products_with_a_table():
     check(
-        embeddings._products,
+        embeddings.products,
         lambda x, table: tf.matmul(x, table, transpose_b=True),
         *(normal(3, 5), normal(7, 5)),
     )
@@ -134,7 +134,7 @@ def test_a_gradient_that_is_left_out_is_not_in_the_graph():
         assert "IdentityN" not in types()
         # Variables may be given here, too.
         variable = keras.Variable(args[0], dtype="float64")
-        np.testing.assert_array_equal(linear._affine(x, variable, args[1]), value)
+        np.testing.assert_array_equal(linear.affine(x, variable, args[1]), value)
     assert "IdentityN" in types()
 
 

@@ -137,7 +137,7 @@ def check_xlnet(path):
     states, fields = tf.constant(arrays["states"]), batch("cls_last")
     allowed = arrays["p_mask"] == 0
     objective = make(XLNET, "conditional", arrays, answerable_weight=0.0)
-    assert np.array_equal(objective._allowed(fields), allowed)
+    assert np.array_equal(objective.allowed(fields), allowed)
     starts = objective.start_logits(states)
     assert np.allclose(starts, arrays["start_logits"], **CLOSE) or np.allclose(
         np.where(allowed, starts, -1e30), arrays["start_logits"], **CLOSE
@@ -276,7 +276,7 @@ def test_dropout_is_before_the_last_map_of_the_regression():
     arrays = golden("xlnet")
     states, fields = tf.constant(arrays["states"]), batch("cls_last")
     objective = make(XLNET, "conditional", arrays, dropout=0.5)
-    starts, allowed = objective.start_logits(states), objective._allowed(fields)
+    starts, allowed = objective.start_logits(states), objective.allowed(fields)
     plain = objective.null_logits(states, starts, allowed)
     dropped = objective.null_logits(states, starts, allowed, Draws((1, 2)))
     assert not np.allclose(plain, dropped)
