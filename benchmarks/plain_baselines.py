@@ -129,8 +129,8 @@ def _best(values, make, features, targets, folds, metric, groups=None):
         return values[0]
 
     def figure(value):
-        found = cross_val_predict(make(value), features, targets, cv=folds, groups=groups)
-        return metric(targets, found)
+        actual = cross_val_predict(make(value), features, targets, cv=folds, groups=groups)
+        return metric(targets, actual)
 
     return max(values, key=figure)
 
@@ -180,11 +180,11 @@ class Chooser:
 
     def _figure(self, strength, features, right, groups, folds):
         model = LogisticRegression(C=strength, max_iter=300)
-        found = cross_val_predict(
+        actual = cross_val_predict(
             model, features, right, cv=folds, groups=groups, method="decision_function"
         )
         count = groups.max() + 1
-        chosen = found.reshape(count, -1).argmax(axis=1)
+        chosen = actual.reshape(count, -1).argmax(axis=1)
         return np.mean(chosen == right.reshape(count, -1).argmax(axis=1))
 
     def __call__(self, questions: Sequence) -> np.ndarray:
@@ -197,12 +197,12 @@ class Chooser:
         contexts = [q.context for q in questions for _ in q.choices]
         choices = [choice for q in questions for choice in q.choices]
         asked = [f"{q.text} {choice}" for q in questions for choice in q.choices]
-        found = [
+        actual = [
             self._overlap.simple(contexts, choices)[:, [0, 2, 4]],
             self._overlap.simple(contexts, asked)[:, [0, 2]],
             self._sentences(questions)[:, None],
         ]
-        own = np.concatenate(found, axis=1)
+        own = np.concatenate(actual, axis=1)
         grouped = own.reshape(len(questions), -1, own.shape[1])
         relative = (grouped - grouped.mean(axis=1, keepdims=True)).reshape(own.shape)
         vectors = self._overlap.vectors(choices)
@@ -210,13 +210,13 @@ class Chooser:
 
     def _sentences(self, questions: Sequence) -> np.ndarray:
         """Returns the cosine of question and choice with the most similar sentence."""
-        found, known = [], {}
+        actual, known = [], {}
         for q in questions:
             if q.context not in known:
                 known[q.context] = self._overlap.vectors(sentences(q.context))
             asked = self._overlap.vectors([f"{q.text} {choice}" for choice in q.choices])
-            found.append((known[q.context] @ asked.T).toarray().max(axis=0))
-        return np.concatenate(found)
+            actual.append((known[q.context] @ asked.T).toarray().max(axis=0))
+        return np.concatenate(actual)
 
 
 _NAME = r"(?:[A-Z][\w'-]*|\d[\d,.]*\d|\d)"

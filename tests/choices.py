@@ -18,15 +18,15 @@ def rows(count, seed=0, choices=3, longest=12):
     def text(words, most):
         return " ".join(draw.choice(words, draw.integers(1, most + 1)))
 
-    made = []
+    result = []
     for _ in range(count):
         answer = int(draw.integers(choices))
         among = [text(RIGHT if i == answer else WRONG, 4) for i in range(choices)]
-        made.append(
+        result.append(
             {"context": text(OTHER, longest), "question": text(OTHER, 4), "choices": among}
             | {"answer": answer}
         )
-    return made
+    return result
 
 
 def write(path, questions):

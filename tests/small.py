@@ -66,23 +66,23 @@ def config(**changes) -> configs.Config:
     return configs.from_dict(raw)
 
 
-def shard_folder(folder: Path, made_of: configs.Config, count: int = 60, seed: int = 0) -> Path:
+def shard_folder(folder: Path, run_config: configs.Config, count: int = 60, seed: int = 0) -> Path:
     """Pretraining shards of `documents`, made in this process; phrases are pairs of words."""
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
     folder.mkdir(parents=True)
     phrases = None
-    if getattr(made_of.corruption, "unit", None) == "phrase":
+    if getattr(run_config.corruption, "unit", None) == "phrase":
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
-    settings = Settings.from_config(made_of, tokens, phrases=phrases)
+    settings = Settings.from_config(run_config, tokens, phrases=phrases)
     records = examples.process_chunk(DocumentChunk(0, documents(count, seed)), settings)
     writer = ShardWriter(folder, num_shards=2)
     writer.write(records.examples)
-    write_manifest(folder, made_of, settings, writer, records.token_counts)
+    write_manifest(folder, run_config, settings, writer, records.token_counts)
     return folder
 
 
-def write_manifest(folder, made_of, settings, writer, counts, totals=None):
+def write_manifest(folder, run_config, settings, writer, counts, totals=None):
     """Finishes a folder of shards that were made with `settings`, as `builder.build` does."""
     tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
@@ -93,7 +93,7 @@ def write_manifest(folder, made_of, settings, writer, counts, totals=None):
             features=settings.features,
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=made_of.segments.row_tokens,
+            max_length=run_config.segments.row_tokens,
             seed=settings.seed,
             config=settings.to_record(),
             shards=writer.finish(),

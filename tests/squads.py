@@ -14,16 +14,16 @@ SIZES = span.Sizes(max_length=32, doc_stride=10, max_query_length=6)
 
 def document(*paragraphs, title="Title") -> dict:
     """A file's contents of paragraphs: (context, [(id, question, [(answer, start), ...]), ...])."""
-    made = []
+    result = []
     for context, asked in paragraphs:
         qas = []
         for key, question, answers in asked:
-            found = [{"text": text, "answer_start": start} for text, start in answers]
+            actual = [{"text": text, "answer_start": start} for text, start in answers]
             qas.append(
-                {"id": key, "question": question, "answers": found, "is_impossible": not answers}
+                {"id": key, "question": question, "answers": actual, "is_impossible": not answers}
             )
-        made.append({"context": context, "qas": qas})
-    return {"version": "test", "data": [{"title": title, "paragraphs": made}]}
+        result.append({"context": context, "qas": qas})
+    return {"version": "test", "data": [{"title": title, "paragraphs": result}]}
 
 
 def make(count: int, no_answers: bool = False, seed: int = 0) -> dict:

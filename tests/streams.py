@@ -60,7 +60,7 @@ class Walk:
 
 def stream_folder(
     folder: Path,
-    made_of: configs.Config,
+    run_config: configs.Config,
     documents: list[list[str]],
     words=small.WORDS,
     shard_count: int = 3,
@@ -68,17 +68,17 @@ def stream_folder(
     """A shard folder of the rows of `documents`, whose words stand in `words`."""
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
     folder.mkdir(parents=True)
-    settings, tokenizer = Settings.from_config(made_of, tokens), tokenizers.load(tokens)
+    settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
     writer = ShardWriter(folder, num_shards=shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
     text, counted = examples.tokenize_chunk(DocumentChunk(0, documents), settings)
     corpus.add(text)
     plan, arranged = corpus.arrange(streams.Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.in_order(plan.steps * made_of.segments.rows)
+    writer.in_order(plan.steps * run_config.segments.rows)
     for block in plan.blocks:
         writer.write(streams.make(block, plan))
     corpus.close()
     small.write_manifest(
-        folder, made_of, settings, writer, counted.token_counts, dict(arranged.more)
+        folder, run_config, settings, writer, counted.token_counts, dict(arranged.more)
     )
     return folder

@@ -111,8 +111,8 @@ SYSTEMS = {
 }
 
 
-def shard_folder(folder: Path, made_of: configs.Config) -> Path:
-    """Shards of what `made_of.segments` says."""
-    if made_of.segments.format == "stream":
-        return streams.stream_folder(folder, made_of, small.documents(24))
-    return small.shard_folder(folder, made_of)
+def shard_folder(folder: Path, settings: configs.Config) -> Path:
+    """Shards of what `settings.segments` says."""
+    if settings.segments.format == "stream":
+        return streams.stream_folder(folder, settings, small.documents(24))
+    return small.shard_folder(folder, settings)

@@ -44,18 +44,18 @@ def run(
         print(f"{time.monotonic() - started:8.1f} s  {line}", flush=True)
 
     def one_after_another(lane: Sequence[parts.Part]) -> dict[str, parts.Outcome]:
-        found = {}
+        actual = {}
         for part in lane:
             outcomes = parts.run(part, cases(type(part), options), folder / "journal", say)
-            found[part.name] = _with_commands(part, outcomes, options)
-        return found
+            actual[part.name] = _with_commands(part, outcomes, options)
+        return actual
 
     lanes = [[part for part in chosen if part.in_children == apart] for apart in (False, True)]
     if options.one_core:
         lanes = [[*lanes[0], *lanes[1]]]
     with futures.ThreadPoolExecutor(len(lanes)) as pool:
         done = pool.map(one_after_another, lanes)
-        return {name: found for lane in done for name, found in lane.items()}
+        return {name: actual for lane in done for name, actual in lane.items()}
 
 
 def _with_commands(
@@ -72,14 +72,14 @@ def _with_commands(
     return summed
 
 
-def table(chosen: Sequence[parts.Part], found: Mapping[str, tuple[parts.Outcome, float]]) -> str:
+def table(chosen: Sequence[parts.Part], actual: Mapping[str, tuple[parts.Outcome, float]]) -> str:
     """The rows as Markdown."""
     lines = [
         "| what | how many | what has to hold | how they ended | failed | time |",
         "|---|---:|---|---|---:|---:|",
     ]
     for part in chosen:
-        outcome = found[part.name]
+        outcome = actual[part.name]
         kinds = [f"{n:,} {kind}" for kind, n in outcome.kinds.most_common() if kind != "failed"]
         failed = max(outcome.kinds["failed"], len(outcome.failures))
         lines.append(
@@ -124,9 +124,9 @@ def bench(options: argparse.Namespace) -> int:
     started = time.monotonic()
     materials = Materials(options.folder / "materials", lambda line: print(f"           {line}"))
     chosen = [PARTS[name](options.seed, materials) for name in options.parts]
-    found = run(chosen, options, options.folder, started)
-    print(f"\ncommit {_commit()}, seed {options.seed}\n\n{table(chosen, found)}")
-    failures = [f"{name}: {sentence}" for name, o in found.items() for sentence in o.failures]
+    actual = run(chosen, options, options.folder, started)
+    print(f"\ncommit {_commit()}, seed {options.seed}\n\n{table(chosen, actual)}")
+    failures = [f"{name}: {sentence}" for name, o in actual.items() for sentence in o.failures]
     for failure in failures:
         print(f"\nFAILED: {failure}")
     return bool(failures)

@@ -141,9 +141,9 @@ def _type(place: Place, rng: np.random.Generator) -> list[str] | None:
 def _lacking(message: str, words: list[str]) -> list[str]:
     """The words that a message lacks; another name that is as near as the right one will do."""
     lacking = [word for word in words if word not in message]
-    found = re.search(_MEANT.format("(.*?)"), message)
-    if found and len(lacking) == 1 and (right := re.fullmatch(_MEANT.format("(.*)"), lacking[0])):
-        likeness = [difflib.SequenceMatcher(None, words[1], m[1]).ratio() for m in (found, right)]
+    actual = re.search(_MEANT.format("(.*?)"), message)
+    if actual and len(lacking) == 1 and (right := re.fullmatch(_MEANT.format("(.*)"), lacking[0])):
+        likeness = [difflib.SequenceMatcher(None, words[1], m[1]).ratio() for m in (actual, right)]
         return [] if likeness[0] >= likeness[1] else lacking
     return lacking
 

@@ -87,10 +87,10 @@ class Part(parts.Part):
         self,
         seed: int,
         materials: Materials,
-        made: Callable[[Materials], dict[str, Callable[[], list[str]]]] = commands,
+        result: Callable[[Materials], dict[str, Callable[[], list[str]]]] = commands,
     ):
         super().__init__(seed)
-        self._materials, self._made = materials, made
+        self._materials, self._made = materials, result
         self.child: subprocess.Popen | None = None
 
     def run(self, case: int) -> parts.Outcome:

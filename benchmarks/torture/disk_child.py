@@ -43,10 +43,10 @@ class Disk:
 
     def used(self) -> dict[str, int]:
         """Bytes and inodes that are taken; of a limit, the bytes of the largest file."""
-        found = os.statvfs(self.path)
+        actual = os.statvfs(self.path)
         if self._kind == "tmpfs":
-            room = (found.f_blocks - found.f_bfree) * found.f_frsize
-            return {"room": room, "inodes": found.f_files - found.f_ffree - 1}
+            room = (actual.f_blocks - actual.f_bfree) * actual.f_frsize
+            return {"room": room, "inodes": actual.f_files - actual.f_ffree - 1}
         sizes = [path.stat().st_size for path in self.path.rglob("*") if path.is_file()]
         return {"room": max(sizes), "inodes": 0}
 
@@ -179,13 +179,13 @@ def _damaged(folder: Path) -> str | None:
     return None
 
 
-def _other(found: dict[str, str], files: dict[str, str], command: list[str]) -> str | None:
+def _other(actual: dict[str, str], files: dict[str, str], command: list[str]) -> str | None:
     """Which files are not those of a command that nothing went wrong with."""
-    if found.keys() != files.keys():
-        return f"other files: {', '.join(sorted(found.keys() ^ files.keys())[:4])}"
+    if actual.keys() != files.keys():
+        return f"other files: {', '.join(sorted(actual.keys() ^ files.keys())[:4])}"
     if command[0] == "official.export":
         return None  # TensorFlow does not write the same graph in the same bytes each time
-    unlike = [name for name, digest in files.items() if found[name] != digest]
+    unlike = [name for name, digest in files.items() if actual[name] != digest]
     return f"other bytes in {', '.join(unlike[:4])}" if unlike else None
 
 

@@ -24,10 +24,10 @@ class Part(parts.Part):
         self,
         seed: int,
         materials: Materials,
-        made: Callable[[Materials], Sequence[readers.Reader]] = readers.readers,
+        result: Callable[[Materials], Sequence[readers.Reader]] = readers.readers,
     ):
         super().__init__(seed)
-        self._materials, self._made = materials, made
+        self._materials, self._made = materials, result
         self._readers: list[tuple[readers.Reader, Path, object]] = []
         self._scratch = tempfile.TemporaryDirectory(prefix="flips-")
 
@@ -50,7 +50,7 @@ class Part(parts.Part):
         what = f"{reader.name}, {file.relative_to(folder)}, {what}"
         file.write_bytes(damaged)
         try:
-            found = reader.read(folder)
+            converted = reader.read(folder)
         except UserError as error:
             if str(folder) in str(error) or file.name in str(error):
                 outcome.add("refused")
@@ -59,7 +59,7 @@ class Part(parts.Part):
         except Exception as error:  # noqa: BLE001  (any other is what must not be)
             outcome.fail(f"{what}: {type(error).__name__}: {str(error)[:300]}")
         else:
-            unlike = readers.differences(whole, found)
+            unlike = readers.differences(whole, converted)
             if not unlike:
                 outcome.add("harmless")
             elif reader.foreign and _is_one(unlike):
@@ -79,10 +79,10 @@ class Part(parts.Part):
                 self._readers.append((reader, copy, reader.read(copy)))
         total = sum(reader.share for reader, _, _ in self._readers)
         place = percent * total / 100
-        for found in self._readers:
-            place -= found[0].share
+        for actual in self._readers:
+            place -= actual[0].share
             if place < 0:
-                return found
+                return actual
         return self._readers[-1]
 
 

@@ -73,20 +73,20 @@ class Part(parts.Part):
         """Ids in and outside a graph, and the slices of all tokens."""
         tokenizer = self._tokenizer(kind)
         texts = [line.decode("utf-8", "replace") for line in some]
-        found = tokenizer.encode(texts)
+        actual = tokenizer.encode(texts)
         ragged = self._graph(kind)(tf.constant(texts))
-        made = np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
-        _compare(f"{kind}, graph and Python", texts, made, found, outcome)
+        result = np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
+        _compare(f"{kind}, graph and Python", texts, result, actual, outcome)
         one = len(texts) // 2
         alone = tokenizer.encode(texts[one : one + 1])
-        _compare(f"{kind}, alone", texts[one : one + 1], alone, found[one : one + 1], outcome)
+        _compare(f"{kind}, alone", texts[one : one + 1], alone, actual[one : one + 1], outcome)
         tokenizer.tokenize(tf.constant(some))  # what is no UTF-8 goes in as it is
         broken = [line.decode("utf-8", "surrogateescape") for line in some[:100]]
         tokenizer.encode(broken)
         tokenizer.encode_with_offsets(broken)
         problems = []
         for text, ids, (same, starts, ends) in zip(
-            texts, found, tokenizer.encode_with_offsets(texts), strict=True
+            texts, actual, tokenizer.encode_with_offsets(texts), strict=True
         ):
             wrong = None if np.array_equal(ids, same) else "other ids with places than without"
             wrong = wrong or oracles.problem(tokenizer, text, ids, starts, ends)
@@ -160,7 +160,7 @@ class Part(parts.Part):
                 self._materials.fuzzed_tokenizer(kind),
                 phrases=self._materials.phrases() if system == "ernie" else None,
             )
-            made = builder.build(
+            built = builder.build(
                 settings,
                 str(folder / name),
                 folder / "shards",
@@ -169,9 +169,9 @@ class Part(parts.Part):
                 on_long_line="skip",
                 report=lambda line: None,
             )
-            totals = made.totals
-            if (found := totals.skipped.get("lines not UTF-8", 0)) != counts["broken"]:
-                problems.append(f"{counts['broken']} broken lines, {found} counted ({name})")
+            totals = built.totals
+            if (actual := totals.skipped.get("lines not UTF-8", 0)) != counts["broken"]:
+                problems.append(f"{counts['broken']} broken lines, {actual} counted ({name})")
             kept = totals.documents + totals.skipped.get("empty documents", 0)
             if kept != counts["documents"]:
                 problems.append(f"{counts['documents']} documents, {kept} counted ({name})")
@@ -186,8 +186,8 @@ class Part(parts.Part):
         return sum(map(len, self._tokenizer(kind).encode(texts)))
 
 
-def _compare(what: str, texts: Any, found: Any, wanted: Any, outcome: parts.Outcome) -> None:
-    pairs = zip(texts, found, wanted, strict=True)
+def _compare(what: str, texts: Any, actual: Any, wanted: Any, outcome: parts.Outcome) -> None:
+    pairs = zip(texts, actual, wanted, strict=True)
     unlike = [_shown(text) for text, a, b in pairs if not np.array_equal(a, b)]
     _report([f"{what}: other ids for {text}" for text in unlike], outcome)
 

@@ -65,10 +65,10 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
         words = ["".join(rng.choice(_WORDS, rng.integers(1, 3))) for _ in range(rng.integers(3, 9))]
         return " ".join(words).capitalize() + str(rng.choice([".", "?", " !"]))
 
-    made = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
-    for lines in made:
+    result = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
+    for lines in result:
         lines[0] += " tada kobu"  # two words that often go together: a phrase
-    return made
+    return result
 
 
 class Materials:
@@ -139,8 +139,8 @@ class Materials:
                 from tfrecords_tools.vocabulary import builder
 
                 text = path.with_name("fuzzed.txt")
-                made = lines.lines(seeding.numpy_rng(1), 20_000)
-                text.write_bytes(b"\n".join(filter(lines.is_utf8, made)))
+                result = lines.lines(seeding.numpy_rng(1), 20_000)
+                text.write_bytes(b"\n".join(filter(lines.is_utf8, result)))
                 lower = kind == "wordpiece"
                 # SentencePiece has all characters but the rarest 2% in its vocabulary.
                 size = 20_000 if kind in ("unigram", "bpe") else 5000

@@ -62,7 +62,7 @@ def _lines(output: str) -> list[dict]:
 
 def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
     """What came of each poisoned step: its number, and what is wrong."""
-    found = []
+    actual = []
     for step in range(nan_child.STEPS):
         now = [lines[step] for lines in said]
         before = [lines[step - 1] for lines in said] if step else now
@@ -79,5 +79,5 @@ def _steps(said: list[list[dict]]) -> list[tuple[int, str | None]]:
         elif changed == poisoned:
             problem = "weights were changed" if poisoned else "no weight was changed"
         if poisoned or problem:
-            found.append((step, problem))
-    return found
+            actual.append((step, problem))
+    return actual

@@ -66,7 +66,7 @@ def _byte_bpe(tokenizer: ByteBPE, text: str, ids: list[int], starts: Any, ends: 
 def _characters(text: str, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The characters that places in bytes are of, without white space at their ends."""
     begins = list(itertools.accumulate((len(c.encode()) for c in text), initial=0))
-    found = []
+    actual = []
     for first, last in places:
         first = bisect.bisect_right(begins, first) - 1
         last = bisect.bisect_right(begins, last - 1)
@@ -74,8 +74,8 @@ def _characters(text: str, places: list[tuple[int, int]]) -> list[tuple[int, int
         if part.strip(_BLANKS):
             last = first + len(part.rstrip(_BLANKS))
             first += len(part) - len(part.lstrip(_BLANKS))
-        found.append((first, last))
-    return found
+        actual.append((first, last))
+    return actual
 
 
 def _sentencepiece(
@@ -105,8 +105,8 @@ _PROCESSORS: dict[str, sentencepiece.SentencePieceProcessor] = {}
 def _processor(tokenizer: SentencePiece) -> sentencepiece.SentencePieceProcessor:
     if tokenizer.fingerprint not in _PROCESSORS:
         model = tokenizer._vocabulary_files()[tokenizer.FILE]
-        made = sentencepiece.SentencePieceProcessor(model_proto=model)
-        _PROCESSORS[tokenizer.fingerprint] = made
+        loaded = sentencepiece.SentencePieceProcessor(model_proto=model)
+        _PROCESSORS[tokenizer.fingerprint] = loaded
     return _PROCESSORS[tokenizer.fingerprint]
 
 

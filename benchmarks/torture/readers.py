@@ -45,8 +45,8 @@ class Reader:
 
     def paths(self) -> list[Path]:
         """The files, from the folder on."""
-        found = sorted(p for pattern in self.files for p in self.folder.glob(pattern))
-        return [path.relative_to(self.folder) for path in found]
+        actual = sorted(p for pattern in self.files for p in self.folder.glob(pattern))
+        return [path.relative_to(self.folder) for path in actual]
 
 
 def readers(materials: Materials) -> list[Reader]:
@@ -121,14 +121,14 @@ def _tf1(folder: Path) -> Any:
     return _converted(tf1.read(folder))
 
 
-def _converted(made: converted_model.Converted) -> Any:
-    config = configs.to_dict(dataclasses.replace(made.config, name=""))
-    tokenizer = made.tokenizer
+def _converted(result: converted_model.Converted) -> Any:
+    config = configs.to_dict(dataclasses.replace(result.config, name=""))
+    tokenizer = result.tokenizer
     return {
         "config": config,
         "pieces": tokenizer.pieces,
         "tokenizer": [tokenizer.special_ids, json.dumps(tokenizer._decides())],
-        "variables": dict(made.variables),
+        "variables": dict(result.variables),
     }
 
 

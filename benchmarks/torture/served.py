@@ -21,13 +21,13 @@ def write(tokenizer: Path, objective: str, output: Path) -> None:
       objective: `vectors` for the encoder alone, `answer` for questions and contexts.
       output: the folder of the SavedModel.
     """
-    made = tokenizers.load(tokenizer)
+    loaded = tokenizers.load(tokenizer)
     config = configs.from_dict(
         {
             "name": "served",
             "encoder": {
                 "type": "transformer",
-                "vocab_size": made.vocab_size,
+                "vocab_size": loaded.vocab_size,
                 "hidden_size": 8,
                 "num_layers": 1,
                 "num_heads": 1,
@@ -41,7 +41,7 @@ def write(tokenizer: Path, objective: str, output: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         model_dir = Path(scratch)
         configs.save(config, model_dir / "config.yaml")
-        made.save(model_dir / "tokenizer")
+        loaded.save(model_dir / "tokenizer")
         variables = model_folder.build(config).variables_by_path()
         arrays = {path: np.asarray(variable) for path, variable in variables.items()}
         checkpoints.save(model_dir, 0, arrays, {})

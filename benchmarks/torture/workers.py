@@ -7,9 +7,9 @@ import socket
 def configs(count: int) -> list[dict[str, str]]:
     """TF_CONFIG of each worker, at free ports."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    places = [f"localhost:{made.getsockname()[1]}" for made in sockets]
-    for made in sockets:
-        made.close()
+    places = [f"localhost:{result.getsockname()[1]}" for result in sockets]
+    for result in sockets:
+        result.close()
     return [
         {
             "TF_CONFIG": json.dumps(

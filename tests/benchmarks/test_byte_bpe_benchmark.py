@@ -26,9 +26,9 @@ def test_table(tmp_path, monkeypatch, capsys):
     assert list(rows) == ["text", "a word of 50"] and rows["text"] == ["some text", "and more"] * 5
 
     def theirs(work, folder):
-        found = byte_bpe.run_ours(rows, folder)
-        wrong = np.append(found["text"][1], random.randrange(9))
-        return {**found, "text": (2 * found["text"][0], wrong)}
+        actual = byte_bpe.run_ours(rows, folder)
+        wrong = np.append(actual["text"][1], random.randrange(9))
+        return {**actual, "text": (2 * actual["text"][0], wrong)}
 
     monkeypatch.setattr(byte_bpe, "run_theirs", theirs)
     byte_bpe.compare(options, tmp_path)

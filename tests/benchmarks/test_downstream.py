@@ -26,10 +26,10 @@ GOOD, BAD = small.WORDS[:20], small.WORDS[20:40]
 
 def encoder_folder(folder):
     """A pretrained encoder as random weights have it."""
-    made = small.config()
-    configs.save(made, folder / "config.yaml")
+    settings = small.config()
+    configs.save(settings, folder / "config.yaml")
     tokenizers.load(small.tokenizer_folder(folder / "words")).save(folder / "tokenizer")
-    variables = named_arrays.values(model_folder.build(made).variables_by_path())
+    variables = named_arrays.values(model_folder.build(settings).variables_by_path())
     checkpoints.save(folder, 1, variables, {})
     return folder
 
@@ -151,18 +151,18 @@ def test_rows_are_those_of_the_shards(tmp_path):
 def test_prepared_files(tmp_path):
     for name, seed in (("a.json", 0), ("b.json", 1)):
         (tmp_path / name).write_text(json.dumps(squads.make(2, seed=seed)))
-    made = downstream_files.join_squad(tmp_path, {"train": "a.json + b.json"}, tmp_path)
-    assert made == {"train": str(tmp_path / "train.json")}
+    result = downstream_files.join_squad(tmp_path, {"train": "a.json + b.json"}, tmp_path)
+    assert result == {"train": str(tmp_path / "train.json")}
     joined = json.loads((tmp_path / "train.json").read_text())["data"]
     assert joined == squads.make(2, seed=0)["data"] + squads.make(2, seed=1)["data"]
 
     lines = [json.dumps({"article": f"a{i // 2}", "question": i}) for i in range(40)]
     (tmp_path / "race_1000.jsonl").write_text("\n".join(lines) + "\n")
     names = {"train": "t.jsonl", "validation": "v.jsonl", "test": ""}
-    made = downstream_files.split_race(tmp_path, names, tmp_path)
-    assert made["test"] == ""
+    result = downstream_files.split_race(tmp_path, names, tmp_path)
+    assert result["test"] == ""
     parts = [
-        [json.loads(line)["article"] for line in Path(made[split]).read_text().splitlines()]
+        [json.loads(line)["article"] for line in Path(result[split]).read_text().splitlines()]
         for split in ("train", "validation")
     ]
     assert list(map(len, parts)) == [32, 8] and not set(parts[0]) & set(parts[1])
@@ -170,12 +170,12 @@ def test_prepared_files(tmp_path):
     (tmp_path / "valid.txt").write_text(
         " \n = One = \n \n a b . \n = = Part = = \n \n c \n = Two = \n d \n"
     )
-    made = downstream_files.articles(tmp_path, {"test": "valid.txt"}, tmp_path)
-    assert Path(made["test"]).read_text() == "a b .\nc\n\nd\n"
+    result = downstream_files.articles(tmp_path, {"test": "valid.txt"}, tmp_path)
+    assert Path(result["test"]).read_text() == "a b .\nc\n\nd\n"
 
 
-def accuracy(labels, found):
-    return np.mean(labels == found)
+def accuracy(labels, actual):
+    return np.mean(labels == actual)
 
 
 def test_pairs_by_what_they_share():
@@ -190,15 +190,15 @@ def test_pairs_by_what_they_share():
         return texts, labels
 
     (train, labels), (others, right) = pairs(120), pairs(60)
-    (found,) = plain_baselines.classify(train, labels, [others], accuracy)
-    assert accuracy(right, found) > 0.95
+    (actual,) = plain_baselines.classify(train, labels, [others], accuracy)
+    assert accuracy(right, actual) > 0.95
     correlation = lambda a, b: np.corrcoef(a, b)[0, 1]  # noqa: E731
-    (found,) = plain_baselines.score(train, labels * 2.5, [others], correlation)
-    assert correlation(right, found) > 0.9
+    (actual,) = plain_baselines.score(train, labels * 2.5, [others], correlation)
+    assert correlation(right, actual) > 0.9
     first, second = zip(*train, strict=True)
     given = [tuple(zip(*others, strict=True))]
-    (found,) = plain_baselines.rank(first, second, labels, given)
-    assert found[right == 1].min() > found[right == 0].max()
+    (actual,) = plain_baselines.rank(first, second, labels, given)
+    assert actual[right == 1].min() > actual[right == 0].max()
     assert plain_baselines.majority(np.array([0, 2, 2]), 2).tolist() == [2, 2]
 
 

@@ -44,10 +44,10 @@ def test_turns_add_up_to_the_epoch():
 
 def test_table(capsys):
     def side(name, seconds, accuracy):
-        made = finetune_epoch.Side.__new__(finetune_epoch.Side)
-        made.name, made.steps, made.seconds = name, 50, seconds
-        made.last = {"accuracy": accuracy, "loss": 0.5, "peak_mib": 1500.0}
-        return made
+        result = finetune_epoch.Side.__new__(finetune_epoch.Side)
+        result.name, result.steps, result.seconds = name, 50, seconds
+        result.last = {"accuracy": accuracy, "loss": 0.5, "peak_mib": 1500.0}
+        return result
 
     options = type("Options", (), {"precision": "float32", "learning_rate": 1e-4})
     settings = {

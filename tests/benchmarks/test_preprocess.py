@@ -20,9 +20,9 @@ def test_text_of_a_size(tmp_path):
     whole = source.read_text()
     for megabytes in (0.0005, 0.004, 0.1):
         preprocess.write_text(source, tmp_path / "made.txt", megabytes)
-        made = (tmp_path / "made.txt").read_text()
-        assert megabytes * 1e6 <= len(made) < megabytes * 1e6 + 1000
-        documents = made.rstrip("\n").split("\n\n")
+        result = (tmp_path / "made.txt").read_text()
+        assert megabytes * 1e6 <= len(result) < megabytes * 1e6 + 1000
+        documents = result.rstrip("\n").split("\n\n")
         assert set(documents) <= set(whole.split("\n\n"))
 
 
@@ -31,9 +31,9 @@ def test_our_side_is_measured(tmp_path):
     small.tokenizer_folder(tmp_path / "tokenizer")
     preprocess.write_config(tmp_path, "token")
     options = argparse.Namespace(workers=1)
-    found = preprocess.run_ours(text, tmp_path, options, "ours, tf_models")
-    assert found["examples"] > 100 and found["bytes"] > 500 * found["examples"]
-    assert 100 < found["worker"] < 700 and 100 < found["main"] and found["seconds"] > 0
+    actual = preprocess.run_ours(text, tmp_path, options, "ours, tf_models")
+    assert actual["examples"] > 100 and actual["bytes"] > 500 * actual["examples"]
+    assert 100 < actual["worker"] < 700 and 100 < actual["main"] and actual["seconds"] > 0
     assert not (tmp_path / "ours").exists()
 
 

@@ -130,8 +130,8 @@ def test_our_side_is_served_and_tabled(tmp_path):
         path: np.asarray(variable)
         for path, variable in model_folder.build(config).variables_by_path().items()
     }
-    made = converted_model.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
-    converted_model.write(made, tmp_path / "made" / "converted")
+    converted = converted_model.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
+    converted_model.write(converted, tmp_path / "made" / "converted")
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving", f"--folder={tmp_path}/made", f"--text={text}",
          f"--vocabulary={vocabulary}", f"--vocab={config.encoder.vocab_size}", "--sides", OURS,

@@ -61,11 +61,11 @@ def test_a_run_goes_on_where_it_was_stopped_and_tells_of_a_case_that_killed_it(t
     first = parts.run(Counting(0), range(2), tmp_path, said.append)
     assert [first[0].done, first[0].kinds["even"], first[1].failures] == [2, 2, ["1 is odd"]]
     (tmp_path / "counting-0.begun").write_text("3")
-    found = parts.run(Counting(0), range(6), tmp_path, said.append)
+    actual = parts.run(Counting(0), range(6), tmp_path, said.append)
     assert "counting: 3 of 6 cases are done already" in said
-    assert found[0] == first[0] and found[3].failures == ["the process died in this case"]
-    assert found[5].failures[0].startswith("RuntimeError: five (")
-    summed = parts.total(found.values())
+    assert actual[0] == first[0] and actual[3].failures == ["the process died in this case"]
+    assert actual[5].failures[0].startswith("RuntimeError: five (")
+    summed = parts.total(actual.values())
     assert summed.done == 9 and summed.kinds["failed"] == 3 and len(summed.failures) == 3
 
 
@@ -120,8 +120,8 @@ def test_flips(tmp_path, materials):
     folder = tmp_path / "tokenizer"
     tokenizers.WordPiece([*small.SPECIALS, *small.WORDS]).save(folder)
     strict = flips.Part(0, materials, lambda _: [reader(folder, readers.read_tokenizer)])
-    found = parts.total(strict.run(case) for case in range(60))
-    assert found.done == 60 and not found.failures and found.kinds["refused"] > 30
+    actual = parts.total(strict.run(case) for case in range(60))
+    assert actual.done == 60 and not actual.failures and actual.kinds["refused"] > 30
 
     def careless(folder):
         settings = json.loads((folder / "tokenizer_config.json").read_text())
@@ -174,8 +174,8 @@ def wordpiece(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_fuzz(materials, wordpiece):
-    found = fuzz.Part(0, materials).run(0)
-    assert found.done == 150 and not found.failures
+    actual = fuzz.Part(0, materials).run(0)
+    assert actual.done == 150 and not actual.failures
 
     class Broken(tokenizers.WordPiece):
         """Places that are one character too early."""
@@ -184,33 +184,35 @@ def test_fuzz(materials, wordpiece):
             return [(ids, a - 1, b - 1) for ids, a, b in super().encode_with_offsets(texts)]
 
     def broken(folder):
-        made = tokenizers.load(folder)
-        return Broken(made.pieces, made.lower_case)
+        tokenizer = tokenizers.load(folder)
+        return Broken(tokenizer.pieces, tokenizer.lower_case)
 
     failures = fuzz.Part(0, materials, load=broken).run(0).failures
     assert any("wordpiece: the piece" in failure for failure in failures)
 
 
 def test_fuzzed_lines_are_what_they_are_said_to_be():
-    made = lines.lines(np.random.default_rng(0), 4000)
-    text = b"".join(made).decode("utf-8", "replace")
-    assert len(made) == 4000 and all(b"\n" not in line for line in made)
-    assert any(len(line.decode("utf-8", "replace")) >= lines.LONG - 1 for line in made)
-    assert b"" in made and sum(map(lines.is_utf8, made)) > 3000
+    result = lines.lines(np.random.default_rng(0), 4000)
+    text = b"".join(result).decode("utf-8", "replace")
+    assert len(result) == 4000 and all(b"\n" not in line for line in result)
+    assert any(len(line.decode("utf-8", "replace")) >= lines.LONG - 1 for line in result)
+    assert b"" in result and sum(map(lines.is_utf8, result)) > 3000
     assert {ord(character) >> 16 for character in text} == set(range(17))
     assert set("\u202e\u2067\0\x1b\x85") <= set(text)
-    assert any(len(set(line)) == 1 < len(line) for line in made)
+    assert any(len(set(line)) == 1 < len(line) for line in result)
 
 
 def test_oracles_tell_wrong_places():
-    made = tokenizers.WordPiece([*small.SPECIALS, "ab", "##c", "d"])
-    ids, starts, ends = made.encode_with_offsets(["Abc, d"])[0]
-    assert oracles.problem(made, "Abc, d", ids, starts, ends) is None
+    tokenizer = tokenizers.WordPiece([*small.SPECIALS, "ab", "##c", "d"])
+    ids, starts, ends = tokenizer.encode_with_offsets(["Abc, d"])[0]
+    assert oracles.problem(tokenizer, "Abc, d", ids, starts, ends) is None
     short = np.where(ends - starts > 1, ends - 1, ends)
-    assert "the piece" in oracles.problem(made, "Abc, d", ids, starts, short)
-    assert "is in no token" in oracles.problem(made, "Abc, d", ids[:-1], starts[:-1], ends[:-1])
-    assert "special ids" in oracles.problem(made, "Abc, d", [2, *ids[1:]], starts, ends)
-    assert "out of order" in oracles.problem(made, "Abc, d", ids, starts[::-1], ends[::-1])
+    assert "the piece" in oracles.problem(tokenizer, "Abc, d", ids, starts, short)
+    assert "is in no token" in oracles.problem(
+        tokenizer, "Abc, d", ids[:-1], starts[:-1], ends[:-1]
+    )
+    assert "special ids" in oracles.problem(tokenizer, "Abc, d", [2, *ids[1:]], starts, ends)
+    assert "out of order" in oracles.problem(tokenizer, "Abc, d", ids, starts[::-1], ends[::-1])
 
 
 @pytest.mark.slow
@@ -225,8 +227,8 @@ def test_disk(tmp_path, materials, monkeypatch):
         "def main(argv):\n with atomic.file(OUT, 'wb') as f: f.write(b'a' * 9000)\n"
         "OUT = sys.argv.pop(1)\nerrors.run(main)",
     )  # fmt: skip
-    made = {"careless": lambda: ["careless", "OUT"], "careful": lambda: ["careful", "OUT"]}
-    part = disk.Part(0, materials, lambda _: made)
+    result = {"careless": lambda: ["careless", "OUT"], "careful": lambda: ["careful", "OUT"]}
+    part = disk.Part(0, materials, lambda _: result)
     kind = part.run(1).kinds
     assert kind == {"refused": 1}, kind
     (failure,) = part.run(0).failures
@@ -306,11 +308,11 @@ def test_nan_that_reaches_weights(tmp_path, monkeypatch, materials, change, mess
     child = program(tmp_path, monkeypatch, "child", stepping(change).replace("false", "0 > 1"))
     text = (tmp_path / "child.py").read_text().replace("0 > 1", "false")
     (tmp_path / "child.py").write_text(text)
-    found = nan.Part(0, materials, child).run(0)
-    assert found.failures[:1] == ([f"bert, mirrored, {message}"] if message else []) or (
-        message and message in found.failures[0]
+    actual = nan.Part(0, materials, child).run(0)
+    assert actual.failures[:1] == ([f"bert, mirrored, {message}"] if message else []) or (
+        message and message in actual.failures[0]
     )
-    assert message or found.kinds == {"left out by all": 2}
+    assert message or actual.kinds == {"left out by all": 2}
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ def library(tmp_path):
 
 
 def test_passages_of_a_source_in_its_order(library):
-    found = [p for p in corpus.passages(library) if p.module != "pydoc"]
-    assert found == [
+    actual = [p for p in corpus.passages(library) if p.module != "pydoc"]
+    assert actual == [
         ("http", "", ["What this module does, in a few plain words."]),
         ("http", "line 5", ["A comment that goes on for two lines and ends here."]),
         ("http", "Reader", ["Reads one thing after another until nothing is left."]),
@@ -62,12 +62,12 @@ def test_documents_have_one_sentence_a_line():
 
 def test_rows_blank_names_of_modules_and_hold_no_text_twice():
     text = "The EMAIL package, threading and subprocess are named here."
-    found = [
+    actual = [
         corpus.Passage("email.message", "a", [text, "too short a row"]),
         corpus.Passage("http", "b", [text]),
         corpus.Passage("nowhere", "c", ["Not one of the areas that the task knows of."]),
     ]
-    train, validation = corpus.rows(found)
+    train, validation = corpus.rows(actual)
     assert [*train, *validation] == [
         ("The module package, module and module are named here.", "internet")
     ]

@@ -152,31 +152,31 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
     assert set(served) == kinds
     asked = questions.read(trained["shards"], "validation", trained["source"].manifest)
     answers, best, *odds = files(trained)
-    found = served["serving_default"](
+    actual = served["serving_default"](
         question=tf.constant([question.text for question in asked]),
         context=tf.constant([question.context for question in asked]),
     )
     for i, question in enumerate(asked):
-        text = found["answer"][i].numpy().decode()
-        start, end = int(found["start"][i]), int(found["end"][i])
+        text = actual["answer"][i].numpy().decode()
+        start, end = int(actual["start"][i]), int(actual["end"][i])
         span = next(span for span in best[question.id] if span["text"])
         assert text == answers[question.id] == question.context[start:end]
-        assert float(found["score"][i]) == pytest.approx(span["score"], abs=1e-5)
+        assert float(actual["score"][i]) == pytest.approx(span["score"], abs=1e-5)
         if trained["no_answers"]:
-            assert float(found["null_odds"][i]) == pytest.approx(odds[0][question.id], abs=1e-5)
+            assert float(actual["null_odds"][i]) == pytest.approx(odds[0][question.id], abs=1e-5)
         if text:
             assert (start, end) == (span["start"], span["end"])
     # What else may come to the door: nothing, blanks, bytes that are no text, a very long context.
     long = " ".join(small.WORDS[i % 60] for i in range(700))
     contexts = [b"", b" ", b"ba \xff\xfe be", long.encode(), b"b\xc3 \xed\xa0 x"]
-    found = served["answer"](
+    actual = served["answer"](
         question=tf.constant([b"ba", b"", b"\xff", b"be", b"bi"]), context=tf.constant(contexts)
     )
     for i, context in enumerate(contexts):
-        start, end = int(found["start"][i]), int(found["end"][i])
+        start, end = int(actual["start"][i]), int(actual["end"][i])
         text = context.decode(errors="replace")
-        assert found["answer"][i].numpy().decode() == text[start:end]
-    assert all(np.isfinite(found["score"][2:]))
+        assert actual["answer"][i].numpy().decode() == text[start:end]
+    assert all(np.isfinite(actual["score"][2:]))
     empty = served["answer"](
         question=tf.constant([], tf.string), context=tf.constant([], tf.string)
     )

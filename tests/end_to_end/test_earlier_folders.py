@@ -46,9 +46,9 @@ def test_a_run_goes_on_to_the_same_weights_and_metrics(earlier, name):
     expected = dict(np.load(folder / "expected.npz"))
     metrics = json.loads(str(expected.pop("metrics")))
     last = model / "checkpoints/step-00000008"
-    found = safetensors.numpy.load_file(next(last.glob("variables*.safetensors")))
-    assert found.keys() == expected.keys()
-    for path, array in found.items():
+    actual = safetensors.numpy.load_file(next(last.glob("variables*.safetensors")))
+    assert actual.keys() == expected.keys()
+    for path, array in actual.items():
         np.testing.assert_allclose(array, expected[path], rtol=2e-4, atol=2e-6, err_msg=path)
     values = evaluation.evaluate(model, shards, split="train", checkpoint="last")["train"]
     assert metrics and {key: values[key] for key in metrics} == pytest.approx(metrics, abs=2e-5)
@@ -63,9 +63,9 @@ def test_the_stored_weights_predict_and_answer_alike(tmp_path):
     for path in (predictions, folder / "predictions.tsv"):
         with open(path, encoding="utf-8", newline="") as file:
             tables.append(list(csv.reader(file, delimiter="\t")))
-    found, wanted = tables
-    assert found[0] == wanted[0] and len(found) == len(wanted) > 5
-    for ours, theirs in zip(found[1:], wanted[1:], strict=True):
+    actual, wanted = tables
+    assert actual[0] == wanted[0] and len(actual) == len(wanted) > 5
+    for ours, theirs in zip(actual[1:], wanted[1:], strict=True):
         assert ours[:2] == theirs[:2]
         assert [float(x) for x in ours[2:]] == pytest.approx(
             [float(x) for x in theirs[2:]], abs=1e-5

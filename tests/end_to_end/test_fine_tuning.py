@@ -81,9 +81,9 @@ def examples(count, seed, kind):
             for n in rng.integers(2, 12, 2)
         ]
         words = " ".join(text).split()
-        found = np.mean([word in GOOD for word in words])
+        actual = np.mean([word in GOOD for word in words])
         label = "good" if share > 0.5 else "bad"
-        yield {"a": text[0], "b": text[1], "y": label if kind == "classification" else found}
+        yield {"a": text[0], "b": text[1], "y": label if kind == "classification" else actual}
 
 
 @pytest.mark.slow

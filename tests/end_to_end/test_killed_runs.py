@@ -58,11 +58,11 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
 
     print(f"{kills} kills, {in_a_save} of them during a save")
     wanted = checkpoints.load_variables(tmp_path / "whole", "last", optimizer=True)
-    found = checkpoints.load_variables(tmp_path / "killed", "last", optimizer=True)
+    actual = checkpoints.load_variables(tmp_path / "killed", "last", optimizer=True)
     assert (
-        wanted.keys() == found.keys() and int(found["optimizer/iteration"]) == config.recipe.steps
+        wanted.keys() == actual.keys() and int(actual["optimizer/iteration"]) == config.recipe.steps
     )
     for path, value in wanted.items():
-        np.testing.assert_array_equal(found[path], value, err_msg=path)
-    assert ("memory/states" in found) == (config.segments.format == "stream")
+        np.testing.assert_array_equal(actual[path], value, err_msg=path)
+    assert ("memory/states" in actual) == (config.segments.format == "stream")
     assert not list((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))

@@ -78,10 +78,10 @@ def accuracy(memory_length, folder):
 
 @pytest.mark.slow
 def test_an_answer_one_row_back_is_found_with_memory_and_guessed_without(tmp_path):
-    found = accuracy(LENGTH, tmp_path / "with")
+    actual = accuracy(LENGTH, tmp_path / "with")
     guessed = accuracy(0, tmp_path / "without")
-    print(f"accuracy with memory {found:.3f}, without {guessed:.3f}, chance {1 / KEYS:.3f}")
+    print(f"accuracy with memory {actual:.3f}, without {guessed:.3f}, chance {1 / KEYS:.3f}")
     # The first row of each stream has nothing before it: one of a hundred.
-    assert found > 0.95
+    assert actual > 0.95
     deviation = np.sqrt(1 / KEYS * (1 - 1 / KEYS) / (ROWS * 100))
     assert abs(guessed - 1 / KEYS) < 4 * deviation

@@ -86,9 +86,9 @@ def xlnet(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [bert, xlnet])
-def test_two_workers_equal_one_device(tmp_path, made):
-    config = made(tmp_path / "shards")
+@pytest.mark.parametrize("make_config", [bert, xlnet])
+def test_two_workers_equal_one_device(tmp_path, make_config):
+    config = make_config(tmp_path / "shards")
     half = config.recipe.steps // 2
     config = small.replace(
         config, precision="float64", report_every=10, save_every=half, eval_every=half
@@ -97,15 +97,15 @@ def test_two_workers_equal_one_device(tmp_path, made):
     one = start(tmp_path, "one")
     outputs = end((one, *start_two(tmp_path, ["two", "two"])), 0, 0, 0)
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
-    found = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
-    assert wanted.keys() == found.keys()
-    assert ("memory/states" in wanted) == (made is xlnet)
+    actual = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
+    assert wanted.keys() == actual.keys()
+    assert ("memory/states" in wanted) == (make_config is xlnet)
     for path, value in wanted.items():
         if value.dtype == bool:
-            np.testing.assert_array_equal(found[path], value, err_msg=path)
+            np.testing.assert_array_equal(actual[path], value, err_msg=path)
             continue
         scale = max(np.abs(value).max(), 1e-300)
-        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
     figures = [
         [json.loads(line) for line in (tmp_path / n / "metrics.jsonl").read_text().splitlines()]
         for n in ("one", "two")
@@ -169,12 +169,12 @@ def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
     outputs = end(start_two(tmp_path, ["other", "other"]), 0, 0)
     assert stopped < steps and f"going on from step {stopped} of" in outputs[0]
 
-    wanted, found = (
+    wanted, actual = (
         checkpoints.load(tmp_path / name, "last", optimizer=True) for name in ("whole", "other")
     )
-    assert wanted.variables.keys() == found.variables.keys() and found.step == steps
+    assert wanted.variables.keys() == actual.variables.keys() and actual.step == steps
     for path, value in wanted.variables.items():
-        np.testing.assert_array_equal(found.variables[path], value, err_msg=path)
-    assert wanted.state["figures"] == found.state["figures"] != {}
+        np.testing.assert_array_equal(actual.variables[path], value, err_msg=path)
+    assert wanted.state["figures"] == actual.state["figures"] != {}
     best = [checkpoints.best(tmp_path / name) for name in ("whole", "other")]
     assert best[0] == best[1] is not None

@@ -30,12 +30,12 @@ def test_contextual_representations(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     size = names["model"].config.encoder.hidden_size
     assert names["vectors"].shape == (3, size) and names["features"].shape == (8, size)
-    (found,) = names["model"].tokens(names["texts"][:1])
+    (actual,) = names["model"].tokens(names["texts"][:1])
     text = names["texts"][0]
-    inside = [i for i, place in enumerate(found.starts) if 4 <= place < 8]
-    assert "".join(text[found.starts[i] : found.ends[i]] for i in inside) == "bank"
+    inside = [i for i, place in enumerate(actual.starts) if 4 <= place < 8]
+    assert "".join(text[actual.starts[i] : actual.ends[i]] for i in inside) == "bank"
     np.testing.assert_allclose(
-        names["of_word"](text, "bank"), found.vectors[inside].mean(axis=0), atol=1e-6
+        names["of_word"](text, "bank"), actual.vectors[inside].mean(axis=0), atol=1e-6
     )
     assert said.count("layer ") == names["model"].config.encoder.num_layers + 1
     # The weights are random, so only the presence of an answer for each text is checked.

@@ -38,10 +38,10 @@ def run(name, overrides, *options):
 @pytest.mark.slow
 def test_the_second_phase_goes_on_with_moments_step_and_rate(tmp_path):
     for name, overrides in (("bert_base", FIRST), ("bert_base_phase2", SECOND)):
-        made_of = configs.load(
+        settings = configs.load(
             CONFIGS / f"{name}.yaml", [f"{key}={value}" for key, value in overrides.items()]
         )
-        small.shard_folder(tmp_path / f"{name}-shards", made_of)
+        small.shard_folder(tmp_path / f"{name}-shards", settings)
     first, second = tmp_path / "first", tmp_path / "second"
     run("bert_base", FIRST, f"--data={tmp_path}/bert_base-shards", f"--model_dir={first}")
     options = (

@@ -37,11 +37,11 @@ HEADS = {"ranking": RankingConfig(), "kernels": KernelRankingConfig()}
 
 def texts(count, seed, name):
     draw = random.Random(seed)
-    made = {}
+    result = {}
     for i in range(count):
         words = " ".join(draw.choices(WORDS, k=draw.randrange(1, 15)))
-        made[f"{name}{i}"] = draw.choice(ODD) if draw.random() < 0.2 else words
-    return made
+        result[f"{name}{i}"] = draw.choice(ODD) if draw.random() < 0.2 else words
+    return result
 
 
 def data_folder(folder):
@@ -59,8 +59,8 @@ def data_folder(folder):
     }
     del qrels["q5"]
     folder.mkdir()
-    for name, made in {"queries": queries, "documents": documents}.items():
-        lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in made.items()]
+    for name, result in {"queries": queries, "documents": documents}.items():
+        lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in result.items()]
         (folder / f"{name}.jsonl").write_text("".join(lines))
     with open(folder / "qrels", "w") as stream:
         trec.write_qrels(stream, qrels)
@@ -73,7 +73,7 @@ def random_model(folder, encoder, head):
     """Random weights; the heads' are large, so that scores differ."""
     tokenizer = tokenizers.load(GOLDEN)
     encoder = configs.to_dict(ENCODERS[encoder]) | {"vocab_size": tokenizer.vocab_size}
-    made = configs.from_dict(
+    settings = configs.from_dict(
         {
             "name": "my ranker",
             "encoder": encoder,
@@ -81,9 +81,9 @@ def random_model(folder, encoder, head):
             "recipe": {"steps": 1, "batch_size": 16},
         }
     )
-    configs.save(made, folder / "config.yaml")
+    configs.save(settings, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")
-    variables = named_arrays.values(model_folder.build(made).variables_by_path())
+    variables = named_arrays.values(model_folder.build(settings).variables_by_path())
     draw = np.random.default_rng(0)
     for path, value in variables.items():
         if "ranking/" in path:
@@ -217,8 +217,8 @@ def test_learns_which_documents_share_a_word_with_the_query(tmp_path):
         else "on the mat"
         for i in range(24)
     }
-    for name, made in {"queries": queries, "documents": documents}.items():
-        lines = [f"{key}\t{text}\n" for key, text in made.items()]
+    for name, result in {"queries": queries, "documents": documents}.items():
+        lines = [f"{key}\t{text}\n" for key, text in result.items()]
         (tmp_path / "in" / f"{name}.tsv").write_text("id\ttext\n" + "".join(lines))
     parts = {"train": list(queries)[:40], "validation": list(queries)[40:]}
     qrels = {

@@ -57,8 +57,8 @@ def test_sweep_over_seeds(tmp_path):
             "seed"
         ] == seed  # fmt: skip
     record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert [found["figures"]["accuracy"] for found in record["runs"]] == measured
-    (spread,) = [found["spread"]["accuracy"] for found in record["settings"]]
+    assert [actual["figures"]["accuracy"] for actual in record["runs"]] == measured
+    (spread,) = [actual["spread"]["accuracy"] for actual in record["settings"]]
     assert spread["median"] == statistics.median(measured)
     assert spread["std"] == pytest.approx(np.std(measured, ddof=1))
     assert f"best setting: as in the config (median accuracy {spread['median']:.4f})" in done.stdout

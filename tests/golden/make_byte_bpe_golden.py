@@ -46,9 +46,9 @@ def main():
         bare = tokenizers.models.BPE.from_file(f"{folder}/vocab.json", f"{folder}/merges.txt")
         ids = {}
         for name, add_prefix_space in (("plain", False), ("prefixed", True)):
-            made = tokenizers.Tokenizer(bare)
-            made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space)
-            ids[name] = [made.encode(text).ids for text in TEXTS]
+            tokenizer = tokenizers.Tokenizer(bare)
+            tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space)
+            ids[name] = [tokenizer.encode(text).ids for text in TEXTS]
     result = {
         "tokenizers": tokenizers.__version__,
         "vocab.json": sorted(vocabulary, key=vocabulary.get),

@@ -58,13 +58,13 @@ def trajectory(setting, start, gradients, rates):
         exclude_from_weight_decay=no_decay,
         exclude_from_layer_adaptation=no_adaptation,
     )
-    found = {name: [] for name in variables}
+    actual = {name: [] for name in variables}
     for step in range(STEPS):
         pairs = [(tf.constant(gradients[name][step]), v) for name, v in variables.items()]
         optimizer.apply_gradients(pairs)
         for name, variable in variables.items():
-            found[name].append(variable.numpy())
-    return {name: np.stack(values) for name, values in found.items()}
+            actual[name].append(variable.numpy())
+    return {name: np.stack(values) for name, values in actual.items()}
 
 
 def main(path):
@@ -82,8 +82,8 @@ def main(path):
     arrays = {f"start/{name}": value for name, value in start.items()}
     arrays |= {f"gradients/{name}": value for name, value in gradients.items()}
     for name, setting in SETTINGS.items():
-        found = trajectory(setting, start, gradients, rates)
-        arrays |= {f"{name}/{tensor}": values for tensor, values in found.items()}
+        actual = trajectory(setting, start, gradients, rates)
+        arrays |= {f"{name}/{tensor}": values for tensor, values in actual.items()}
     np.savez_compressed(path, rates=rates, **arrays)
 
 

@@ -46,7 +46,7 @@ def bert():
     config = transformers.BertConfig(vocab_size=61, intermediate_size=23, **sizes)
     model = random_weights(transformers.BertForQuestionAnswering(config))
     width = max(LENGTHS)
-    made = {
+    result = {
         "states": np.zeros((3, width, 18), np.float32),
         "start_logits": np.zeros((3, width), np.float32),
         "end_logits": np.zeros((3, width), np.float32),
@@ -55,12 +55,12 @@ def bert():
     for i, (length, (start, end)) in enumerate(zip(LENGTHS, ANSWERS, strict=True)):
         ids = torch.randint(5, 61, (1, length))
         positions = {"start_positions": torch.tensor([start]), "end_positions": torch.tensor([end])}
-        found = model(ids, **positions, output_hidden_states=True)
-        made["states"][i, :length] = found.hidden_states[-1][0].numpy()
-        made["start_logits"][i, :length] = found.start_logits[0].numpy()
-        made["end_logits"][i, :length] = found.end_logits[0].numpy()
-        made["loss"][i] = found.loss.numpy()
-    return made | head(model, "bert.")
+        actual = model(ids, **positions, output_hidden_states=True)
+        result["states"][i, :length] = actual.hidden_states[-1][0].numpy()
+        result["start_logits"][i, :length] = actual.start_logits[0].numpy()
+        result["end_logits"][i, :length] = actual.end_logits[0].numpy()
+        result["loss"][i] = actual.loss.numpy()
+    return result | head(model, "bert.")
 
 
 def xlnet():
@@ -89,8 +89,8 @@ def xlnet():
         "use_mems": False,
         "output_hidden_states": True,
     }
-    found = model(ids, **common)
-    states = found.hidden_states[-1]
+    actual = model(ids, **common)
+    states = actual.hidden_states[-1]
     start_logits = model.start_logits(states, p_mask=p_mask)
     positions = torch.tensor(starts)
     end_logits = model.end_logits(states, start_positions=positions, p_mask=p_mask)
@@ -106,19 +106,19 @@ def xlnet():
     total = (loss(start_logits, positions) + loss(end_logits, torch.tensor(ends))) / 2
     whole = model(ids, start_positions=positions, end_positions=torch.tensor(ends), **common).loss
     assert torch.allclose(total.mean(), whole, atol=1e-5), (total, whole)
-    made = {
+    result = {
         "states": states,
         "p_mask": p_mask,
         "start_logits": start_logits,
         "end_logits": conditional,
-        "null_logits": found.cls_logits,
+        "null_logits": actual.cls_logits,
         "loss": total,
-        "start_log_probs": torch.log(found.start_top_log_probs),
-        "start_index": found.start_top_index,
-        "end_log_probs": torch.log(found.end_top_log_probs),
-        "end_index": found.end_top_index,
+        "start_log_probs": torch.log(actual.start_top_log_probs),
+        "start_index": actual.start_top_index,
+        "end_log_probs": torch.log(actual.end_top_log_probs),
+        "end_index": actual.end_top_index,
     }
-    return {name: value.numpy() for name, value in made.items()} | head(model, "transformer.")
+    return {name: value.numpy() for name, value in result.items()} | head(model, "transformer.")
 
 
 def main(path=Path(__file__).parent / "span_answer.npz"):

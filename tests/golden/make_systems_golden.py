@@ -115,8 +115,8 @@ def answers(model, batch):
     with torch.no_grad():
         outputs = dict(model(**inputs, output_hidden_states=True))
     outputs.pop("past_key_values", None)
-    found = {"hidden_states": torch.stack(outputs.pop("hidden_states")).numpy()}
-    return found | {f"answer/{name}": array.numpy() for name, array in outputs.items()}
+    actual = {"hidden_states": torch.stack(outputs.pop("hidden_states")).numpy()}
+    return actual | {f"answer/{name}": array.numpy() for name, array in outputs.items()}
 
 
 SAMPLING = {"temperature": [0.7, 1.0, 1.3], "top_k": [5, 0, 7], "top_p": [1.0, 0.8, 0.6]}
@@ -146,7 +146,7 @@ def generation(model, rng):
         if top_p < 1:
             scores = transformers.TopPLogitsWarper(top_p)(None, scores)
         chances.append(scores.softmax(-1).numpy())
-    made = {
+    result = {
         "token_ids": token_ids.astype(np.int32),
         "padding_mask": real,
         "free": free.numpy().astype(np.int32),
@@ -156,7 +156,7 @@ def generation(model, rng):
         "chances": np.stack(chances),
         **{key: np.array(values) for key, values in SAMPLING.items()},
     }
-    return {f"generation/{key}": array for key, array in made.items()}
+    return {f"generation/{key}": array for key, array in result.items()}
 
 
 def case(name, seed):

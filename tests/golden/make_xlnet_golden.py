@@ -158,14 +158,14 @@ def row(model, batch, memory, two_streams):
         outputs = dict(model(**inputs))
     states = outputs.pop("hidden_states")
     memory = outputs.pop("mems")
-    found = {
+    actual = {
         "content": torch.stack(states[:: 2 if two_streams else 1]).numpy(),
         "memory": torch.stack(memory).transpose(1, 2).numpy(),
     }
     if two_streams:
-        found["query"] = torch.stack(states[1::2]).numpy()
+        actual["query"] = torch.stack(states[1::2]).numpy()
     outputs.pop("losses", None)
-    return found | {f"answer/{key}": value.numpy() for key, value in outputs.items()}, memory
+    return actual | {f"answer/{key}": value.numpy() for key, value in outputs.items()}, memory
 
 
 def case(name, seed):
@@ -187,9 +187,9 @@ def case(name, seed):
         if i + 1 == count and getattr(model.config, "attn_type", "uni") == "bi":
             real = padding(kind, model.config)
         batch = make_batch(model.config, rng, two_streams, real)
-        found, memory = row(model, batch, memory, two_streams)
-        found |= {f"batch/{key}": array for key, array in batch.items()}
-        stored |= {f"{i}/{key}": array for key, array in found.items()}
+        actual, memory = row(model, batch, memory, two_streams)
+        actual |= {f"batch/{key}": array for key, array in batch.items()}
+        stored |= {f"{i}/{key}": array for key, array in actual.items()}
     return stored
 
 

@@ -48,7 +48,7 @@ def test_permutation_command(tmp_path):
     Image = pytest.importorskip("PIL.Image", reason="pillow (requirements.txt) is not installed")
     config = PermutationConfig(k=2, max_span=2)
     seeds = ((i, permutation.sample(CITY, config, i)) for i in range(1000))
-    seed, sampled = next((seed, found) for seed, found in seeds if found.order == (0, 1))
+    seed, sampled = next((seed, actual) for seed, actual in seeds if actual.order == (0, 1))
     image = tmp_path / "permutation.png"
     options = [f"--text={CITY}", f"--seed={seed}", "--k=2", "--max_span=2", f"--output={image}"]
     code, out, _ = command("--what=permutation", *options)

@@ -159,12 +159,12 @@ def compare(kind, expected, answer):
     assert answer.keys() == names
     for row, wanted in enumerate(expected):
         for name, value in wanted.items():
-            found = answer[name][row]
+            actual = answer[name][row]
             if name == "sequence_output":
                 assert answer["input_mask"][row].sum() == len(value)
                 assert answer["input_mask"][row][: len(value)].all()
-                found = found[: len(value)]
-            np.testing.assert_allclose(found, value, atol=1e-5)
+                actual = actual[: len(value)]
+            np.testing.assert_allclose(actual, value, atol=1e-5)
         if kind == "classification":
             label = OBJECTIVES[kind].labels[wanted["probabilities"].argmax()]
             assert answer["label"][row] == label.encode()
@@ -212,18 +212,18 @@ def test_token_signature_takes_padded_rows_of_any_size(exported):
         ids = rng.integers(5, 35, (rows, length)) * mask
         types = rng.integers(0, 2, (rows, length))
         batch = {"token_ids": ids, "segment_ids": types, "padding_mask": mask}
-        found = signature(
+        answers = signature(
             input_word_ids=tf.constant(ids, tf.int32),
             input_mask=tf.constant(mask, tf.int32),
             input_type_ids=tf.constant(types, tf.int32),
         )
         if kind == "bare":
-            assert found.keys() == {"sequence_output", "pooled_output"}
-            expected = {n: v for n, v in model.encode(batch).items() if n in found}
+            assert answers.keys() == {"sequence_output", "pooled_output"}
+            expected = {n: v for n, v in model.encode(batch).items() if n in answers}
         else:
             expected = model.predictions(batch)
         for name, value in expected.items():
-            given, value = found[name].numpy(), np.asarray(value)
+            given, value = answers[name].numpy(), np.asarray(value)
             if name == "sequence_output":
                 given, value = given[mask], value[mask]
             np.testing.assert_allclose(given, value, atol=1e-5)
@@ -276,9 +276,9 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
     model = model_folder.restore(tmp_path / "model")[2]
     assert len(names) - 1 == len(model.encoder.variables) < len(model.variables)
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
-    found = signature(text=tf.constant(TEXTS))["sequence_output"]
+    answers = signature(text=tf.constant(TEXTS))["sequence_output"]
     expected = official.load(tmp_path / "model").encode(TEXTS, pooling="first")
-    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(answers[:, 0], expected, atol=1e-5)
 
 
 def test_a_model_of_pairs_is_served_pairs(tmp_path):
@@ -287,8 +287,8 @@ def test_a_model_of_pairs_is_served_pairs(tmp_path):
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     assert set(signature.structured_input_signature[1]) == {"text", "text_b"}
     loaded = official.load(tmp_path / "model")
-    found = signature(text=tf.constant(TEXTS), text_b=tf.constant(SECOND))
-    compare("regression", in_process(loaded, "regression", TEXTS, SECOND), found)
+    answers = signature(text=tf.constant(TEXTS), text_b=tf.constant(SECOND))
+    compare("regression", in_process(loaded, "regression", TEXTS, SECOND), answers)
 
 
 def test_the_length_can_be_chosen(tmp_path):
@@ -351,11 +351,11 @@ def test_a_memory_is_not_given(tmp_path):
         "input_mask": [[1, 1, 1, 0, 0], [1] * 5],
         "input_type_ids": [[0] * 5] * 2,
     }
-    found = serve(**{name: tf.constant(value) for name, value in rows.items()})
+    actual = serve(**{name: tf.constant(value) for name, value in rows.items()})
     model = loaded_model.load(tmp_path / "model").model
     batch = dict(zip(("token_ids", "padding_mask", "segment_ids"), rows.values(), strict=True))
     expected = model.encode({name: np.array(value) for name, value in batch.items()})
-    for name, value in found.items():
+    for name, value in actual.items():
         real = np.array(rows["input_mask"]) > 0 if name == "sequence_output" else ...
         np.testing.assert_allclose(value.numpy()[real], expected[name][real], atol=1e-6)
 

@@ -45,15 +45,15 @@ def printed():
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(parameters.flags, "FLAGS", SimpleNamespace(vocab_size=None, override=[]))
         parameters.main(["", *map(str, sorted(PRETRAIN.glob("*.yaml")))])
-    found = {}
+    actual = {}
     for line in out.getvalue().splitlines():
         if not line.startswith(" "):
             name = Path(line).stem
-            found[name] = {}
+            actual[name] = {}
         elif not line.startswith("  not counted: encoder"):
             part, number = line.split()
-            found[name][part] = int(number.replace(",", ""))
-    return found
+            actual[name][part] = int(number.replace(",", ""))
+    return actual
 
 
 def test_what_a_config_leaves_open_keeps_no_other_from_being_counted(printed):
@@ -88,8 +88,8 @@ def test_the_sum_is_that_of_the_weights_of_a_model():
 
     config = small.config()
     counts = weight_counts.count(config)
-    made = Model(config).variables_by_path()
-    sizes = {path: variable.numpy().size for path, variable in made.items()}
+    result = Model(config).variables_by_path()
+    sizes = {path: variable.numpy().size for path, variable in result.items()}
     assert counts.total == sum(sizes.values())
     assert counts.total == counts.encoders["encoder"] + sum(counts.heads.values())
     assert counts.heads == {

@@ -14,10 +14,10 @@ def main(folder, name, inputs, outputs, texts):
         assert not info[kind], (kind, info[kind])
     batch = {key: torch.from_numpy(value) for key, value in np.load(inputs).items()}
     with torch.no_grad():
-        found = model.eval()(**batch)
+        actual = model.eval()(**batch)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(*json.load(open(texts)), padding=True, return_tensors="np")["input_ids"]
-    arrays = {key: value.numpy() for key, value in found.items()}
+    arrays = {key: value.numpy() for key, value in actual.items()}
     labels = np.array([model.config.id2label[i] for i in range(model.config.num_labels)])
     np.savez(outputs, ids=ids, labels=labels, **arrays)
 

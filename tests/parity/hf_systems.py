@@ -18,13 +18,13 @@ def main(parent):
             assert not info[kind], (folder, kind, info[kind])
         inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
         with torch.no_grad():
-            found = dict(model.eval()(**inputs, output_hidden_states=True))
-        found.pop("past_key_values", None)
-        found["hidden_states"] = torch.stack(found["hidden_states"])
+            actual = dict(model.eval()(**inputs, output_hidden_states=True))
+        actual.pop("past_key_values", None)
+        actual["hidden_states"] = torch.stack(actual["hidden_states"])
         # The fast ones of SentencePiece want one package more.
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=False)
-        found["ids"] = torch.tensor(tokenizer("the cat", "the")["input_ids"])
-        np.savez(folder / "outputs.npz", **{key: value.numpy() for key, value in found.items()})
+        actual["ids"] = torch.tensor(tokenizer("the cat", "the")["input_ids"])
+        np.savez(folder / "outputs.npz", **{key: value.numpy() for key, value in actual.items()})
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tfrecords_tools.vocabulary import builder
 @pytest.mark.parametrize("prefix", [False, True])
 def test_a_million_characters_and_every_code_point(hf, tmp_path, prefix):
     (tmp_path / "text.txt").write_text("\n".join(texts(40_000, seed=2)), encoding="utf-8")
-    made = builder.build(
+    built = builder.build(
         str(tmp_path / "text.txt"), tmp_path / "tok", "byte_bpe", 1000, add_prefix_space=prefix
     )
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -25,10 +25,10 @@ def test_a_million_characters_and_every_code_point(hf, tmp_path, prefix):
     (tmp_path / "texts.json").write_text(json.dumps(lines))
     hf.run("hf_byte_bpe.py", tmp_path / "tok", tmp_path / "texts.json", tmp_path / "ids.npz")
     expected = np.load(tmp_path / "ids.npz")
-    values, splits = made.encode_ragged(lines)
+    values, splits = built.encode_ragged(lines)
     np.testing.assert_array_equal(np.diff(splits), expected["lengths"])
     np.testing.assert_array_equal(values, expected["values"])
-    ids = made.encode(lines[:40])
+    ids = built.encode(lines[:40])
     both = zip(ids[:20], ids[20:], strict=True)
-    pairs = [tokenizers.pack_arrays(two, made, 10_000)[0] for two in both]
+    pairs = [tokenizers.pack_arrays(two, built, 10_000)[0] for two in both]
     np.testing.assert_array_equal(np.concatenate(pairs), expected["pairs"])

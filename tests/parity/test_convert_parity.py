@@ -107,10 +107,10 @@ def test_transformers_loads_what_we_write(hf, tmp_path, name, sizes):
     elif "masked" in ours:
         ours["logits"] = ours.pop("masked")
     for key, value in ours.items():
-        found = theirs[key]
-        if found.ndim == 3:
-            found = found * mask[..., None]
-        np.testing.assert_allclose(found, value, atol=2e-5, err_msg=key)
+        actual = theirs[key]
+        if actual.ndim == 3:
+            actual = actual * mask[..., None]
+        np.testing.assert_allclose(actual, value, atol=2e-5, err_msg=key)
     if name == "BertForSequenceClassification":
         assert list(theirs["labels"]) == list(config.objectives[0].labels)
     for row, (text, pair) in enumerate(zip(TEXTS, SECOND, strict=True)):

@@ -21,7 +21,7 @@ TARGETS = {"classification": "label", "regression": "score", "multiple_choice": 
 
 
 @pytest.fixture(scope="module")
-def made(hf, tmp_path_factory):
+def base(hf, tmp_path_factory):
     """The encoder as a model folder, `model`, and what came of each head."""
     folder = tmp_path_factory.mktemp("fine_tuning")
     hf.run("hf_fine_tuning.py", folder)
@@ -61,9 +61,9 @@ def fields_of(kind, arrays):
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
-def test_losses_follow_those_of_transformers(made, kind):
+def test_losses_follow_those_of_transformers(base, kind):
     """The same weights and batches, dropout off, a hundred steps."""
-    arrays = dict(np.load(made / f"{kind}.npz"))
+    arrays = dict(np.load(base / f"{kind}.npz"))
     expected = arrays["losses"]
     fields = fields_of(kind, arrays)
     recipe = {
@@ -72,14 +72,14 @@ def test_losses_follow_those_of_transformers(made, kind):
         "optimizer": {"learning_rate": 1e-3},
         "schedule": {"type": "bert", "warmup_steps": 10},
     }
-    encoder = configs.to_dict(configs.load(made / "model"))["encoder"]
+    encoder = configs.to_dict(configs.load(base / "model"))["encoder"]
     objectives = [{"type": kind, **OBJECTIVES[kind]}]
     config = configs.from_dict(
         {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": recipe}
     )
     strategy = tf.distribute.get_strategy()
     model = strategies.build_model(config, strategy)
-    warm_start.start_from(model, str(made / "model"), "last", "encoder")
+    warm_start.start_from(model, str(base / "model"), "last", "encoder")
     head = model.objectives[0].output_projection
     head.kernel.assign(arrays["kernel"])
     head.bias.assign(arrays["bias"])

@@ -15,7 +15,7 @@ CLOSE = dict(rtol=0, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def made(hf, tmp_path_factory):
+def base(hf, tmp_path_factory):
     """`theirs`: what transformers made; `ours`: our model folder of each; and their names."""
     parent = tmp_path_factory.mktemp("heads")
     hf.run("hf_heads.py", parent / "theirs")
@@ -86,17 +86,17 @@ def softmax(logits):
     return chances / chances.sum(axis=-1, keepdims=True)
 
 
-def close(found, expected, real, name):
+def close(actual, expected, real, name):
     """Asserts that answers agree; of padding, whose scores say nothing, positions may be others."""
-    for key, value in found.items():
+    for key, value in actual.items():
         value, right = np.asarray(value), expected[key]
         if value.shape == real.shape:  # of each token
             value, right = value[real], right[real]
         np.testing.assert_allclose(value, right, err_msg=f"{name} {key}", **CLOSE)
 
 
-def test_models_of_transformers_answer_the_same_here(made):
-    parent, names = made
+def test_models_of_transformers_answer_the_same_here(base):
+    parent, names = base
     assert len(names) == 18
     for name in names:
         inputs = dict(np.load(parent / "theirs" / name / "inputs.npz"))
@@ -106,8 +106,8 @@ def test_models_of_transformers_answer_the_same_here(made):
         close(answers(model, inputs, theirs), theirs, real > 0, name)
 
 
-def test_models_of_ours_answer_the_same_there(hf, made):
-    parent, names = made
+def test_models_of_ours_answer_the_same_there(hf, base):
+    parent, names = base
     written = parent / "written"
     written.mkdir()
     names = [name for name in names if not name.startswith("Distil")]

@@ -47,7 +47,7 @@ def test_adamw_follows_tensorflow_addons(tfa, tmp_path, float64, weight_decay):
 
 def test_the_stored_trajectories_of_lamb_are_those_of_tensorflow_addons(tfa, tmp_path):
     tfa.run(GOLDEN / "make_lamb_golden.py", tmp_path / "lamb.npz")
-    stored, made = (dict(np.load(folder / "lamb.npz")) for folder in (GOLDEN, tmp_path))
-    assert stored.keys() == made.keys()
+    stored, result = (dict(np.load(folder / "lamb.npz")) for folder in (GOLDEN, tmp_path))
+    assert stored.keys() == result.keys()
     for name, values in stored.items():
-        np.testing.assert_allclose(made[name], values, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(result[name], values, rtol=1e-12, atol=1e-15)

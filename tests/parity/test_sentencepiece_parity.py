@@ -21,7 +21,7 @@ def test_odd_text_and_every_code_point(hf, tmp_path, name, lower_case):
     numbers = (f"in {number}, and" for number in random.Random(1).choices(range(2200), k=2000))
     prose = [row["text"] for row in GOLDEN["cased"][:8]] * 3 + NUMBERS * 20 + [*numbers]
     (tmp_path / "text.txt").write_text("\n".join(prose), encoding="utf-8")
-    made = builder.build(
+    built = builder.build(
         str(tmp_path / "text.txt"), tmp_path / "tok", "unigram", 200,
         lower_case=lower_case, coverage=0.98, normalize_text=True,
     )  # fmt: skip
@@ -31,7 +31,7 @@ def test_odd_text_and_every_code_point(hf, tmp_path, name, lower_case):
     settings = {k: v for k, v in settings.items() if k.endswith("token") or k == "do_lower_case"}
     config.write_text(json.dumps({**settings, "tokenizer_class": name}))
     again = tokenizers.load(tmp_path / "tok")
-    assert again.fingerprint == made.fingerprint
+    assert again.fingerprint == built.fingerprint
     # What is newer than Unicode 3.2 is not known to all libraries alike.
     every = [c for c in map(chr, range(0x110000)) if 0xDFFF < ord(c) or ord(c) < 0xD800]
     every = [c for c in every if unicodedata.ucd_3_2_0.category(c) != "Cn"]
@@ -47,6 +47,6 @@ def test_odd_text_and_every_code_point(hf, tmp_path, name, lower_case):
     hf.run("hf_sentencepiece.py", name, tmp_path / "tok", tmp_path / "texts.json",
            tmp_path / "ids.json")  # fmt: skip
     expected = json.loads((tmp_path / "ids.json").read_text())
-    found = [ids.tolist() for ids in made.encode(lines)]
-    different = [line for line, a, b in zip(lines, found, expected, strict=True) if a != b]
+    actual = [ids.tolist() for ids in built.encode(lines)]
+    different = [line for line, a, b in zip(lines, actual, expected, strict=True) if a != b]
     assert not different

@@ -32,12 +32,12 @@ def test_heads_are_those_of_transformers(hf, tmp_path):
 
 
 def test_figures_of_500_perturbed_files(hf, tmp_path):
-    given = [(*made, 0.3) for made in metrics.files(metrics.FILES, True, seed=1)]
+    given = [(*result, 0.3) for result in metrics.files(metrics.FILES, True, seed=1)]
     (tmp_path / "files.json").write_text(json.dumps(given))
     hf.run("hf_answer_metrics.py", tmp_path / "files.json", tmp_path / "figures.json")
     theirs = json.loads((tmp_path / "figures.json").read_text())
     assert len(theirs) == 500
     for (right, answers, odds, threshold), expected in zip(given, theirs, strict=True):
-        found = squad_metrics.evaluate(answers, right, True, odds, threshold)
+        actual = squad_metrics.evaluate(answers, right, True, odds, threshold)
         expected = {ours: expected[name] for name, ours in NAMES.items() if name in expected}
-        assert found == pytest.approx(expected, rel=0, abs=1e-9)
+        assert actual == pytest.approx(expected, rel=0, abs=1e-9)

@@ -13,7 +13,7 @@ PARITY = systems.GOLDEN.parent / "parity"
 
 
 @pytest.fixture(scope="module")
-def made(hf, tmp_path_factory):
+def base(hf, tmp_path_factory):
     """The golden files, made anew, and our model folder of each."""
     parent = tmp_path_factory.mktemp("systems")
     hf.run(systems.GOLDEN / "make_systems_golden.py", parent / "golden")
@@ -24,30 +24,30 @@ def made(hf, tmp_path_factory):
     return parent
 
 
-def test_outputs_are_those_of_transformers(made):
+def test_outputs_are_those_of_transformers(base):
     for name in CASES:
-        _, parts, hidden_states = systems.load(name, made / "golden")
-        model = model_folder.restore(made / f"{name}-model")[2]
+        _, parts, hidden_states = systems.load(name, base / "golden")
+        model = model_folder.restore(base / f"{name}-model")[2]
         assert systems.compare(model, parts, hidden_states) == {}
 
 
-def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
-    (made / "written").mkdir()
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, base):
+    (base / "written").mkdir()
     for name in WRITTEN:
-        folder = made / "written" / name
-        huggingface.write(made / f"{name}-model", folder, "last")
-        batch = systems.load(name, made / "golden")[1]["batch"]
+        folder = base / "written" / name
+        huggingface.write(base / f"{name}-model", folder, "last")
+        batch = systems.load(name, base / "golden")[1]["batch"]
         inputs = {"input_ids": batch["token_ids"], "attention_mask": batch["padding_mask"]}
         if not name.startswith("gpt2"):  # which takes segments for tokens
             inputs["token_type_ids"] = batch["segment_ids"]
         np.savez(folder / "inputs.npz", **{k: v.astype(np.int64) for k, v in inputs.items()})
-    hf.run(PARITY / "hf_systems.py", made / "written")
+    hf.run(PARITY / "hf_systems.py", base / "written")
     for name in WRITTEN:
-        _, parts, hidden_states = systems.load(name, made / "golden")
-        theirs = np.load(made / "written" / name / "outputs.npz")
+        _, parts, hidden_states = systems.load(name, base / "golden")
+        theirs = np.load(base / "written" / name / "outputs.npz")
         for key, expected in {**parts["answer"], "hidden_states": hidden_states}.items():
             np.testing.assert_allclose(theirs[key], expected, rtol=0, atol=1e-6, err_msg=name)
-        tokenizer = model_folder.restore(made / f"{name}-model")[1]
+        tokenizer = model_folder.restore(base / f"{name}-model")[1]
         ids = theirs["ids"].tolist()
         first, second = (ids.tolist() for ids in tokenizer.encode(["the cat", "the"]))
         if not name.startswith("gpt2"):  # whose tokenizer puts nothing around a text

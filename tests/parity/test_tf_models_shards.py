@@ -28,22 +28,22 @@ def tokenizer(tmp_path_factory):
     return small.tokenizer_folder(tmp_path_factory.mktemp("made") / "tokenizer")
 
 
-def build(made_of, text, tokenizer, output, format="examples"):
-    settings = Settings.from_config(made_of, tokenizer, format=format)
+def build(run_config, text, tokenizer, output, format="examples"):
+    settings = Settings.from_config(run_config, tokenizer, format=format)
     return builder.build(settings, str(text), output, workers=2)
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, unit):
-    made_of = small.config(
+    settings = small.config(
         corruption__unit=unit, segments__static_masks=True, segments__duplicates=2
     )
-    build(made_of, text, tokenizer, tmp_path / "theirs", format="tf_models")
-    made = build(made_of, text, tokenizer, tmp_path / "ours")
+    build(settings, text, tokenizer, tmp_path / "theirs", format="tf_models")
+    built = build(settings, text, tokenizer, tmp_path / "ours")
     out = tmp_path / "read.npz"
     tfm.run(HERE / "tfm_read_shards.py", tmp_path / "theirs" / "train-*", 32, 5, out)
     theirs = dict(np.load(out))
-    source = ShardDataset(tmp_path / "ours", made_of, training=False)
+    source = ShardDataset(tmp_path / "ours", settings, training=False)
     batches = list(source.dataset(16).as_numpy_iterator())
     ours = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     ours = {name: value[ours["example_weights"] > 0] for name, value in ours.items()}
@@ -57,15 +57,15 @@ def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, 
         "next_sentence_labels": ours["next_sentence_label"][:, None],
     }
     assert theirs.keys() == same.keys()
-    assert len(theirs["input_mask"]) == made.totals.examples > 1000
+    assert len(theirs["input_mask"]) == built.totals.examples > 1000
     for name, values in same.items():
         np.testing.assert_array_equal(theirs[name], values, err_msg=name)
 
 
 def test_their_examples_have_the_lengths_of_ours(tfm, tmp_path, text, tokenizer):
     """The shares of lengths and labels; theirs come from another random generator."""
-    made_of = small.config(segments__duplicates=20)
-    build(made_of, text, tokenizer, tmp_path / "ours")
+    settings = small.config(segments__duplicates=20)
+    build(settings, text, tokenizer, tmp_path / "ours")
     paths = [str(path) for path in (tmp_path / "ours").glob("*.tfrecord")]
     (records,) = tf.data.TFRecordDataset(paths).batch(1_000_000)
     read = features.parse(records, ["segment_lengths", "next_sentence_label"])

@@ -14,7 +14,7 @@ PARITY = systems.GOLDEN.parent / "parity"
 
 
 @pytest.fixture(scope="module")
-def made(hf, tmp_path_factory):
+def base(hf, tmp_path_factory):
     """The golden files, made anew, and our model folder of each."""
     parent = tmp_path_factory.mktemp("xlnet")
     hf.run(systems.GOLDEN / "make_xlnet_golden.py", parent / "golden")
@@ -25,25 +25,25 @@ def made(hf, tmp_path_factory):
     return parent
 
 
-def test_states_and_memory_are_those_of_transformers(made):
+def test_states_and_memory_are_those_of_transformers(base):
     for name in CASES:
-        config, _, rows = xlnets.load(name, made / "golden")
-        model = model_folder.restore(made / f"{name}-model")[2]
+        config, _, rows = xlnets.load(name, base / "golden")
+        model = model_folder.restore(base / f"{name}-model")[2]
         xlnets.compare(model.encoder, config, rows)
 
 
-def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, made):
+def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, base):
     """Two texts and two pairs of different lengths, with padding on the left."""
-    parent = made / "laid_out"
+    parent = base / "laid_out"
     parent.mkdir()
-    tokenizer, model = model_folder.restore(made / "xlnet_classification-model")[1:]
+    tokenizer, model = model_folder.restore(base / "xlnet_classification-model")[1:]
     texts = tf.ragged.constant([[7, 9, 8, 11, 6, 7], [12, 5]], tf.int32)
     expected = []
     for count in (1, 2):
         layout = model.encoder.config.layout
         batch = packing.pack([texts, texts[::-1]][:count], tokenizer, 20, layout)
         folder = parent / str(count)
-        huggingface.write(made / "xlnet_classification-model", folder, "last")
+        huggingface.write(base / "xlnet_classification-model", folder, "last")
         np.savez(
             folder / "inputs.npz",
             input_ids=batch["token_ids"].numpy().astype(np.int64),
@@ -61,8 +61,8 @@ def test_texts_as_they_are_laid_out_here_get_the_same_logits(hf, made):
     assert np.ptp(expected[0], axis=0).max() > 0.01
 
 
-def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
-    (made / "written").mkdir()
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, base):
+    (base / "written").mkdir()
     rng = np.random.default_rng(0)
     real = np.ones((2, 6), bool)
     real[0, :1] = real[1, :3] = False
@@ -71,8 +71,8 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
         "segment_ids": rng.integers(0, 3, real.shape).astype(np.int32),
     }
     for name in WRITTEN:
-        folder = made / "written" / name
-        huggingface.write(made / f"{name}-model", folder, "last")
+        folder = base / "written" / name
+        huggingface.write(base / f"{name}-model", folder, "last")
         inputs = {
             "input_ids": batch["token_ids"].astype(np.int64),
             "token_type_ids": batch["segment_ids"].astype(np.int64),
@@ -81,10 +81,10 @@ def test_transformers_loads_what_we_write_and_answers_the_same(hf, made):
         if name != "xlnet_one_way":  # Masks of both kinds it cannot join for several rows.
             inputs["attention_mask"] = real.astype(np.float32)
         np.savez(folder / "inputs.npz", **inputs)
-    hf.run(PARITY / "hf_systems.py", made / "written")
+    hf.run(PARITY / "hf_systems.py", base / "written")
     for name in WRITTEN:
-        theirs = np.load(made / "written" / name / "outputs.npz")
-        _, tokenizer, model = model_folder.restore(made / f"{name}-model")
+        theirs = np.load(base / "written" / name / "outputs.npz")
+        _, tokenizer, model = model_folder.restore(base / f"{name}-model")
         known = batch if name == "xlnet_one_way" else batch | {"padding_mask": real}
         encoded = model.encode(known, output_all=True)
         there = np.ones_like(real) if name == "xlnet_one_way" else real

@@ -23,10 +23,10 @@ def main(text: str, vocabulary: str, target: str, flags: list[str]) -> None:
                 raise
         lengths, labels = [], []
         for record in tf.data.TFRecordDataset(records.name).as_numpy_iterator():
-            found = tf.train.Example.FromString(record).features.feature
-            second = sum(found["segment_ids"].int64_list.value)
-            lengths.append([sum(found["input_mask"].int64_list.value) - second, second])
-            labels += found["next_sentence_labels"].int64_list.value
+            actual = tf.train.Example.FromString(record).features.feature
+            second = sum(actual["segment_ids"].int64_list.value)
+            lengths.append([sum(actual["input_mask"].int64_list.value) - second, second])
+            labels += actual["next_sentence_labels"].int64_list.value
     np.savez(target, lengths=lengths, labels=labels)
 
 

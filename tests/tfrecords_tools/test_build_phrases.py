@@ -57,15 +57,15 @@ def npmi_slowly(path, most):
 def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
     monkeypatch.setattr(phrases, "WORDS_AT_ONCE", part)
     path = write(tmp_path / "a.txt")
-    made = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
+    built = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
     expected = [
         (-score, " ".join(run))
         for run, (count, score) in npmi_slowly(path, 4).items()
         if count >= 15 and score >= 0.3
     ]
-    assert made == [run for _, run in sorted(expected)]
-    assert set(PHRASES) <= set(made)
-    assert (tmp_path / "out").read_text() == "\n".join(made) + "\n"
+    assert built == [run for _, run in sorted(expected)]
+    assert set(PHRASES) <= set(built)
+    assert (tmp_path / "out").read_text() == "\n".join(built) + "\n"
 
 
 def test_case_and_longest_phrase(tmp_path):
@@ -81,9 +81,9 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(phrases, "WORDS_AT_ONCE", 500)
     monkeypatch.setattr(phrases, "MAX_RUNS", 300)
     said = []
-    made = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
+    built = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said
-    assert "machine learning" in made
+    assert "machine learning" in built
 
 
 @pytest.mark.parametrize(

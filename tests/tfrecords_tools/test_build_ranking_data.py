@@ -42,38 +42,38 @@ def write(folder, files):
 
 
 def test_cranfield(tmp_path):
-    made = collections.read_cranfield(write(tmp_path / "in", CRANFIELD))
-    assert made.documents == {
+    result = collections.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    assert result.documents == {
         "1": "lift of a wing . in a slipstream .",
         "3": "heat . of slabs",
         "4": "flow past a wing",
     }
     # The third query is .I 365 and number 3 in cranqrel.
-    assert made.queries == {"1": "what lift has a wing .", "2": "heat ?", "3": "flow ?"}
-    assert made.qrels == {"1": {"1": 4, "4": 1, "3": 0}, "2": {"3": 3}, "3": {"4": 2, "1": 0}}
-    assert +made.left_out == {"empty documents": 1, "judgements of empty documents": 1}
+    assert result.queries == {"1": "what lift has a wing .", "2": "heat ?", "3": "flow ?"}
+    assert result.qrels == {"1": {"1": 4, "4": 1, "3": 0}, "2": {"3": 3}, "3": {"4": 2, "1": 0}}
+    assert +result.left_out == {"empty documents": 1, "judgements of empty documents": 1}
 
 
 def test_cisi(tmp_path):
-    made = collections.read_cisi(write(tmp_path / "in", CISI))
-    assert made.documents == {"1": "On Books They are read.", "2": "Loans Of books."}
-    assert made.queries == {"1": "Which books are read?", "3": "Loans and books"}
-    assert made.qrels == {"1": {"1": 1}, "3": {"2": 1}}
-    assert +made.left_out == {"queries without a relevant document": 1}
+    result = collections.read_cisi(write(tmp_path / "in", CISI))
+    assert result.documents == {"1": "On Books They are read.", "2": "Loans Of books."}
+    assert result.queries == {"1": "Which books are read?", "3": "Loans and books"}
+    assert result.qrels == {"1": {"1": 1}, "3": {"2": 1}}
+    assert +result.left_out == {"queries without a relevant document": 1}
 
 
 def test_wikiqa(tmp_path):
-    made = collections.read_wikiqa(write(tmp_path / "in", WIKIQA))
-    assert made.queries == {"train-1": "how old ?", "validation-1": "who ?", "test-7": "when ?"}
-    texts = {name: made.documents[name] for grades in made.qrels.values() for name in grades}
+    result = collections.read_wikiqa(write(tmp_path / "in", WIKIQA))
+    assert result.queries == {"train-1": "how old ?", "validation-1": "who ?", "test-7": "when ?"}
+    texts = {name: result.documents[name] for grades in result.qrels.values() for name in grades}
     by_text = {text: name for name, text in texts.items()}
-    assert made.splits == {
+    assert result.splits == {
         "train": {"train-1": [by_text["old ."], by_text["very old ."]]},
         "validation": {"validation-1": [by_text["a man"], by_text['"he"']]},
         "test": {"test-7": [by_text["very old ."], by_text["in may"]]},
     }
-    assert made.qrels["test-7"] == {by_text["very old ."]: 0, by_text["in may"]: 1}
-    assert +made.left_out == {
+    assert result.qrels["test-7"] == {by_text["very old ."]: 0, by_text["in may"]: 1}
+    assert +result.left_out == {
         "answers given twice": 1,
         "queries without a relevant document": 1,
     }
@@ -81,7 +81,7 @@ def test_wikiqa(tmp_path):
 
 def test_bm25_is_that_of_a_loop():
     documents = {"a": "wing wing lift", "b": "Wing in heat-flow", "c": "a flow", "d": "other words"}
-    made = collections.Collection({"q": "wing flow flow?"}, documents, {})
+    result = collections.Collection({"q": "wing flow flow?"}, documents, {})
     words = {"a": "wing wing lift", "b": "wing in heat flow", "c": "a flow", "d": "other words"}
     split = {name: text.split() for name, text in words.items()}
     mean = sum(map(len, split.values())) / 4
@@ -94,12 +94,12 @@ def test_bm25_is_that_of_a_loop():
             count = text.count(word)
             score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(text) / mean))
         expected[name] = score
-    run = bm25.rank(made, {"q": None}, depth=9)
+    run = bm25.rank(result, {"q": None}, depth=9)
     assert run["q"] == pytest.approx({n: s for n, s in expected.items() if s}, rel=1e-6)
     assert list(run["q"]) == sorted(run["q"], key=expected.get, reverse=True)
-    assert list(bm25.rank(made, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
+    assert list(bm25.rank(result, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
     # Of named candidates those without a word of the query too.
-    assert set(bm25.rank(made, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
+    assert set(bm25.rank(result, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
 
 
 def test_shares_of_the_queries():
@@ -156,10 +156,10 @@ def test_files_that_are_no_collection(tmp_path):
     with pytest.raises(UserError, match="CISI.ALL: .I 1 is there twice"):
         collections.read_cisi(folder)
     write(folder, CISI)
-    made = collections.read_cisi(folder)
-    made.splits = {"train": {}}
+    result = collections.read_cisi(folder)
+    result.splits = {"train": {}}
     with pytest.raises(UserError, match="the train split has no query: give it a larger share"):
-        bm25.write(made, tmp_path / "out", 10)
+        bm25.write(result, tmp_path / "out", 10)
 
 
 def test_the_command_line(tmp_path):

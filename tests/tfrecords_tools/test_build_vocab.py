@@ -34,9 +34,9 @@ def build(text, output, kind="wordpiece", vocab_size=None, **options):
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "byte_bpe"])
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_folder(tmp_path, text, kind, lower_case):
-    made = build(text, tmp_path / "out", kind, lower_case=lower_case)
+    built = build(text, tmp_path / "out", kind, lower_case=lower_case)
     loaded = tokenizers.load(tmp_path / "out")
-    assert loaded.fingerprint == made.fingerprint and loaded.files == made.files
+    assert loaded.fingerprint == built.fingerprint and loaded.files == built.files
     assert isinstance(loaded, tokenizers.WordPiece) == (kind == "wordpiece")
     assert loaded.vocab_size == SIZES[kind]
     assert loaded.pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -50,9 +50,9 @@ def test_folder(tmp_path, text, kind, lower_case):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_text_as_the_releases_prepare_it(tmp_path, text, kind):
     text.write_text(text.read_text() + "Caf\u00e9 \u00c9t\u00e9 in 1990, and 2000, ``yes''\n" * 20)
-    made = build(text, tmp_path / "out", kind, normalize_text=True, lower_case=True)
+    built = build(text, tmp_path / "out", kind, normalize_text=True, lower_case=True)
     loaded = tokenizers.load(tmp_path / "out")
-    assert (loaded.fingerprint, loaded.files) == (made.fingerprint, made.files)
+    assert (loaded.fingerprint, loaded.files) == (built.fingerprint, built.files)
     assert loaded.lower_case and loaded.split_digit_comma and loaded.rules.remove_space
     assert not any(piece != unicodedata.normalize("NFKD", piece) for piece in loaded.pieces)
     odd, plain = loaded.encode(["``CAF\u00c9''\t1990,", '"cafe" 1990,'])
@@ -62,10 +62,10 @@ def test_text_as_the_releases_prepare_it(tmp_path, text, kind):
 
 @pytest.mark.parametrize("prefix", [False, True])
 def test_byte_bpe_folder(tmp_path, text, prefix):
-    made = build(text, tmp_path / "out", "byte_bpe", add_prefix_space=prefix)
+    built = build(text, tmp_path / "out", "byte_bpe", add_prefix_space=prefix)
     loaded = tokenizers.load(tmp_path / "out")
     assert isinstance(loaded, tokenizers.ByteBPE) and loaded.vocab_size == 330
-    assert loaded.fingerprint == made.fingerprint and loaded.files == made.files
+    assert loaded.fingerprint == built.fingerprint and loaded.files == built.files
     assert loaded.pieces[:5] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     assert loaded.special_ids == (0, 1, 2, 3, 4)
     first, second = loaded.encode(["river", " river"])
@@ -77,7 +77,7 @@ def test_byte_bpe_folder(tmp_path, text, prefix):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
-    made = build(text, tmp_path / "a", kind)
+    built = build(text, tmp_path / "a", kind)
     with gzip.open(tmp_path / "text.gz", "wt") as file:
         file.write(text.read_text())
     rows = [json.dumps({"text": "\n".join(PROSE)}) for _ in range(3)]
@@ -85,13 +85,13 @@ def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
     (tmp_path / "two.jsonl").write_text("\n".join(rows[1:]) + "\n")
     packed = build(tmp_path / "text.gz", tmp_path / "b", kind)
     lines = build(f"{tmp_path}/one.jsonl,{tmp_path}/t*.jsonl", tmp_path / "c", kind)
-    assert made.files == packed.files == lines.files
+    assert built.files == packed.files == lines.files
 
 
 def test_vocabulary_is_of_frequent_words(tmp_path):
     (tmp_path / "a.txt").write_text("the quick brown fox\n" * 50 + "a lazy dog\n" * 5)
-    made = build(tmp_path / "a.txt", tmp_path / "out", vocab_size=55)
-    assert [made.decode([i]) for i in made.encode(["the quick brown fox dog"])[0]] == [
+    built = build(tmp_path / "a.txt", tmp_path / "out", vocab_size=55)
+    assert [built.decode([i]) for i in built.encode(["the quick brown fox dog"])[0]] == [
         *["the", "quick", "brown", "fox", "dog"]
     ]
 

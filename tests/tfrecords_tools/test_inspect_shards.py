@@ -34,7 +34,7 @@ def write_folder(folder, records, kind, names, task=None):
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(record)
         entries.append(integrity.describe(path))
-    made = manifest.Manifest(
+    read_back = manifest.Manifest(
         kind=kind,
         features=tuple(names),
         tokenizer=tokenizer.files,
@@ -46,7 +46,7 @@ def write_folder(folder, records, kind, names, task=None):
         **({} if kind == "task" else {"config": CONFIG, "totals": TOTALS}),
         length_histogram=(0,) * 8 + (1, 0, 1),
     )
-    manifest.write(folder, made)
+    manifest.write(folder, read_back)
     return folder
 
 
@@ -218,9 +218,9 @@ def test_verify_finds_a_cut_between_records(tmp_path):
     path = folder / "train-00000-of-00002.tfrecord"
     whole = path.read_bytes()
     path.write_bytes(whole + whole)
-    made = manifest.read(folder)
-    entries = (integrity.describe(path), *made.shards[1:])
-    manifest.write(folder, manifest.Manifest(**{**vars(made), "shards": entries}))
+    record = manifest.read(folder)
+    entries = (integrity.describe(path), *record.shards[1:])
+    manifest.write(folder, manifest.Manifest(**{**vars(record), "shards": entries}))
     assert inspect_shards.verify(folder) == []
     path.write_bytes(whole)
     (problem,) = inspect_shards.verify(folder)

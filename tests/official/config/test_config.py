@@ -49,31 +49,31 @@ def changed(key: str, value) -> dict:
 
 
 def test_reads_values_and_defaults(tmp_path):
-    found = config.load(write(tmp_path, SMALL))
-    assert found.segments.max_length == 32 and found.segments.short_seq_prob == 0.1
-    assert found.corruption.unit == "word" and found.corruption.type == "token_masks"
-    assert [o.type for o in found.objectives] == ["masked_lm", "sentence_pair"]
-    assert found.recipe.steps == 5 and found.recipe.optimizer.epsilon == 1e-6
+    settings = config.load(write(tmp_path, SMALL))
+    assert settings.segments.max_length == 32 and settings.segments.short_seq_prob == 0.1
+    assert settings.corruption.unit == "word" and settings.corruption.type == "token_masks"
+    assert [o.type for o in settings.objectives] == ["masked_lm", "sentence_pair"]
+    assert settings.recipe.steps == 5 and settings.recipe.optimizer.epsilon == 1e-6
 
 
 def test_relation_that_a_format_has_if_none_is_given():
     rows = {"stream": {"rows": 4}}
-    found = {f: config.Segments(format=f, **rows.get(f, {})) for f in segments.FORMATS}
-    assert {format: s.relation for format, s in found.items()} == {
+    actual = {f: config.Segments(format=f, **rows.get(f, {})) for f in segments.FORMATS}
+    assert {format: s.relation for format, s in actual.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence", "halves": "none",
         "full_sentences": "none", "doc_sentences": "none", "blocks": "none", "stream": "none",
     }  # fmt: skip
     tokens = {"token_ids", "segment_ids", "padding_mask"}
-    assert found["pairs"].fields == tokens | {"next_sentence_label"}
-    assert found["full_sentences"].fields == tokens
+    assert actual["pairs"].fields == tokens | {"next_sentence_label"}
+    assert actual["full_sentences"].fields == tokens
     ordered = config.Segments(relation="sentence_order")
     assert ordered.fields == tokens | {"sentence_order_label"}
 
 
 def test_saved_config_reads_back_the_same(tmp_path):
-    found = config.load(write(tmp_path, SMALL))
-    config.save(found, tmp_path / "saved.yaml")
-    assert config.load(tmp_path / "saved.yaml") == found
+    settings = config.load(write(tmp_path, SMALL))
+    config.save(settings, tmp_path / "saved.yaml")
+    assert config.load(tmp_path / "saved.yaml") == settings
 
 
 def test_a_saved_config_that_changed_is_noticed(tmp_path):
@@ -93,8 +93,8 @@ def test_a_saved_config_that_changed_is_noticed(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(Path("configs").rglob("*.yaml")), ids=str)
 def test_every_config_of_the_repository_reads(path):
-    found = config.load(path)
-    assert config.from_dict(config.to_dict(found)) == found
+    settings = config.load(path)
+    assert config.from_dict(config.to_dict(settings)) == settings
 
 
 def test_numbers_that_yaml_reads_as_text(tmp_path):
@@ -103,12 +103,12 @@ def test_numbers_that_yaml_reads_as_text(tmp_path):
 
 
 def test_overrides(tmp_path):
-    found = config.load(
+    settings = config.load(
         write(tmp_path, SMALL),
         ["recipe.optimizer.learning_rate=5e-5", "objectives.masked_lm.weight=2", "seed=7"],
     )
-    assert found.recipe.optimizer.learning_rate == 5e-5
-    assert found.objectives[0].weight == 2.0 and found.seed == 7
+    assert settings.recipe.optimizer.learning_rate == 5e-5
+    assert settings.objectives[0].weight == 2.0 and settings.seed == 7
 
 
 @pytest.mark.parametrize(

@@ -68,20 +68,20 @@ def test_fine_tuning():
     """Table 7: rates fall by 0.8 a layer in the small and base model, by 0.9 in the large one."""
     path = CONFIGS / "finetune" / "electra.yaml"
     lines = [re.findall(r"--override=(\S+)", line) for line in path.read_text().splitlines()]
-    found = []
+    actual = []
     for overrides in ([], *filter(None, lines)):
         config = configs.load(path, overrides)
         recipe, optimizer = config.recipe, config.recipe.optimizer
         (objective,) = config.objectives
         kind = objective.type
-        found.append((kind, optimizer.learning_rate, optimizer.layer_decay, recipe.epochs))
+        actual.append((kind, optimizer.learning_rate, optimizer.layer_decay, recipe.epochs))
         assert (config.encoder, config.segments, config.corruption) == (None, None, None)
         assert (objective.pooling, objective.dropout) == ("first", 0.1)
         assert (recipe.batch_size, recipe.init_weights) == (32, "encoder")
         assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
         assert (optimizer.weight_decay, optimizer.clip_norm) == (0.0, 1.0)
         assert (recipe.schedule.type, recipe.schedule.warmup_fraction) == ("electra", 0.1)
-    assert found == [
+    assert actual == [
         ("classification", 1e-4, 0.8, 3),
         ("classification", 3e-4, 0.8, 3),
         ("classification", 5e-5, 0.9, 3),
@@ -108,9 +108,9 @@ ABLATIONS = {
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_differs_from_the_base_in_what_it_is_about(name):
     base = configs.load(CONFIGS / "pretrain" / "electra_base.yaml")
-    found = configs.load(CONFIGS / "pretrain" / f"electra_base_{name}.yaml")
-    assert found.name == f"electra_base_{name}"
-    values = {key: ours for key, ours, _ in configs.differences(found, base)}
+    settings = configs.load(CONFIGS / "pretrain" / f"electra_base_{name}.yaml")
+    assert settings.name == f"electra_base_{name}"
+    values = {key: ours for key, ours, _ in configs.differences(settings, base)}
     # Keys that only the base's own objectives have are gone, as they must be.
     changed = {key for key, value in values.items() if value is not None} - {"name"}
     assert changed == ABLATIONS[name]

@@ -106,7 +106,7 @@ def variants(name):
 
 def test_roberta():
     """Table 10, and the release's table of GLUE."""
-    found = []
+    actual = []
     for read in variants("roberta"):
         recipe, optimizer, (objective,) = read.recipe, read.recipe.optimizer, read.objectives
         assert (read.name, read.encoder, read.segments) == ("roberta", None, None)
@@ -114,14 +114,14 @@ def test_roberta():
         assert (optimizer.no_decay, optimizer.clip_norm) == ((), 0)
         assert optimizer.bias_correction and objective.dropout == 0.1
         assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0)
-        assert recipe.schedule.warmup_fraction == (0.25 if len(found) == 6 else 0.06)
-        found.append(
+        assert recipe.schedule.warmup_fraction == (0.25 if len(actual) == 6 else 0.06)
+        actual.append(
             (
                 objective.type, recipe.epochs, recipe.batch_size,
                 optimizer.learning_rate, optimizer.weight_decay,
             )
         )  # fmt: skip
-    assert found == [
+    assert actual == [
         ("classification", 10, 32, 1e-5, 0.1),
         ("classification", 10, 16, 1e-5, 0.1),
         ("classification", 10, 16, 2e-5, 0.1),
@@ -134,7 +134,7 @@ def test_roberta():
 
 def test_albert():
     """Table 14."""
-    found = []
+    actual = []
     for read in variants("albert"):
         recipe, optimizer, (objective,) = read.recipe, read.recipe.optimizer, read.objectives
         assert (read.name, read.encoder, read.segments) == ("albert", None, None)
@@ -142,13 +142,13 @@ def test_albert():
         assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 1.0)
         assert not optimizer.bias_correction and objective.dropout == 0.1
         assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("bert", 0)
-        found.append(
+        actual.append(
             (
                 objective.type, optimizer.learning_rate, recipe.batch_size,
                 recipe.steps, recipe.schedule.warmup_steps,
             )
         )  # fmt: skip
-    assert found == [
+    assert actual == [
         ("classification", 1e-5, 32, 20935, 1256),
         ("classification", 1e-5, 16, 5336, 320),
         ("regression", 2e-5, 16, 3598, 214),
@@ -169,8 +169,8 @@ def test_albert():
 def test_an_electra_that_answers_questions():
     """Table 7."""
     lines = (FOLDER / "squad2.yaml").read_text().splitlines()
-    found = [re.findall(r"--override=(\S+)", line) for line in lines]
-    threshold, electra = filter(None, found)
+    actual = [re.findall(r"--override=(\S+)", line) for line in lines]
+    threshold, electra = filter(None, actual)
     assert threshold == ["objectives.span_answer.null_threshold=THRESHOLD"]
     recipe = config.load(FOLDER / "squad2.yaml", electra).recipe
     assert (recipe.epochs, recipe.batch_size, recipe.schedule.type) == (2, 32, "electra")

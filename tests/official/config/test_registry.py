@@ -21,9 +21,9 @@ from official.tokenizers import word_starts
 )
 def test_each_part_has_a_module_that_runs_it(table, name):
     for kind, part in table.items():
-        made = part()
-        module = registry.module_of(made)
-        assert made.type == kind and callable(getattr(module, name))
+        result = part()
+        module = registry.module_of(result)
+        assert result.type == kind and callable(getattr(module, name))
 
 
 def test_choices_are_those_that_are_implemented():

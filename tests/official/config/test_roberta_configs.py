@@ -52,12 +52,12 @@ def test_the_other_batches_of_table_3():
     text = (FOLDER / "roberta_base.yaml").read_text()
     names = re.findall(r"recipe\.[a-z_.]+[a-z]", text.partition("Table 3")[2].partition("(2K")[0])
     rows = re.findall(r"^#   (\d+) (\d+) (\S+)$", text, re.MULTILINE)
-    found = []
+    actual = []
     for row in rows:
         overrides = [f"{name}={value}" for name, value in zip(names, row, strict=True)]
         recipe = configs.load(FOLDER / "roberta_base.yaml", overrides).recipe
-        found.append((recipe.batch_size, recipe.steps, recipe.optimizer.learning_rate))
-    assert found == [(256, 1_000_000, 1e-4), (2048, 125_000, 7e-4), (8192, 31_000, 1e-3)]
+        actual.append((recipe.batch_size, recipe.steps, recipe.optimizer.learning_rate))
+    assert actual == [(256, 1_000_000, 1e-4), (2048, 125_000, 7e-4), (8192, 31_000, 1e-3)]
 
 
 def test_positions_begin_at_the_third_of_514_rows():
@@ -78,5 +78,5 @@ def test_positions_begin_at_the_third_of_514_rows():
     layer.build()
     assert layer.position.table.shape == (514, 2) and layer.segment.table.shape == (1, 2)
     layer.position.table.assign([[i, -i] for i in range(514)])
-    found = layer(np.array([[5, 6, 1], [6, 1, 1]]))[:, :, 0]
-    assert found.numpy().tolist() == [[2, 3, 4], [2, 3, 4]]
+    built = layer(np.array([[5, 6, 1], [6, 1, 1]]))[:, :, 0]
+    assert built.numpy().tolist() == [[2, 3, 4], [2, 3, 4]]

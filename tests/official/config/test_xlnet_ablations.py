@@ -55,9 +55,9 @@ def load(name, overrides=()):
 
 
 def differences(ours, theirs):
-    found = {key: value for key, _, value in configs.differences(ours, theirs)}
-    assert found.pop("name") == theirs.name
-    return found
+    actual = {key: value for key, _, value in configs.differences(ours, theirs)}
+    assert actual.pop("name") == theirs.name
+    return actual
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
@@ -131,29 +131,29 @@ def test_each_trains_at_a_small_size(name, tmp_path):
     strategy = tf.distribute.get_strategy()
     source = ShardDataset(folder, config, training=True)
     source.check(config)
-    made = Trainer(
+    training = Trainer(
         config, strategies.build_model(config, strategy), source, strategy, tmp_path / "model"
     )
-    before = {path: v.numpy() for path, v in made.model.variables_by_path().items()}
-    steps = made.train_step.run(iter(source.dataset(4)), 3)
+    before = {path: v.numpy() for path, v in training.model.variables_by_path().items()}
+    steps = training.train_step.run(iter(source.dataset(4)), 3)
     assert steps.sums.shape[0] == 3 and np.isfinite(steps.sums).all()
     assert np.isfinite(steps.gradient_norms).all() and (steps.bad_variables == -1).all()
     still = {
         path
-        for path, variable in made.model.variables_by_path().items()
+        for path, variable in training.model.variables_by_path().items()
         if np.array_equal(variable.numpy(), before[path])
     }
     assert not still, still
-    losses = made.train_step.statistics.summarise(steps.sums, made.model.term_weights)
-    terms = {o.name: losses[o.name] for o in made.model.objectives}
+    losses = training.train_step.statistics.summarise(steps.sums, training.model.term_weights)
+    terms = {o.name: losses[o.name] for o in training.model.objectives}
     assert losses["loss"] == pytest.approx(sum(terms.values()))
     chance = {"next_sentence": np.log(2)}
     for term, loss in terms.items():
         assert loss == pytest.approx(chance.get(term, np.log(125)), rel=0.3), term
     remembers = config.encoder.memory_length > 0
-    assert (made.memory is not None) == remembers
+    assert (training.memory is not None) == remembers
     if remembers:
-        assert made.memory.arrays()["memory/mask"].all()
+        assert training.memory.arrays()["memory/mask"].all()
 
 
 def test_next_sentence_is_read_from_the_last_position_of_a_row_that_goes_on(tmp_path):

@@ -64,16 +64,16 @@ def check_decay(optimizer):
     )
     encoder.build()
     paths = {variable.path for variable in encoder.variables}
-    found = {path for path in paths if not decays(optimizer, path)}
+    actual = {path for path in paths if not decays(optimizer, path)}
     norms = {
         f"encoder/layer_0/{name}_norm/{variable}"
         for name in ("attention", "feed_forward")
         for variable in ("scale", "offset")
     }
     maps = {"layer_0/feed_forward/inner", "layer_0/feed_forward/outer", "pooler"}
-    assert found == norms | {f"encoder/{name}/bias" for name in maps}
+    assert actual == norms | {f"encoder/{name}/bias" for name in maps}
     biases = {path for path in paths if "/biases/" in path}
-    assert len(biases) == 3 and not biases & found
+    assert len(biases) == 3 and not biases & actual
 
 
 @pytest.mark.parametrize("name", ["xlnet", "xlnet_squad"])
@@ -88,7 +88,7 @@ def test_fine_tuning():
     """What the authors trained GLUE's tasks with, by the lines of overrides in the file."""
     path = CONFIGS / "finetune" / "xlnet.yaml"
     lines = [re.findall(r"--override=(\S+)", line) for line in path.read_text().splitlines()]
-    found = []
+    actual = []
     for overrides in ([], *filter(None, lines)):
         config = configs.load(path, overrides)
         recipe, optimizer = config.recipe, config.recipe.optimizer
@@ -101,13 +101,13 @@ def test_fine_tuning():
         plain = not optimizer.weight_decay
         assert (optimizer.epsilon, optimizer.bias_correction) == (1e-8 if plain else 1e-6, plain)
         assert (recipe.schedule.type, recipe.schedule.end_ratio) == ("xlnet", 0.0)
-        found.append(
+        actual.append(
             (
                 objective.type, recipe.batch_size, optimizer.learning_rate,
                 recipe.steps, recipe.schedule.warmup_steps, optimizer.weight_decay,
             )
         )  # fmt: skip
-    assert found == [
+    assert actual == [
         ("classification", 32, 2e-5, 10_000, 1000, 0),
         ("classification", 128, 3e-5, 10_000, 1000, 0),
         ("classification", 128, 3e-5, 14_000, 1000, 0),

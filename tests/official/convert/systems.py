@@ -92,10 +92,10 @@ def compare_encoder(encoder, parts, hidden_states):
         ("pooler_output", "pooled_output"),
     ):
         if theirs in answers:
-            found, expected = np.asarray(encoded[name]), answers.pop(theirs)
-            if found.ndim == 3:
-                found, expected = found[seen], expected[seen]
-            np.testing.assert_allclose(found, expected, **CLOSE)
+            actual, expected = np.asarray(encoded[name]), answers.pop(theirs)
+            if actual.ndim == 3:
+                actual, expected = actual[seen], expected[seen]
+            np.testing.assert_allclose(actual, expected, **CLOSE)
     return answers
 
 
@@ -110,13 +110,13 @@ def compare(model, parts, hidden_states):
     answers = compare_encoder(model.encoder, parts, hidden_states)
     encoded = run(model.encoder, parts["batch"])
     for objective in model.objectives:
-        found = logits_of(objective, model, encoded)
+        actual = logits_of(objective, model, encoded)
         name = _LOGITS.get((objective.name, len(model.objectives)), "logits")
         expected = answers.pop(name)
-        if found.ndim == 3:
+        if actual.ndim == 3:
             seen = visible(model.encoder, parts["batch"])
-            found, expected = found[seen], expected[seen]
-        np.testing.assert_allclose(found, expected, **CLOSE)
+            actual, expected = actual[seen], expected[seen]
+        np.testing.assert_allclose(actual, expected, **CLOSE)
     return answers
 
 
@@ -128,6 +128,6 @@ def logits_of(objective, model, encoded):
     states = encoded["sequence_output"]
     if objective.name in ("masked_lm", "causal_lm"):
         rows = np.asarray(states).reshape(-1, states.shape[-1])
-        found = np.asarray(objective.logits(rows, model.encoder))
-        return found.reshape(*states.shape[:2], -1)
+        actual = np.asarray(objective.logits(rows, model.encoder))
+        return actual.reshape(*states.shape[:2], -1)
     return np.asarray(objective.logits(states if objective.name == "replaced_tokens" else encoded))

@@ -114,9 +114,9 @@ def test_config_comes_in():
     assert bert.encoder_config(HF, "config.json") == TransformerConfig(
         vocab_size=30522, activation="gelu", attention_dropout=0.2
     )
-    made = bert.encoder_config({**HF, "layer_norm_eps": 1e-5}, "config.json", pooler=False)
-    assert made.norm_epsilon == 1e-5
-    assert not made.pooler
+    settings = bert.encoder_config({**HF, "layer_norm_eps": 1e-5}, "config.json", pooler=False)
+    assert settings.norm_epsilon == 1e-5
+    assert not settings.pooler
 
 
 @pytest.mark.parametrize(

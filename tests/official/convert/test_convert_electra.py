@@ -70,8 +70,8 @@ def test_the_generator_inside_gives_its_answers(tmp_path):
     batch = systems.load("electra_generator")[1]["batch"]
     expected = alone.encode(batch)["sequence_output"]
     objective = joined.objectives[0]
-    found = systems.run(objective.generator, batch)["sequence_output"]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    actual = systems.run(objective.generator, batch)["sequence_output"]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
     rows = np.asarray(expected).reshape(-1, expected.shape[-1])
     np.testing.assert_allclose(
         objective.head.logits(rows, objective.generator),

@@ -145,12 +145,12 @@ def test_heads_are_written_and_read_again(tmp_path, kind, objective, name, tenso
 def test_beams_and_rates_are_in_the_config(tmp_path):
     make(tmp_path / "beam", ENCODERS["xlnet"], BEAM, "xlnet")
     make(tmp_path / "choice", ENCODERS["electra"], CHOICE, "electra")
-    found = {}
+    actual = {}
     for name in ("beam", "choice"):
         huggingface.write(tmp_path / name, tmp_path / f"{name}-out", "last")
-        found[name] = json.loads((tmp_path / f"{name}-out" / "config.json").read_text())
-    assert (found["beam"]["start_n_top"], found["beam"]["end_n_top"]) == (3, 2)
-    summary = {k: v for k, v in found["choice"].items() if k.startswith("summary")}
+        actual[name] = json.loads((tmp_path / f"{name}-out" / "config.json").read_text())
+    assert (actual["beam"]["start_n_top"], actual["beam"]["end_n_top"]) == (3, 2)
+    summary = {k: v for k, v in actual["choice"].items() if k.startswith("summary")}
     assert summary == {
         "summary_type": "first",
         "summary_use_proj": True,
@@ -292,15 +292,15 @@ def test_answers_of_a_released_xlnet_are_read(tmp_path):
         shape_and_slices=[""] * len(stored),
         tensors=list(stored.values()),
     )
-    made = tf1.read(folder)
-    assert made.leftover == [] and made.config.objectives[0].form == "conditional"
+    converted = tf1.read(folder)
+    assert converted.leftover == [] and converted.config.objectives[0].form == "conditional"
     for path, array in expected.items():
-        np.testing.assert_array_equal(made.variables[path], array, err_msg=path)
-    assert made.variables.keys() - expected.keys() == ours.keys() - {
+        np.testing.assert_array_equal(converted.variables[path], array, err_msg=path)
+    assert converted.variables.keys() - expected.keys() == ours.keys() - {
         "permutation_lm/output_bias", "encoder/embeddings/query_start",
     }  # fmt: skip
-    converted_model.write(made, tmp_path / "model")
-    assert huggingface.system_of(made.config) is xlnet.SYSTEM
+    converted_model.write(converted, tmp_path / "model")
+    assert huggingface.system_of(converted.config) is xlnet.SYSTEM
     # The scores, worked out from the release's names.
     model = model_folder.restore(tmp_path / "model")[2]
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
@@ -320,13 +320,13 @@ def test_answers_of_a_released_xlnet_are_read(tmp_path):
     hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True) + 1e-12)
     hidden = hidden * stored["end_logits/LayerNorm/gamma"] + stored["end_logits/LayerNorm/beta"]
     ends = dense(hidden, "end_logits/dense_1")[..., 0]
-    found = head.end_logits(states.astype("f4"), np.full((2, 1), place))[:, 0]
-    np.testing.assert_allclose(found, ends, atol=1e-3)
+    actual = head.end_logits(states.astype("f4"), np.full((2, 1), place))[:, 0]
+    np.testing.assert_allclose(actual, ends, atol=1e-3)
     chances = np.exp(starts - starts.max(-1, keepdims=True))
     chances /= chances.sum(-1, keepdims=True)
     pooled = np.concatenate([np.einsum("btd,bt->bd", states, chances), states[:, -1]], axis=-1)
     hidden = np.tanh(dense(pooled, "answer_class/dense_0"))
     null = dense(hidden, "answer_class/dense_1", bias=False)[:, 0]
     allowed = np.ones(starts.shape, bool)
-    found = head.null_logits(states.astype("f4"), starts.astype("f4"), allowed)
-    np.testing.assert_allclose(found, null, atol=1e-3)
+    actual = head.null_logits(states.astype("f4"), starts.astype("f4"), allowed)
+    np.testing.assert_allclose(actual, null, atol=1e-3)

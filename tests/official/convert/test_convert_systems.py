@@ -23,15 +23,15 @@ WRITTEN = [name for name in CASES if not name.startswith("distilbert")]
 def converted(tmp_path, name):
     config, parts, hidden_states = systems.load(name)
     folder = systems.write(tmp_path / name, config, parts["weight"])
-    made = huggingface.read(folder)
-    converted_model.write(made, tmp_path / "model")
-    return made, parts, hidden_states
+    read_back = huggingface.read(folder)
+    converted_model.write(read_back, tmp_path / "model")
+    return read_back, parts, hidden_states
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_are_those_of_transformers(tmp_path, name):
-    made, parts, hidden_states = converted(tmp_path, name)
-    assert made.leftover == []
+    result, parts, hidden_states = converted(tmp_path, name)
+    assert result.leftover == []
     model = model_folder.restore(tmp_path / "model")[2]
     real = parts["batch"]["padding_mask"]
     assert not real[0, -1] and not real[1, 0] and real[2].all()
@@ -63,16 +63,16 @@ def test_every_system_has_its_cases():
 
 
 def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
-    made, _, _ = converted(tmp_path, "roberta_classification")
-    encoder = made.config.encoder
+    result, _, _ = converted(tmp_path, "roberta_classification")
+    encoder = result.config.encoder
     assert (encoder.position_offset, encoder.max_positions, encoder.segment_types) == (2, 11, 1)
     assert (encoder.norm_epsilon, encoder.activation) == (1e-5, "gelu_tanh")
-    assert made.config.objectives == (
+    assert result.config.objectives == (
         ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.2),
     )
     # The hidden layer of its head is our pooler.
     np.testing.assert_array_equal(
-        made.variables["encoder/pooler/bias"],
+        result.variables["encoder/pooler/bias"],
         systems.load("roberta_classification")[1]["weight"]["classifier.dense.bias"],
     )
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
@@ -163,22 +163,22 @@ def test_what_no_class_of_transformers_has_is_refused(encoder, objectives, pad_i
 
 
 def test_albert_configs_become_ours(tmp_path):
-    made, _, _ = converted(tmp_path, "albert_pretraining")
-    encoder = made.config.encoder
+    result, _, _ = converted(tmp_path, "albert_pretraining")
+    encoder = result.config.encoder
     assert (encoder.layer_groups, encoder.inner_layers, encoder.num_layers) == (2, 2, 4)
     assert (encoder.embedding_size, encoder.hidden_size) == (7, 15)
     assert encoder.activation == "gelu_tanh"
-    assert [objective.name for objective in model_folder.build(made.config).objectives] == [
+    assert [objective.name for objective in model_folder.build(result.config).objectives] == [
         "masked_lm",
         "sentence_order",
     ]
-    assert made.config.segments.relation == "sentence_order"
-    assert made.tokenizer.encode(["the cat"])[0].tolist() != []
+    assert result.config.segments.relation == "sentence_order"
+    assert result.tokenizer.encode(["the cat"])[0].tolist() != []
 
 
 def test_distilbert_comes_without_segments_and_pooler(tmp_path):
-    made, _, _ = converted(tmp_path, "distilbert_bare")
-    encoder = made.config.encoder
+    result, _, _ = converted(tmp_path, "distilbert_bare")
+    encoder = result.config.encoder
     assert (encoder.segment_types, encoder.pooler, encoder.activation) == (0, False, "relu")
     with pytest.raises(UserError, match=r"encoder\.segment_types: an? \w+ has 1 or more, not 0"):
         huggingface.write(tmp_path / "model", tmp_path / "out", "last")
@@ -193,11 +193,11 @@ def test_a_distilbert_classifier_has_a_pooler_with_a_relu(tmp_path):
         weights[f"{name}.bias"] = rng.normal(size=shape[:1]).astype(np.float32)
     config |= {"architectures": ["DistilBertForSequenceClassification"]}
     folder = systems.write(tmp_path / "hf", config, weights)
-    made = huggingface.read(folder)
-    assert made.leftover == []
+    read_back = huggingface.read(folder)
+    assert read_back.leftover == []
     labels = ("LABEL_0", "LABEL_1")
-    assert made.config.objectives == (ClassificationConfig(labels=labels, dropout=0.2),)
-    converted_model.write(made, tmp_path / "model")
+    assert read_back.config.objectives == (ClassificationConfig(labels=labels, dropout=0.2),)
+    converted_model.write(read_back, tmp_path / "model")
     model = model_folder.restore(tmp_path / "model")[2]
     encoded = systems.run(model.encoder, parts["batch"])
     first = np.asarray(encoded["sequence_output"])[:, 0]
@@ -214,11 +214,11 @@ def test_tied_copies_and_old_constants_are_put_right(tmp_path):
     old["predictions.decoder.weight"] = old["albert.embeddings.word_embeddings.weight"]
     old["predictions.decoder.bias"] = old.pop("predictions.bias")
     old["albert.embeddings.position_ids"] = np.arange(13)[None]
-    made = huggingface.read(systems.write(tmp_path / "old", config, old))
-    assert made.leftover == []
+    read_back = huggingface.read(systems.write(tmp_path / "old", config, old))
+    assert read_back.leftover == []
     expected = huggingface.read(systems.write(tmp_path / "new", config, parts["weight"]))
     for path, array in expected.variables.items():
-        np.testing.assert_array_equal(made.variables[path], array)
+        np.testing.assert_array_equal(read_back.variables[path], array)
 
 
 @pytest.mark.parametrize(
@@ -266,30 +266,33 @@ def test_a_gpt2_comes_as_it_was_released(tmp_path):
         old[f"h.{i}.attn.bias"] = np.tril(np.ones((1, 1, 13, 13), np.float32))
         old[f"h.{i}.attn.masked_bias"] = np.array(-1e4, np.float32)
     old["lm_head.weight"] = old["wte.weight"]
-    made = huggingface.read(systems.write(tmp_path / "hf", config, old))
-    assert made.leftover == []
-    assert made.config.objectives == (CausalLMConfig(),)
-    assert (made.config.segments.format, made.config.segments.max_length) == ("blocks", 13)
-    encoder = made.config.encoder
+    read_back = huggingface.read(systems.write(tmp_path / "hf", config, old))
+    assert read_back.leftover == []
+    assert read_back.config.objectives == (CausalLMConfig(),)
+    assert (read_back.config.segments.format, read_back.config.segments.max_length) == (
+        "blocks",
+        13,
+    )
+    encoder = read_back.config.encoder
     assert (encoder.norm, encoder.causal, encoder.activation) == ("pre", True, "gelu_tanh")
     assert (encoder.segment_types, encoder.intermediate_size, encoder.pooler) == (0, 22, False)
-    converted_model.write(made, tmp_path / "model")
+    converted_model.write(read_back, tmp_path / "model")
     model = model_folder.restore(tmp_path / "model")[2]
     assert systems.compare(model, parts, hidden_states) == {}
 
 
 def test_a_gpt2_without_an_inner_size_has_four_times_the_hidden_one(tmp_path):
-    made, _, _ = converted(tmp_path, "gpt2_bare")
+    result, _, _ = converted(tmp_path, "gpt2_bare")
     assert systems.load("gpt2_bare")[0]["n_inner"] is None
-    assert made.config.encoder.intermediate_size == 60
-    assert made.config.objectives == ()
+    assert result.config.encoder.intermediate_size == 60
+    assert result.config.objectives == ()
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (written["n_inner"], written["embd_pdrop"], written["resid_pdrop"]) == (None, 0.1, 0.1)
     assert "position_embedding_type" not in written
     tokenizer = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert tokenizer["tokenizer_class"] == "GPT2Tokenizer"
-    assert made.tokenizer.special_ids == (258,)
+    assert result.tokenizer.special_ids == (258,)
     assert [written[f"{t}_token_id"] for t in ("bos", "pad", "eos")] == [258] * 3
 
 

@@ -156,8 +156,8 @@ def test_outputs_are_those_of_the_release(release, tmp_path):
     np.testing.assert_allclose(encoded["pooled_output"], pooled, atol=1e-5)
     masked_lm, next_sentence = model.objectives
     rows = np.asarray(encoded["sequence_output"]).reshape(-1, 6)
-    found = np.asarray(masked_lm.logits(rows, model.encoder)).reshape(2, 7, -1)
-    np.testing.assert_allclose(found * real, masked * real, atol=1e-5)
+    actual = np.asarray(masked_lm.logits(rows, model.encoder)).reshape(2, 7, -1)
+    np.testing.assert_allclose(actual * real, masked * real, atol=1e-5)
     np.testing.assert_allclose(next_sentence.logits(encoded), related, atol=1e-5)
 
 
@@ -187,13 +187,13 @@ def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, object
     tensors[f"{scope}output_weights"] = weights.astype(np.float32)
     tensors[f"{scope}output_bias"] = bias.astype(np.float32)
     save(release, tensors)
-    made = tf1.read(release)
-    assert made.config.objectives == (objective,)
+    converted = tf1.read(release)
+    assert converted.config.objectives == (objective,)
     spans = objective == SpanAnswerConfig()
     # No span reads a pooler.
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
-    assert made.leftover == (pooler if spans else [])
-    converted_model.write(made, tmp_path / "model")
+    assert converted.leftover == (pooler if spans else [])
+    converted_model.write(converted, tmp_path / "model")
     model = model_folder.restore(tmp_path / "model")[2]
     ids = np.array([[2, 5, 6, 3, 7, 8, 3], [2, 10, 3, 0, 0, 0, 0]], np.int32)
     types = np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7], np.int32)
@@ -203,11 +203,11 @@ def test_a_fine_tuned_head_comes_along(release, tmp_path, scope, outputs, object
     encoded = model.encode({"token_ids": ids, "segment_ids": types, "padding_mask": real})
     (head,) = model.objectives
     if spans:
-        found = np.stack(head.boundary_logits(encoded["sequence_output"]), axis=-1)
-        np.testing.assert_allclose(found[real], (states @ weights.T + bias)[real], atol=1e-5)
+        actual = np.stack(head.boundary_logits(encoded["sequence_output"]), axis=-1)
+        np.testing.assert_allclose(actual[real], (states @ weights.T + bias)[real], atol=1e-5)
     else:
-        found = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
-        np.testing.assert_allclose(found, pooled @ weights.T + bias, atol=1e-5)
+        actual = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
+        np.testing.assert_allclose(actual, pooled @ weights.T + bias, atol=1e-5)
 
 
 def test_missing_tensors_and_other_shapes_are_named(release):

@@ -26,9 +26,9 @@ WRITTEN = [name for name in CASES if name.startswith("xlnet")]
 def converted(tmp_path, name, folder=xlnets.GOLDEN):
     config, weights, rows = xlnets.load(name, folder)
     tmp_path.mkdir(exist_ok=True)
-    made = huggingface.read(xlnets.write(tmp_path / name, config, weights))
-    converted_model.write(made, tmp_path / "model")
-    return made, config, rows
+    read_back = huggingface.read(xlnets.write(tmp_path / name, config, weights))
+    converted_model.write(read_back, tmp_path / "model")
+    return read_back, config, rows
 
 
 def test_there_are_all_cases():
@@ -46,21 +46,21 @@ def test_there_are_all_cases():
 
 @pytest.mark.parametrize("name", CASES)
 def test_states_and_memory_are_those_of_transformers(tmp_path, name):
-    made, config, rows = converted(tmp_path, name)
+    result, config, rows = converted(tmp_path, name)
     if not name.startswith("transfo_xl"):
-        assert made.leftover == []
+        assert result.leftover == []
     model = model_folder.restore(tmp_path / "model")[2]
     xlnets.compare(model.encoder, config, rows)
     for i, objective in [(i, o) for o in model.objectives for i in range(len(rows))]:
         encoded = xlnets.encode(model.encoder, rows, i, False)
         if objective.name == "regression":
-            found = np.asarray(objective.scores(encoded))[:, None]
+            actual = np.asarray(objective.scores(encoded))[:, None]
         elif objective.name == "permutation_lm":
             states = np.asarray(encoded["query_output"]).reshape(-1, 18)
-            found = np.asarray(objective.logits(states, model.encoder)).reshape(2, 3, -1)
+            actual = np.asarray(objective.logits(states, model.encoder)).reshape(2, 3, -1)
         else:
-            found = objective.logits(encoded)
-        np.testing.assert_allclose(found, rows[i]["answer"]["logits"], **xlnets.CLOSE)
+            actual = objective.logits(encoded)
+        np.testing.assert_allclose(actual, rows[i]["answer"]["logits"], **xlnets.CLOSE)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -91,21 +91,23 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 
 
 def test_configs_become_ours(tmp_path):
-    made = converted(tmp_path / "a", "xlnet_lm")[0].config
-    assert made.objectives == (PermutationLMConfig(),)
-    encoder = made.encoder
+    settings = converted(tmp_path / "a", "xlnet_lm")[0].config
+    assert settings.objectives == (PermutationLMConfig(),)
+    encoder = settings.encoder
     assert encoder == TransformerXLConfig(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, intermediate_size=23,
         activation="gelu", dropout=0.1, attention_dropout=0.1, inner_dropout=0.1,
         memory_length=5, reuse_length=4, initializer_range=0.25,
     )  # fmt: skip
-    made = converted(tmp_path / "b", "xlnet_classification")[0].config
-    assert made.objectives == (ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.2),)
-    assert (made.encoder.pooler, made.encoder.pooled_position) == (True, "last")
-    assert (made.encoder.memory_length, made.encoder.norm_epsilon) == (0, 1e-6)
-    made = converted(tmp_path / "c", "xlnet_regression")[0].config
-    assert made.objectives == (RegressionConfig(dropout=0.1),)
-    assert (made.encoder.pooled_position, made.encoder.untie_biases) == ("first", True)
+    settings = converted(tmp_path / "b", "xlnet_classification")[0].config
+    assert settings.objectives == (
+        ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.2),
+    )
+    assert (settings.encoder.pooler, settings.encoder.pooled_position) == (True, "last")
+    assert (settings.encoder.memory_length, settings.encoder.norm_epsilon) == (0, 1e-6)
+    settings = converted(tmp_path / "c", "xlnet_regression")[0].config
+    assert settings.objectives == (RegressionConfig(dropout=0.1),)
+    assert (settings.encoder.pooled_position, settings.encoder.untie_biases) == ("first", True)
     encoder = converted(tmp_path / "d", "transfo_xl_adaptive")[0].config.encoder
     assert encoder == TransformerXLConfig(
         vocab_size=61, hidden_size=18, num_layers=3, num_heads=3, head_size=5,
@@ -116,12 +118,12 @@ def test_configs_become_ours(tmp_path):
 
 
 def test_the_adaptive_softmax_is_left_out(tmp_path):
-    made = converted(tmp_path, "transfo_xl_adaptive")[0]
-    assert made.leftover and all(name.startswith("crit.") for name in made.leftover)
+    read_back = converted(tmp_path, "transfo_xl_adaptive")[0]
+    assert read_back.leftover and all(name.startswith("crit.") for name in read_back.leftover)
     weights = xlnets.load("transfo_xl_adaptive")[1]
     tables = transfo_xl.OneTable(weights, "file")
     assert len(tables) == len(list(tables)) == len(weights) - 6 + 1
-    table = made.variables["encoder/embeddings/token_embedding/table"]
+    table = read_back.variables["encoder/embeddings/token_embedding/table"]
     for row, cluster, within in [(3, 0, 3), (20, 1, 0), (34, 1, 14), (60, 2, 25)]:
         narrow = weights[f"transformer.word_emb.emb_layers.{cluster}.weight"][within]
         projection = weights[f"transformer.word_emb.emb_projs.{cluster}"]
@@ -190,16 +192,16 @@ def release(tmp_path, shared=False, **changes):
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_release_is_read(tmp_path, shared):
     folder, ours = release(tmp_path, shared)
-    made = tf1.read(folder)
-    assert made.leftover == [] and made.config.encoder.untie_biases is not shared
+    read_back = tf1.read(folder)
+    assert read_back.leftover == [] and read_back.config.encoder.untie_biases is not shared
     assert ("encoder/biases/segment_bias" in ours) == shared
-    assert made.variables.keys() == ours.keys()
+    assert read_back.variables.keys() == ours.keys()
     for path, array in ours.items():
-        np.testing.assert_array_equal(made.variables[path], array, err_msg=path)
-    encoder = made.config.encoder
+        np.testing.assert_array_equal(read_back.variables[path], array, err_msg=path)
+    encoder = read_back.config.encoder
     assert (encoder.activation, encoder.norm_epsilon, encoder.pooler) == ("gelu_tanh", 1e-12, False)
-    assert made.config.objectives == (PermutationLMConfig(),)
-    assert made.tokenizer.rules.remove_space and made.tokenizer.split_digit_comma
+    assert read_back.config.objectives == (PermutationLMConfig(),)
+    assert read_back.tokenizer.rules.remove_space and read_back.tokenizer.split_digit_comma
 
 
 def fine_tuned(tmp_path, heads):
@@ -249,10 +251,10 @@ def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
         f"{scope}/kernel": array(18, outputs), f"{scope}/bias": array(outputs),
     }  # fmt: skip
     folder, batch, states = fine_tuned(tmp_path, heads)
-    made = tf1.read(folder)
-    assert made.leftover == [] and made.config.objectives == (objective,)
-    assert made.config.encoder.query_stream is False and made.config.encoder.pooler
-    converted_model.write(made, tmp_path / "model")
+    read_back = tf1.read(folder)
+    assert read_back.leftover == [] and read_back.config.objectives == (objective,)
+    assert read_back.config.encoder.query_stream is False and read_back.config.encoder.pooler
+    converted_model.write(read_back, tmp_path / "model")
     model = model_folder.restore(tmp_path / "model")[2]
     encoded = model.encode(batch)
     np.testing.assert_allclose(encoded["sequence_output"], states, atol=1e-6)
@@ -261,17 +263,17 @@ def test_a_fine_tuned_head_comes_along(tmp_path, scope, outputs, objective):
     np.testing.assert_allclose(encoded["pooled_output"], pooled, atol=1e-5)
     (head,) = model.objectives
     if objective == MultipleChoiceConfig():
-        found = np.asarray(head.output_projection(encoded["pooled_output"]))
+        actual = np.asarray(head.output_projection(encoded["pooled_output"]))
     else:
-        found = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual = head.scores(encoded)[:, None] if outputs == 1 else head.logits(encoded)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     # transformers has `mask_emb`, and makes it anew where a file lacks it.
     huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
     assert "transformer.mask_emb" not in written and "logits_proj.weight" in written
     again = huggingface.read(tmp_path / "out")
-    assert again.leftover == [] and again.config.encoder == made.config.encoder
-    for path, value in made.variables.items():
+    assert again.leftover == [] and again.config.encoder == read_back.config.encoder
+    for path, value in read_back.variables.items():
         np.testing.assert_array_equal(again.variables[path], value, err_msg=path)
 
 
@@ -363,8 +365,8 @@ def test_a_causal_lm_is_not_written(tmp_path):
     )
     variables = named_arrays.values(model_folder.build(config).variables_by_path())
     tokenizer = tokenizers.load(release(tmp_path)[0])
-    made = converted_model.Converted(config, tokenizer, variables, [])
-    converted_model.write(made, tmp_path / "model")
+    read_back = converted_model.Converted(config, tokenizer, variables, [])
+    converted_model.write(read_back, tmp_path / "model")
     with pytest.raises(UserError) as error:
         huggingface.write(tmp_path / "model", tmp_path / "out", "last")
     assert str(error.value) == (
@@ -389,18 +391,18 @@ def test_biases_that_layers_share_are_written_into_each(tmp_path):
     ours = shared.variables_by_path()
     for path, name in xlnet.BIASES.items():
         for i in range(3):
-            found = written[f"transformer.layer.{i}.rel_attn.{name}"]
-            np.testing.assert_array_equal(found, ours[f"encoder/biases/{path}"].numpy())
+            actual = written[f"transformer.layer.{i}.rel_attn.{name}"]
+            np.testing.assert_array_equal(actual, ours[f"encoder/biases/{path}"].numpy())
     assert json.loads((tmp_path / "out" / "config.json").read_text())["untie_r"] is False
     again = huggingface.read(tmp_path / "out")
     assert again.leftover == [] and again.config.encoder.untie_biases
     converted_model.write(again, tmp_path / "again")
     batch = xlnets.load("xlnet_lm")[2][0]["batch"]
-    expected, found = (
+    expected, actual = (
         model.encode(batch) for model in (shared, model_folder.restore(tmp_path / "again")[2])
     )
     for name in ("sequence_output", "query_output"):
-        np.testing.assert_array_equal(found[name], expected[name])
+        np.testing.assert_array_equal(actual[name], expected[name])
 
 
 def test_a_size_of_heads_that_is_the_usual_one_may_be_written():

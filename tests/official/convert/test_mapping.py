@@ -63,12 +63,12 @@ def test_heads_apart_there_and_together_here():
     x = arrays(x=(5, 4))["x"]
     for i, name in enumerate("qk"):
         expected = np.einsum("bd,dnh->bnh", x, theirs[name]).reshape(5, 6)
-        found = (x @ ours["q/kernel"])[:, 6 * i : 6 * i + 6]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        actual = (x @ ours["q/kernel"])[:, 6 * i : 6 * i + 6]
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     context = arrays(c=(5, 3, 2))["c"]
     expected = np.einsum("bnh,dnh->bd", context, theirs["o"])
-    found = context.reshape(5, 6) @ ours["o/kernel"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    actual = context.reshape(5, 6) @ ours["o/kernel"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     back = take_out([query, output], ours)
     for name, array in theirs.items():
         assert back[name].flags.c_contiguous
@@ -115,8 +115,8 @@ def test_another_shape_names_the_tensor_and_both_shapes():
 
 def test_half_precision_becomes_float32_and_float64_stays():
     half = np.array([1.5, -0.1], np.float16)
-    made, _ = bring_in([PLAIN], {"w": half}, {"norm/scale": (2,)}, "file")
-    assert made["norm/scale"].dtype == np.float32
-    np.testing.assert_array_equal(made["norm/scale"], half.astype(np.float32))
-    made, _ = bring_in([PLAIN], {"w": half.astype(np.float64)}, {"norm/scale": (2,)}, "file")
-    assert made["norm/scale"].dtype == np.float64
+    result, _ = bring_in([PLAIN], {"w": half}, {"norm/scale": (2,)}, "file")
+    assert result["norm/scale"].dtype == np.float32
+    np.testing.assert_array_equal(result["norm/scale"], half.astype(np.float32))
+    result, _ = bring_in([PLAIN], {"w": half.astype(np.float64)}, {"norm/scale": (2,)}, "file")
+    assert result["norm/scale"].dtype == np.float64

@@ -18,9 +18,9 @@ def test_masks_are_those_of_a_loop(length):
     batch = pad(make_rows([length, 5]), length)
     for size in [n for n in range(1, length + 1) if length % n == 0]:
         config = TokenMasksConfig(block_size=size)
-        made = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
-        assert made.keys() == batch.keys() | config.gives()
-        seen = np.array(masks.combine(masks.blocks(made["block_ids"]), None))
+        corrupted = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
+        assert corrupted.keys() == batch.keys() | config.gives()
+        seen = np.array(masks.combine(masks.blocks(corrupted["block_ids"]), None))
         for b in range(2):
             for i in range(length):
                 for j in range(length):
@@ -30,11 +30,14 @@ def test_masks_are_those_of_a_loop(length):
 def test_blocks_change_nothing_else():
     batch = pad(make_rows([64, 40]))
     plain = token_masks.corrupt(TokenMasksConfig(), VOCABULARY, batch, seeds_of(2))
-    made = token_masks.corrupt(TokenMasksConfig(block_size=16), VOCABULARY, batch, seeds_of(2))
+    corrupted = token_masks.corrupt(TokenMasksConfig(block_size=16), VOCABULARY, batch, seeds_of(2))
     assert "block_ids" in TokenMasksConfig(block_size=16).gives() - TokenMasksConfig().gives()
-    assert made.keys() - plain.keys() == {"block_ids"} and made["block_ids"].shape == (2, 64)
+    assert corrupted.keys() - plain.keys() == {"block_ids"} and corrupted["block_ids"].shape == (
+        2,
+        64,
+    )
     for name, value in plain.items():
-        np.testing.assert_array_equal(made[name], value)
+        np.testing.assert_array_equal(corrupted[name], value)
 
 
 @pytest.mark.parametrize("static", [False, True])

@@ -107,14 +107,14 @@ def test_every_row_has_a_prediction(tokenizer, unit, rule):
         for share in (0.0, 0.6, 1.0) if config.needs() else (0.0,):
             flags = dict.fromkeys(config.needs(), tf.constant(draws < share))
             vocabulary = Vocabulary.from_tokenizer(tokenizer, corruption=config)
-            made = token_masks.corrupt(config, vocabulary, {**batch, **flags}, seeds)
-            weights = made["masked_weights"].numpy()
+            corrupted = token_masks.corrupt(config, vocabulary, {**batch, **flags}, seeds)
+            weights = corrupted["masked_weights"].numpy()
             counts = (weights > 0).sum(axis=1)
             assert counts.min() >= 1, (config, rows[counts.argmin()])
             assert counts.max() <= config.max_predictions
-            found = made["masked_ids"].numpy()[weights > 0]
-            assert vocabulary.maskable[found].all()
-            hidden = made["token_ids"].numpy() != batch["token_ids"].numpy()
+            actual = corrupted["masked_ids"].numpy()[weights > 0]
+            assert vocabulary.maskable[actual].all()
+            hidden = corrupted["token_ids"].numpy() != batch["token_ids"].numpy()
             assert not (hidden & ~vocabulary.maskable[batch["token_ids"]]).any()
 
 
@@ -130,8 +130,8 @@ def test_every_row_has_a_target(tokenizer, unit, size):
             batch = pad(rows)
             if backward:
                 batch["backward"] = tf.ones([len(rows)], tf.bool)
-            made = permutation.corrupt(config, vocabulary, batch, seeds)
-            counts = made["masked_weights"].numpy().sum(axis=1)
+            corrupted = permutation.corrupt(config, vocabulary, batch, seeds)
+            counts = corrupted["masked_weights"].numpy().sum(axis=1)
             text = [sum(vocabulary.maskable[i] for i in row) for row in rows]
             expected = [
                 min(n, number, max(1, len(row) // k)) for n, row in zip(text, rows, strict=True)
@@ -155,8 +155,10 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         for name in config.needs()
     }
     seeds = seeding.row_seeds(0, 0, tf.range(len(rows), dtype=tf.int64))
-    made = packing.corrupted(config, Vocabulary.from_tokenizer(tokenizer), parsed, flags, seeds, 4)
-    for row, positions in zip(rows, made["masked_positions"].to_list(), strict=True):
+    corrupted = packing.corrupted(
+        config, Vocabulary.from_tokenizer(tokenizer), parsed, flags, seeds, 4
+    )
+    for row, positions in zip(rows, corrupted["masked_positions"].to_list(), strict=True):
         ends = np.cumsum([len(part) for part in row])
         assert set(np.searchsorted(ends, positions, side="right")) == set(range(len(row)))
 

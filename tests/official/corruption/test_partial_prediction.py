@@ -63,7 +63,7 @@ def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k
     most = int(number.max())
     seeds = seeds_of(count)
     reverse = rng.random(count) < (0.5 if backward else 0)
-    made = partial_prediction.choose(
+    result = partial_prediction.choose(
         tf.constant(words, tf.int32), tf.constant(number), seeds,
         size=size, max_targets=most, k=k, max_span=max_span, whole=whole,
         backward=tf.constant(reverse) if backward else None,
@@ -90,9 +90,9 @@ def test_targets_are_those_of_the_slow_procedure(whole, max_span, size, share, k
             )  # fmt: skip
             if reverse[row]:
                 expected = {size - 1 - i for i in expected}
-            found = set(np.flatnonzero(made[row, start : start + size]).tolist())
-            assert found == expected, (row, block)
-            assert len(found) == min(number[row, block], text[row][block])
+            actual = set(np.flatnonzero(result[row, start : start + size]).tolist())
+            assert actual == expected, (row, block)
+            assert len(actual) == min(number[row, block], text[row][block])
 
 
 def test_lengths_of_spans():
@@ -105,33 +105,33 @@ def test_lengths_of_spans():
 def test_targets_come_from_all_of_a_block(number, k):
     count, size = 4000, 128
     words = tf.tile(tf.range(size)[None], [count, 1])
-    made = partial_prediction.choose(
+    result = partial_prediction.choose(
         words, tf.fill([count, 1], number), seeds_of(count),
         size=size, max_targets=number, k=k, max_span=5, whole=True,
     ).numpy()  # fmt: skip
-    assert (made.sum(axis=1) == number).all()
-    share = made.reshape(count, 8, 16).mean(axis=(0, 2)) / (number / size)
+    assert (result.sum(axis=1) == number).all()
+    share = result.reshape(count, 8, 16).mean(axis=(0, 2)) / (number / size)
     np.testing.assert_allclose(share[:-1], 1, atol=0.12)
     assert 0.5 < share[-1] < 1.2  # the walk may be at its end before
-    assert made.mean(axis=0).min() > 0.01
+    assert result.mean(axis=0).min() > 0.01
 
 
 def test_the_first_span_of_a_block_is_as_drawn():
     """Every token is a word, so nothing moves or shortens it."""
     count, k = 20_000, 6
     words = tf.tile(tf.range(60)[None], [count, 1])
-    made = partial_prediction.choose(
+    result = partial_prediction.choose(
         words, tf.fill([count, 1], 8), seeds_of(count),
         size=60, max_targets=8, k=k, max_span=5, whole=False,
     ).numpy()  # fmt: skip
     lengths = partial_prediction.span_lengths(seeds_of(count), 8, 5).numpy()[:, 0]
-    begins = made.argmax(axis=1)
+    begins = result.argmax(axis=1)
     for n in range(1, 6):
         some = begins[lengths == n]
         # Even over the places 0 ... n·k', where k' is 61 / 8 targets - 1.
         assert some.max() == int(n * 6.625)
         np.testing.assert_allclose(some.mean(), (n * 6.625 - 1) / 2, rtol=0.06)
-    taken = np.take_along_axis(made, begins[:, None] + np.arange(5), axis=1)
+    taken = np.take_along_axis(result, begins[:, None] + np.arange(5), axis=1)
     assert (taken.cumprod(axis=1).sum(axis=1) >= lengths).all()
 
 
@@ -139,8 +139,8 @@ def test_blocks_of_nothing_but_specials():
     words = tf.constant([[-1, -1, 0, 0, -1, -1], [-1, -1, -1, -1, -1, -1]])
     for whole in (False, True):
         for max_span in (0, 2):
-            made = partial_prediction.choose(
+            result = partial_prediction.choose(
                 words, tf.constant([[2, 2], [1, 1]]), seeds_of(2),
                 size=3, max_targets=4, k=2, max_span=max_span, whole=whole,
             )  # fmt: skip
-            assert made.numpy().astype(int).tolist() == [[0, 0, 1, 1, 0, 0], [0] * 6]
+            assert result.numpy().astype(int).tolist() == [[0, 0, 1, 1, 0, 0], [0] * 6]

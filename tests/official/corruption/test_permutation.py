@@ -24,15 +24,17 @@ from tests.official.corruption.test_token_masks import (
 
 def corrupt(config, rows, seeds=None, places=None):
     seeds = seeds_of(len(rows)) if seeds is None else seeds
-    made = permutation.corrupt(config, VOCABULARY, pad(rows, places), seeds)
-    return {name: value.numpy() for name, value in made.items()}
+    corrupted = permutation.corrupt(config, VOCABULARY, pad(rows, places), seeds)
+    return {name: value.numpy() for name, value in corrupted.items()}
 
 
-def targets_of(made):
+def targets_of(result):
     """The targets of each row, as positions."""
     return [
         positions[weights > 0].tolist()
-        for positions, weights in zip(made["masked_positions"], made["masked_weights"], strict=True)
+        for positions, weights in zip(
+            result["masked_positions"], result["masked_weights"], strict=True
+        )
     ]
 
 
@@ -56,28 +58,28 @@ def test_masks_are_those_of_a_loop(length):
     order = np.array([rng.permutation(length) + 1 for _ in range(200)])
     ordered = rng.random((200, length)) < rng.random((200, 1))
     for size in [n for n in range(1, length + 1) if length % n == 0]:
-        made = permutation.may_attend(tf.constant(order), tf.constant(ordered), size).numpy()
+        result = permutation.may_attend(tf.constant(order), tf.constant(ordered), size).numpy()
         for i in range(200):
-            np.testing.assert_array_equal(made[i], mask_slowly(order[i], ordered[i], size))
+            np.testing.assert_array_equal(result[i], mask_slowly(order[i], ordered[i], size))
     whole = permutation.may_attend(tf.constant(order), tf.constant(ordered)).numpy()
-    np.testing.assert_array_equal(whole, made)  # the last size was the length
+    np.testing.assert_array_equal(whole, result)  # the last size was the length
 
 
 def test_the_papers_example():
     # New York is a city [SEP], in the order York, New, [SEP].
-    made = permutation.may_attend(
+    result = permutation.may_attend(
         tf.constant([[2, 1, 6, 5, 4, 3]]), tf.constant([[True, True, False, False, False, True]])
     )
     new, york, visible, sep = [0, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0], [1] * 5
     expected = [new, york, visible, visible, visible, [*sep, 0]]
-    assert made[0].numpy().astype(int).tolist() == expected
+    assert result[0].numpy().astype(int).tolist() == expected
 
 
 def test_the_largest_orders_keep_blocks_apart():
     order = tf.constant([[1, 2**47, 2**47, 1]], tf.int64)
-    made = permutation.may_attend(order, tf.ones([1, 4], tf.bool), 2)[0].numpy()
+    result = permutation.may_attend(order, tf.ones([1, 4], tf.bool), 2)[0].numpy()
     expected = [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 1], [1, 1, 0, 0]]
-    assert made.astype(int).tolist() == expected
+    assert result.astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize("unit", TARGET_UNITS)
@@ -85,39 +87,39 @@ def test_the_largest_orders_keep_blocks_apart():
 def test_targets_and_masks_of_a_batch(unit, size):
     config = PermutationConfig(unit=unit, num_predict=10, k=6, perm_size=size)
     rows = make_rows([64, 40, 7, 64, 33])
-    made = corrupt(config, rows, places=64)
+    corrupted = corrupt(config, rows, places=64)
     orders = permutation.orders(seeds_of(5), 64).numpy()
-    np.testing.assert_array_equal(made["token_ids"], pad(rows, 64)["token_ids"])
-    assert made["permutation_mask"].shape == (5, 64, 64)
-    for i, (row, targets) in enumerate(zip(rows, targets_of(made), strict=True)):
+    np.testing.assert_array_equal(corrupted["token_ids"], pad(rows, 64)["token_ids"])
+    assert corrupted["permutation_mask"].shape == (5, 64, 64)
+    for i, (row, targets) in enumerate(zip(rows, targets_of(corrupted), strict=True)):
         assert len(targets) == {64: 10, 40: 6, 7: 1, 33: 5}[len(row)]
         assert targets == sorted(set(targets)) and targets[-1] < len(row)
         assert not np.isin(row[targets], SPECIALS).any()
-        assert made["masked_ids"][i, : len(targets)].tolist() == row[targets].tolist()
-        assert not made["masked_ids"][i, len(targets) :].any()
+        assert corrupted["masked_ids"][i, : len(targets)].tolist() == row[targets].tolist()
+        assert not corrupted["masked_ids"][i, len(targets) :].any()
         ordered = np.ones(64, bool)
         ordered[: len(row)] = np.isin(row, SPECIALS)
         ordered[targets] = True
         np.testing.assert_array_equal(
-            made["permutation_mask"][i], mask_slowly(orders[i], ordered, size or 64)
+            corrupted["permutation_mask"][i], mask_slowly(orders[i], ordered, size or 64)
         )
 
 
 @pytest.mark.parametrize("size, shares", [(256, [43, 42]), (128, [22, 21, 21, 21]), (None, [85])])
 def test_targets_of_blocks_are_those_of_the_release(size, shares):
-    made = corrupt(PermutationConfig(perm_size=size), make_rows([512] * 20))
-    for targets in targets_of(made):
-        found = np.bincount(np.array(targets) // (size or 512), minlength=len(shares))
-        assert found.tolist() == shares
+    corrupted = corrupt(PermutationConfig(perm_size=size), make_rows([512] * 20))
+    for targets in targets_of(corrupted):
+        actual = np.bincount(np.array(targets) // (size or 512), minlength=len(shares))
+        assert actual.tolist() == shares
 
 
 def test_k_says_how_many():
     for k, number in ((6, 85), (7, 73), (600, 1)):
-        made = corrupt(PermutationConfig(k=k, unit="token"), make_rows([512]))
-        assert made["masked_weights"].sum() == number
+        corrupted = corrupt(PermutationConfig(k=k, unit="token"), make_rows([512]))
+        assert corrupted["masked_weights"].sum() == number
     # More than there is text: all of it.
-    made = corrupt(PermutationConfig(k=1, num_predict=512), make_rows([20]))
-    assert targets_of(made) == [[*range(1, 10), *range(11, 19)]]
+    corrupted = corrupt(PermutationConfig(k=1, num_predict=512), make_rows([20]))
+    assert targets_of(corrupted) == [[*range(1, 10), *range(11, 19)]]
 
 
 @pytest.mark.parametrize("unit", TARGET_UNITS)
@@ -149,10 +151,10 @@ def test_the_same_eagerly_and_in_tf_data(unit, places):
 
     loose = {name: tf.TensorSpec([None, None], value.dtype) for name, value in batch.items()}
     data = tf.data.Dataset.from_generator(lambda: [batch], output_signature=loose).map(graph)
-    (made,) = data
-    assert made.keys() == eager.keys() == {*batch, *config.gives()}
+    (result,) = data
+    assert result.keys() == eager.keys() == {*batch, *config.gives()}
     for name, value in eager.items():
-        np.testing.assert_array_equal(made[name], value)
+        np.testing.assert_array_equal(result[name], value)
     shapes = data.element_spec
     assert shapes["permutation_mask"].shape.as_list() == [3, places, places]
     assert shapes["masked_positions"].shape == (3, 10)
@@ -172,17 +174,17 @@ def test_other_epochs_have_other_orders_and_targets():
 def test_orders_are_even():
     """Of two targets each is the earlier one half of the time, specials among them."""
     row = np.array([CLS, 10, 11, 12, SEP])
-    made = corrupt(PermutationConfig(k=1, unit="token"), [row] * 8000)
-    counts = made["permutation_mask"].sum(axis=0)
+    corrupted = corrupt(PermutationConfig(k=1, unit="token"), [row] * 8000)
+    counts = corrupted["permutation_mask"].sum(axis=0)
     np.testing.assert_allclose(counts[~np.eye(5, dtype=bool)] / 8000, 0.5, atol=0.03)
     assert not counts[np.eye(5, dtype=bool)].any()
 
 
 def test_spans_begin_with_words():
     rows = make_rows([126] * 400)
-    made = corrupt(PermutationConfig(unit="token_span", num_predict=21), rows)
+    corrupted = corrupt(PermutationConfig(unit="token_span", num_predict=21), rows)
     begins = total = 0
-    for row, targets in zip(rows, targets_of(made), strict=True):
+    for row, targets in zip(rows, targets_of(corrupted), strict=True):
         for before, target in zip([-9, *targets], targets, strict=False):
             if target != before + 1:
                 total += 1
@@ -199,13 +201,13 @@ def test_targets_of_reversed_rows_are_those_of_the_text(unit):
     forward = corrupt(config, rows)
     batch = pad([row[::-1] for row in rows])
     batch["backward"] = tf.ones([300], tf.bool)
-    made = permutation.corrupt(config, VOCABULARY, batch, seeds_of(300))
-    made = {name: value.numpy() for name, value in made.items()}
-    for targets, expected in zip(targets_of(made), targets_of(forward), strict=True):
+    corrupted = permutation.corrupt(config, VOCABULARY, batch, seeds_of(300))
+    corrupted = {name: value.numpy() for name, value in corrupted.items()}
+    for targets, expected in zip(targets_of(corrupted), targets_of(forward), strict=True):
         assert targets == [125 - i for i in reversed(expected)]
     if unit == "token_span":
         begins = total = 0
-        for row, targets in zip(rows, targets_of(made), strict=True):
+        for row, targets in zip(rows, targets_of(corrupted), strict=True):
             chosen = {125 - i for i in targets}  # as it is read
             for i in chosen - {i + 1 for i in chosen}:
                 total += 1
@@ -215,9 +217,9 @@ def test_targets_of_reversed_rows_are_those_of_the_text(unit):
 
 def test_word_spans_take_words_whole_but_for_the_last():
     rows = make_rows([126] * 400)
-    made = corrupt(PermutationConfig(unit="word_span", num_predict=21), rows)
+    corrupted = corrupt(PermutationConfig(unit="word_span", num_predict=21), rows)
     cut = 0
-    for row, targets in zip(rows, targets_of(made), strict=True):
+    for row, targets in zip(rows, targets_of(corrupted), strict=True):
         chosen = np.isin(np.arange(126), targets)
         inner = ~VOCABULARY.word_starts[row] & ~np.isin(row, SPECIALS)
         inner[1:] &= ~np.isin(row[:-1], SPECIALS)
@@ -325,6 +327,6 @@ def test_static_masks_are_refused():
 
 def test_no_padding_is_a_target():
     rows = [np.array([CLS, 10, SEP]), np.array([CLS, *range(10, 40), SEP])]
-    made = corrupt(PermutationConfig(k=2, num_predict=16), rows)
-    assert targets_of(made)[0] == [1]
-    assert not (made["masked_ids"] == PAD)[made["masked_weights"] > 0].any()
+    corrupted = corrupt(PermutationConfig(k=2, num_predict=16), rows)
+    assert targets_of(corrupted)[0] == [1]
+    assert not (corrupted["masked_ids"] == PAD)[corrupted["masked_weights"] > 0].any()

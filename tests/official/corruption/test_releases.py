@@ -52,27 +52,29 @@ def ours(config, texts, **flags):
         batch = {"token_ids": rows[some], "padding_mask": np.ones((count, length), bool)}
         batch |= {name: framed(values[some] + CLS) > CLS for name, values in flags.items()}
         batch = {name: tf.constant(value) for name, value in batch.items()}
-        made = token_masks.corrupt(config, VOCABULARY, batch, seeds)
-        made = {name: value.numpy() for name, value in made.items()}
-        found = np.zeros((count, length))
+        corrupted = token_masks.corrupt(config, VOCABULARY, batch, seeds)
+        corrupted = {name: value.numpy() for name, value in corrupted.items()}
+        actual = np.zeros((count, length))
         np.add.at(
-            found, (np.arange(count)[:, None], made["masked_positions"]), made["masked_weights"]
+            actual,
+            (np.arange(count)[:, None], corrupted["masked_positions"]),
+            corrupted["masked_weights"],
         )
-        assert not found[:, [0, -1]].any()
-        real = made["masked_weights"] > 0
-        originals = np.take_along_axis(rows[some], made["masked_positions"], axis=1)
-        np.testing.assert_array_equal(made["masked_ids"], np.where(real, originals, 0))
-        after.append(made["token_ids"])
-        weights.append(found)
+        assert not actual[:, [0, -1]].any()
+        real = corrupted["masked_weights"] > 0
+        originals = np.take_along_axis(rows[some], corrupted["masked_positions"], axis=1)
+        np.testing.assert_array_equal(corrupted["masked_ids"], np.where(real, originals, 0))
+        after.append(corrupted["token_ids"])
+        weights.append(actual)
     return np.concatenate(after)[:, 1:-1], np.concatenate(weights)[:, 1:-1]
 
 
-def assert_alike(found, expected, deviations=4.0):
+def assert_alike(actual, expected, deviations=4.0):
     """Compares the shares of flags [rows, n] and [other rows, n]."""
-    counts = len(found), len(expected)
-    share = (found.sum(axis=0) + expected.sum(axis=0)) / sum(counts)
+    counts = len(actual), len(expected)
+    share = (actual.sum(axis=0) + expected.sum(axis=0)) / sum(counts)
     sigma = np.sqrt(share * (1 - share) * (1 / counts[0] + 1 / counts[1]))
-    apart = np.abs(found.mean(axis=0) - expected.mean(axis=0))
+    apart = np.abs(actual.mean(axis=0) - expected.mean(axis=0))
     assert (apart <= deviations * sigma).all(), np.round(apart / np.maximum(sigma, 1e-9), 1)
 
 
@@ -84,8 +86,8 @@ def stretches_of(hidden):
 
 
 def assert_stretches_alike(hidden, expected):
-    found, wanted = stretches_of(hidden), stretches_of(expected)
-    assert (np.abs(found - wanted) < 4.5 * np.sqrt(found + wanted + 1)).all(), (found, wanted)
+    actual, wanted = stretches_of(hidden), stretches_of(expected)
+    assert (np.abs(actual - wanted) < 4.5 * np.sqrt(actual + wanted + 1)).all(), (actual, wanted)
 
 
 def spanbert(text, rng):
@@ -192,10 +194,10 @@ def test_phrases_are_ernies():
     for i in range(len(texts)):
         places, expected_after[i] = ernie(texts[i], inner[i], rng)
         expected[i, places] = True
-    for found, flags in ((after, hidden), (expected_after, expected)):
+    for actual, flags in ((after, hidden), (expected_after, expected)):
         # 80% become [MASK], 10% another token, 10% stay.
-        assert abs((found == MASK)[flags].mean() - 0.8 - 0.1 / V) < 0.005
-        assert abs((found == texts)[flags].mean() - 0.1 - 0.1 / V) < 0.005
+        assert abs((actual == MASK)[flags].mean() - 0.8 - 0.1 / V) < 0.005
+        assert abs((actual == texts)[flags].mean() - 0.1 - 0.1 / V) < 0.005
     # A row of u phrases has none with probability 0.85^u. Then it is that of a random token.
     none = ~expected.any(axis=1)
     chance = (0.85 ** phrases[:, -1]).mean()

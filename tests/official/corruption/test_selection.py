@@ -68,10 +68,10 @@ def ngrams_slowly(words, number, lengths, priorities):
         run = stretch[stretch.index(word) :][:length]
         while len(taken) + sum(len(tokens[w]) for w in run) > number:
             run.pop()
-        found = [i for w in run for i in tokens[w]]
-        if not found or any(i in taken for i in found):
+        actual = [i for w in run for i in tokens[w]]
+        if not actual or any(i in taken for i in actual):
             continue
-        taken |= dict.fromkeys(found, placed)
+        taken |= dict.fromkeys(actual, placed)
         placed += 1
     return [taken.get(i, -1) for i in range(len(words))]
 
@@ -85,14 +85,14 @@ def test_runs_are_those_of_the_slow_procedure(cut, share):
     number = (sizes * share).astype(np.int32)
     lengths = rng.integers(1, 7, (150, 64)).astype(np.int32)
     seeds = seeds_of(150)
-    made = selection.runs(words, tf.constant(number), tf.constant(lengths), cut, seeds).numpy()
+    result = selection.runs(words, tf.constant(number), tf.constant(lengths), cut, seeds).numpy()
     priorities = seeding.bits(seeds, Stream.MASK_ORDER, 64).numpy().astype(np.int64)
     slowly = spans_slowly if cut else ngrams_slowly
     for i in range(150):
         expected = slowly(words[i].tolist(), number[i], lengths[i], priorities[i])
-        assert made[i].tolist() == expected, i
+        assert result[i].tolist() == expected, i
     text = (words >= 0).sum(axis=1)
-    counts = (made >= 0).sum(axis=1)
+    counts = (result >= 0).sum(axis=1)
     assert (counts <= number).all()
     if cut:
         assert (counts == np.minimum(number, text)).all()
@@ -102,8 +102,8 @@ def test_rows_without_words():
     words = np.array([[-1, -1, -1], [-1, 0, -1]], np.int32)
     lengths = tf.fill([2, 3], 2)
     for cut in (False, True):
-        made = selection.runs(words, tf.constant([1, 1]), lengths, cut, seeds_of(2))
-        assert made.numpy().tolist() == [[-1, -1, -1], [-1, 0, -1]]
+        result = selection.runs(words, tf.constant([1, 1]), lengths, cut, seeds_of(2))
+        assert result.numpy().tolist() == [[-1, -1, -1], [-1, 0, -1]]
 
 
 def test_each_unit_is_kept_by_itself():
@@ -140,14 +140,14 @@ def test_draws_with_replacement():
 def test_a_part_of_one_unit_where_nothing_was_taken():
     units = np.array([[-1, 0, 0, 1, 1, 1, 1, 1, 1, -1]] * 30_000, np.int32)
     none = np.full_like(units, -1)
-    made = selection.or_part_of_one(none, units, tf.fill([30_000], 2), seeds_of(30_000)).numpy()
-    assert ((made >= 0).sum(axis=1) == 2).all()
-    begins = (made >= 0).argmax(axis=1)
+    result = selection.or_part_of_one(none, units, tf.fill([30_000], 2), seeds_of(30_000)).numpy()
+    assert ((result >= 0).sum(axis=1) == 2).all()
+    begins = (result >= 0).argmax(axis=1)
     # Two tokens of a unit that stand together: the first unit whole, or five places in the second.
     shares = np.bincount(begins, minlength=10) / 30_000
     expected = np.array([0, 2 / 8, 0, *[6 / 8 / 5] * 5, 0, 0])
     np.testing.assert_allclose(shares, expected, atol=4 * np.sqrt(0.25 * 0.75 / 30_000))
-    assert (np.diff(np.argwhere(made >= 0)[:, 1].reshape(-1, 2), axis=1) == 1).all()
+    assert (np.diff(np.argwhere(result >= 0)[:, 1].reshape(-1, 2), axis=1) == 1).all()
     # What was taken stays, and rows without units have nothing.
     taken = units.copy()
     taken[:, 3:] = -1

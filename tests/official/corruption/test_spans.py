@@ -20,7 +20,7 @@ def test_boundaries():
     for i, row in enumerate(HIDDEN):
         positions[i, : len(row)], weights[i, : len(row)] = row, 1
     token_ids = tf.constant(ROWS)
-    made = spans.boundaries(
+    result = spans.boundaries(
         VOCABULARY,
         {
             "token_ids": token_ids,
@@ -29,16 +29,16 @@ def test_boundaries():
             "masked_weights": tf.constant(weights),
         },
     )
-    assert made.keys() == SPAN_FIELDS
+    assert result.keys() == SPAN_FIELDS
     # Before [SEP] (5 in the first row; 6 in the second) and after [CLS] (1) there is no word.
-    assert made["span_weights"].numpy().tolist() == [[1, 1, 0, 1, 0], [0, 1, 0, 0, 0]]
-    assert made["span_left"].numpy().tolist() == [[1, 1, 0, 8, 0], [0, 3, 0, 0, 0]]
-    assert made["span_right"].numpy().tolist() == [[4, 4, 0, 10, 0], [0, 5, 0, 0, 0]]
-    assert made["span_offset"].numpy().tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert result["span_weights"].numpy().tolist() == [[1, 1, 0, 1, 0], [0, 1, 0, 0, 0]]
+    assert result["span_left"].numpy().tolist() == [[1, 1, 0, 8, 0], [0, 3, 0, 0, 0]]
+    assert result["span_right"].numpy().tolist() == [[4, 4, 0, 10, 0], [0, 5, 0, 0, 0]]
+    assert result["span_offset"].numpy().tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
 
 
 def test_a_span_at_the_end_of_a_row_without_padding():
-    made = spans.boundaries(
+    result = spans.boundaries(
         VOCABULARY,
         {
             "token_ids": tf.constant([[5, 6, MASK]]),
@@ -47,4 +47,4 @@ def test_a_span_at_the_end_of_a_row_without_padding():
             "masked_weights": tf.constant([[1.0, 1.0]]),
         },
     )
-    assert made["span_weights"].numpy().tolist() == [[0, 0]]
+    assert result["span_weights"].numpy().tolist() == [[0, 0]]

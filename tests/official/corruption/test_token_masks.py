@@ -52,8 +52,8 @@ def seeds_of(count, epoch=0):
 
 def corrupt(config, rows, seeds=None, places=None):
     seeds = seeds_of(len(rows)) if seeds is None else seeds
-    made = token_masks.corrupt(config, VOCABULARY, pad(rows, places), seeds)
-    return {name: value.numpy() for name, value in made.items()}
+    corrupted = token_masks.corrupt(config, VOCABULARY, pad(rows, places), seeds)
+    return {name: value.numpy() for name, value in corrupted.items()}
 
 
 def number_to_predict(length, config):
@@ -92,13 +92,13 @@ def masked_slowly(row, config, priorities):
 def test_positions_are_those_of_the_slow_procedure(unit, rate, most):
     config = TokenMasksConfig(unit=unit, mask_rate=rate, max_predictions=most)
     rows = make_rows([*range(4, 60), *[97] * 40])
-    made = corrupt(config, rows)
+    corrupted = corrupt(config, rows)
     priorities = seeding.bits(seeds_of(len(rows)), Stream.MASK_ORDER, 97).numpy().astype(np.int64)
     for i, row in enumerate(rows):
         expected = masked_slowly(row.tolist(), config, priorities[i])
-        found = made["masked_positions"][i][made["masked_weights"][i] > 0].tolist()
-        assert found == expected
-        assert made["masked_ids"][i, : len(expected)].tolist() == row[expected].tolist()
+        actual = corrupted["masked_positions"][i][corrupted["masked_weights"][i] > 0].tolist()
+        assert actual == expected
+        assert corrupted["masked_ids"][i, : len(expected)].tolist() == row[expected].tolist()
 
 
 def test_long_words_are_skipped_not_cut():
@@ -109,9 +109,9 @@ def test_long_words_are_skipped_not_cut():
     row = np.array([CLS, 10, 11, *range(500, 504), SEP, 12, 13, *range(504, 508), 14, 15, SEP])
     config = TokenMasksConfig(unit="word", mask_rate=0.2)
     assert number_to_predict(len(row), config) == 3
-    made = token_masks.corrupt(config, vocabulary, pad([row] * 200), seeds_of(200))
+    corrupted = token_masks.corrupt(config, vocabulary, pad([row] * 200), seeds_of(200))
     for positions, weights in zip(
-        made["masked_positions"].numpy(), made["masked_weights"].numpy(), strict=True
+        corrupted["masked_positions"].numpy(), corrupted["masked_weights"].numpy(), strict=True
     ):
         assert sorted(row[positions[weights > 0]]) in (
             [10, 12, 14],
@@ -126,19 +126,19 @@ def test_long_words_are_skipped_not_cut():
 )
 def test_number_to_predict(length, number):
     # 0.15 · 10 = 1.5, 0.15 · 30 = 4.5 and 0.15 · 50 = 7.5: halves go to the even number.
-    made = corrupt(TokenMasksConfig(), make_rows([length]))
-    assert made["masked_weights"].sum() == number
-    assert made["masked_positions"].shape == (1, 20)
+    corrupted = corrupt(TokenMasksConfig(), make_rows([length]))
+    assert corrupted["masked_weights"].sum() == number
+    assert corrupted["masked_positions"].shape == (1, 20)
 
 
 def test_nothing_but_specials_and_padding():
-    made = corrupt(
+    corrupted = corrupt(
         TokenMasksConfig(), [np.array([CLS, SEP, SEP]), np.array([CLS, 77, SEP, SEP])], places=6
     )
-    assert made["token_ids"][0].tolist() == [CLS, SEP, SEP, PAD, PAD, PAD]
-    assert made["masked_weights"].sum(axis=1).tolist() == [0, 1]
-    assert made["masked_positions"][:, :2].tolist() == [[0, 0], [1, 0]]
-    assert made["masked_ids"][:, :2].tolist() == [[0, 0], [77, 0]]
+    assert corrupted["token_ids"][0].tolist() == [CLS, SEP, SEP, PAD, PAD, PAD]
+    assert corrupted["masked_weights"].sum(axis=1).tolist() == [0, 1]
+    assert corrupted["masked_positions"][:, :2].tolist() == [[0, 0], [1, 0]]
+    assert corrupted["masked_ids"][:, :2].tolist() == [[0, 0], [77, 0]]
 
 
 @pytest.mark.parametrize("unit", ALL_UNITS)
@@ -152,13 +152,13 @@ def test_special_tokens_are_never_hidden(unit):
     batch = pad(rows)
     ones = tf.ones_like(batch["padding_mask"])
     batch |= {name: ones for name in config.needs()}
-    made = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
+    corrupted = token_masks.corrupt(config, VOCABULARY, batch, seeds_of(2))
     text = ~np.isin(batch["token_ids"], SPECIALS)
-    hidden = made["token_ids"].numpy() != batch["token_ids"].numpy()
+    hidden = corrupted["token_ids"].numpy() != batch["token_ids"].numpy()
     assert not hidden[~text].any()
     # (Runs leave words free that the length drawn for them does not fit.)
     assert hidden[text].mean() > (0.6 if unit in RUNS else 1 - 1e-9)
-    assert made["masked_weights"].numpy().sum(axis=1).tolist() == hidden.sum(axis=1).tolist()
+    assert corrupted["masked_weights"].numpy().sum(axis=1).tolist() == hidden.sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -204,29 +204,29 @@ def test_other_epochs_have_other_masks():
 def test_a_hundred_thousand_masked_tokens(unit):
     config = TokenMasksConfig(unit=unit)
     rows = make_rows([128] * 5400)
-    made = corrupt(config, rows)
+    corrupted = corrupt(config, rows)
     original = np.stack(rows)
     hidden = np.zeros(original.shape, bool)
     for i in range(len(rows)):
-        hidden[i, made["masked_positions"][i][made["masked_weights"][i] > 0]] = True
+        hidden[i, corrupted["masked_positions"][i][corrupted["masked_weights"][i] > 0]] = True
     total = hidden.sum()
     assert total > 100_000
 
     # Counts: 19 of 128 each; words may leave the last places empty, tokens never.
-    per_row = made["masked_weights"].sum(axis=1)
+    per_row = corrupted["masked_weights"].sum(axis=1)
     assert per_row.max() == 19
     assert per_row.min() == 19 if unit == "token" else per_row.mean() > 18.9
     np.testing.assert_array_equal(hidden.sum(axis=1), per_row)
 
     # Never a special token, and nothing changes but what is hidden.
     assert not hidden[np.isin(original, SPECIALS)].any()
-    np.testing.assert_array_equal(made["token_ids"][~hidden], original[~hidden])
+    np.testing.assert_array_equal(corrupted["token_ids"][~hidden], original[~hidden])
 
     # 80/10/10. A random token is the original or [MASK] by chance once in V each.
     def near(count, share):
         assert abs(count - share * total) < 3 * np.sqrt(total * share * (1 - share))
 
-    seen, was = made["token_ids"][hidden], original[hidden]
+    seen, was = corrupted["token_ids"][hidden], original[hidden]
     near((seen == MASK).sum(), 0.8 + 0.1 / V)
     near((seen == was).sum(), 0.1 + 0.1 / V)
     near(((seen != MASK) & (seen != was)).sum(), 0.1 * (1 - 2 / V))
@@ -248,7 +248,7 @@ def test_a_hundred_thousand_masked_tokens(unit):
                 assert mask[word].all() or not mask[word].any()
         # The parts of a word meet their fates one by one: 64% of pairs are both [MASK].
         fates = collections.Counter()
-        for row, mask, after in zip(rows, hidden, made["token_ids"], strict=True):
+        for row, mask, after in zip(rows, hidden, corrupted["token_ids"], strict=True):
             for word in words_of(row.tolist(), "word"):
                 if len(word) == 2 and mask[word[0]]:
                     fates[int((after[word] == MASK).sum())] += 1
@@ -321,8 +321,8 @@ def test_runs_with_just_enough_room():
 @pytest.mark.parametrize("length, number", [(20, 3), (103, 15), (104, 16), (513, 77)])
 def test_number_rounded_up_leaves_specials_out(length, number):
     # 17 tokens of text come to 2.55, 100 to 15 sharp, 101 to 15.15, 510 to 76.5.
-    made = corrupt(TokenMasksConfig(count="up", max_predictions=80), make_rows([length]))
-    assert made["masked_weights"].sum() == number
+    corrupted = corrupt(TokenMasksConfig(count="up", max_predictions=80), make_rows([length]))
+    assert corrupted["masked_weights"].sum() == number
 
 
 @pytest.mark.parametrize("rate, most", [(0.15, 20), (0.3, 9)])
@@ -330,22 +330,22 @@ def test_random_number_is_that_of_robertas_release(rate, most):
     """int(p n + u), n counting the specials."""
     lengths = [*range(8, 60), 128]
     config = TokenMasksConfig(count="random", mask_rate=rate, max_predictions=most)
-    found = corrupt(config, make_rows(lengths))["masked_weights"].sum(axis=1)
+    actual = corrupt(config, make_rows(lengths))["masked_weights"].sum(axis=1)
     draws = seeding.uniforms(seeds_of(len(lengths)), Stream.MASK_NUMBER, 1).numpy()[:, 0]
     expected = [int(rate * n + float(u)) for n, u in zip(lengths, draws, strict=True)]
     expected = [min(most, max(1, number)) for number in expected]
-    assert found.tolist() == expected
+    assert actual.tolist() == expected
     assert len({int(rate * n + 1) - m for n, m in zip(lengths, expected, strict=True)}) > 1
 
 
 def test_electra_masks_or_keeps():
     config = TokenMasksConfig(mask_prob=0.85, random_prob=0.0)
     rows = make_rows([128] * 2000)
-    made = corrupt(config, rows)
-    hidden = np.take_along_axis(made["token_ids"], made["masked_positions"], 1)
-    real = made["masked_weights"] > 0
+    corrupted = corrupt(config, rows)
+    hidden = np.take_along_axis(corrupted["token_ids"], corrupted["masked_positions"], 1)
+    real = corrupted["masked_weights"] > 0
     masked = (hidden == MASK)[real]
-    kept = (hidden == made["masked_ids"])[real]
+    kept = (hidden == corrupted["masked_ids"])[real]
     assert (masked ^ kept).all()  # nothing else
     assert abs(masked.mean() - 0.85) < 3 * np.sqrt(0.85 * 0.15 / real.sum())
 
@@ -397,16 +397,16 @@ def test_ngrams_as_they_stand_in_the_text():
     counts = np.zeros(4)
     filled = 0
     for i in range(len(rows)):
-        found = [set(words[i][taken[i] == n]) for n in range(taken[i].max() + 1)]
+        actual = [set(words[i][taken[i] == n]) for n in range(taken[i].max() + 1)]
         # Whole words, side by side, of which no two n-grams share one.
-        assert sum(map(len, found)) == len(set().union(*found))
-        for ngram in found:
+        assert sum(map(len, actual)) == len(set().union(*actual))
+        for ngram in actual:
             assert len(ngram) == max(ngram) - min(ngram) + 1
-        assert np.isin(words[i], list(set().union(*found))).sum() == (taken[i] >= 0).sum() <= 19
+        assert np.isin(words[i], list(set().union(*actual))).sum() == (taken[i] >= 0).sum() <= 19
         filled += (taken[i] >= 0).sum() == 19
         last_words = {words[i][62], words[i][126]}
-        if not {w + k for w in found[0] for k in (0, 1)} & last_words:
-            counts[len(found[0])] += 1  # the first one: no other was in its way, nor the end
+        if not {w + k for w in actual[0] for k in (0, 1)} & last_words:
+            counts[len(actual[0])] += 1  # the first one: no other was in its way, nor the end
     assert filled > 0.98 * len(rows)
     shares = np.array([0, 6 / 11, 3 / 11, 2 / 11])
     sigma = np.sqrt(shares * (1 - shares) / counts.sum())
@@ -439,9 +439,9 @@ def test_one_action_for_a_unit():
         TokenMasksConfig(unit="word", action="unit"),
     ):
         taken, _ = taken_of(config, rows)
-        made = corrupt(config, rows)
+        corrupted = corrupt(config, rows)
         fates = collections.Counter()
-        for row, unit, after in zip(rows, taken, made["token_ids"], strict=True):
+        for row, unit, after in zip(rows, taken, corrupted["token_ids"], strict=True):
             for n in range(unit.max() + 1):
                 was, seen = row[unit == n], after[unit == n]
                 if (seen == MASK).all():
@@ -459,15 +459,18 @@ def test_one_action_for_a_unit():
 def test_spans_have_their_boundaries():
     rows = make_rows([64, 40])
     config = TokenMasksConfig(unit="span", count="up")
-    made = corrupt(config, rows)
-    assert config.gives() == set(made) - {"token_ids", "padding_mask"}
-    follows = token_masks.follows(config, VOCABULARY, {k: tf.constant(v) for k, v in made.items()})
+    corrupted = corrupt(config, rows)
+    assert config.gives() == set(corrupted) - {"token_ids", "padding_mask"}
+    follows = token_masks.follows(
+        config, VOCABULARY, {k: tf.constant(v) for k, v in corrupted.items()}
+    )
     for name, value in follows.items():  # the same from static masks
-        np.testing.assert_array_equal(made[name], value)
+        np.testing.assert_array_equal(corrupted[name], value)
     for name, value in spans.boundaries(
-        VOCABULARY, {**pad(rows), **{k: made[k] for k in ("masked_positions", "masked_weights")}}
+        VOCABULARY,
+        {**pad(rows), **{k: corrupted[k] for k in ("masked_positions", "masked_weights")}},
     ).items():
-        np.testing.assert_array_equal(made[name], value)
+        np.testing.assert_array_equal(corrupted[name], value)
 
 
 def test_phrases_are_hidden_as_a_whole():
@@ -493,9 +496,11 @@ def test_random_tokens_as_often_as_in_the_corpus():
     counts[[20, 30, 40]] = [1, 2, 7]
     vocabulary = dataclasses.replace(VOCABULARY, counts=counts)
     config = TokenMasksConfig(mask_prob=0.0, random_prob=1.0, random_tokens="unigram")
-    made = token_masks.corrupt(config, vocabulary, pad(make_rows([128] * 1000)), seeds_of(1000))
-    hidden = tf.gather(made["token_ids"], made["masked_positions"], batch_dims=1).numpy()
-    drawn = hidden[made["masked_weights"].numpy() > 0]
+    corrupted = token_masks.corrupt(
+        config, vocabulary, pad(make_rows([128] * 1000)), seeds_of(1000)
+    )
+    hidden = tf.gather(corrupted["token_ids"], corrupted["masked_positions"], batch_dims=1).numpy()
+    drawn = hidden[corrupted["masked_weights"].numpy() > 0]
     assert set(drawn) == {20, 30, 40}
     np.testing.assert_allclose(
         np.bincount(drawn)[[20, 30, 40]] / len(drawn), [0.1, 0.2, 0.7], atol=0.015

@@ -33,8 +33,10 @@ def test_of_a_tokenizer():
 
 
 def test_words_begin_as_the_corruption_says():
-    made = Vocabulary.from_tokenizer(tokenizer(), corruption=TokenMasksConfig(word_starts="blank"))
-    np.testing.assert_array_equal(made.word_starts, [1, 1, 1, 1, 1, 1])
+    loaded = Vocabulary.from_tokenizer(
+        tokenizer(), corruption=TokenMasksConfig(word_starts="blank")
+    )
+    np.testing.assert_array_equal(loaded.word_starts, [1, 1, 1, 1, 1, 1])
 
 
 def test_an_unknown_token_that_serves_for_others_is_not_hidden():

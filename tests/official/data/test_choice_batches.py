@@ -35,12 +35,12 @@ def folder(tmp_path_factory):
 
 def packed(tokenizer, question):
     """The sequences of a question, by hand."""
-    made = []
+    result = []
     for choice in question["choices"]:
         context, asked = tokenizer.encode([question["context"], f"{question['question']} {choice}"])
         context = context[: T - 3 - len(asked)]
-        made.append(([CLS, *context, SEP], [*asked, SEP]))
-    return made
+        result.append(([CLS, *context, SEP], [*asked, SEP]))
+    return result
 
 
 def arrays(batches):
@@ -173,7 +173,7 @@ def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirr
     run(still(), folder, tmp_path / "one")
     run(still(accumulation=2), folder, tmp_path / "two", mirrored(2))
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
-    found = [
+    actual = [
         Evaluator(config, strategies.build_model(config, strategy), strategy).run(
             ShardDataset(folder, config, "validation")
         )
@@ -182,10 +182,10 @@ def test_replicas_accumulation_and_buckets_change_nothing(folder, tmp_path, mirr
             (still(eval_batch_size=4, bucket_lengths=(14, 18)), mirrored(2)),
         )
     ]
-    assert found[0].keys() == found[1].keys() >= {"loss", "accuracy", "multiple_choice_accuracy"}
-    for name, value in found[0].items():
-        np.testing.assert_allclose(found[1][name], value, rtol=1e-5, err_msg=name)
-    assert found[0]["accuracy"] == pytest.approx(found[0]["multiple_choice_accuracy"])
+    assert actual[0].keys() == actual[1].keys() >= {"loss", "accuracy", "multiple_choice_accuracy"}
+    for name, value in actual[0].items():
+        np.testing.assert_allclose(actual[1][name], value, rtol=1e-5, err_msg=name)
+    assert actual[0]["accuracy"] == pytest.approx(actual[0]["multiple_choice_accuracy"])
 
 
 def test_learned_predicted_and_served(tmp_path):
@@ -252,8 +252,8 @@ def test_learned_predicted_and_served(tmp_path):
     answers = ask(tmp_path / "saved", requests, tmp_path)
     expected = np.array([[line["probabilities"][name] for name in "ABC"] for line in predicted])
     for part in (answers[:23], answers[23:27]):
-        found = np.concatenate([answer["probabilities"] for answer in part])
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        actual = np.concatenate([answer["probabilities"] for answer in part])
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
         index = np.concatenate([answer["index"] for answer in part])
         assert index.tolist() == ["ABC".index(line["label"]) for line in predicted]
         chosen = [text.decode() for answer in part for text in answer["choice"]]

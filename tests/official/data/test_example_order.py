@@ -22,9 +22,9 @@ def write(folder, counts):
 def arrays(rows):
     """All rows as one dict of arrays, after a look at each record."""
     batches = list(rows.as_numpy_iterator())
-    made = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
-    assert made["record"].astype(int).tolist() == made["index"].tolist()
-    return made
+    result = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    assert result["record"].astype(int).tolist() == result["index"].tolist()
+    return result
 
 
 def take(files, count, seed=0, buffer=1000, start=0):
@@ -90,9 +90,9 @@ def test_whole_epochs_are_not_read_to_be_left_out(tmp_path):
 
 def test_filled():
     rows = {"index": tf.constant([4, 5], tf.int64), "record": tf.constant(["4", "5"])}
-    made = example_order.filled(rows, 4)
-    assert made["index"].numpy().tolist() == [4, 5, -1, -1]
-    assert made["record"].numpy().tolist() == [b"4", b"5", b"4", b"4"]
+    result = example_order.filled(rows, 4)
+    assert result["index"].numpy().tolist() == [4, 5, -1, -1]
+    assert result["record"].numpy().tolist() == [b"4", b"5", b"4", b"4"]
     assert example_order.filled(rows, 2)["index"].numpy().tolist() == [4, 5]
 
 

@@ -48,16 +48,16 @@ def folders(tmp_path_factory):
     """A shard folder of each task."""
     parent = tmp_path_factory.mktemp("tasks")
     tokenizer = tokenizers.load(small.tokenizer_folder(parent / "tokenizer"))
-    made = {}
+    result = {}
     for number, task in enumerate((RTE, MNLI, STSB)):
         files = {"train": parent / f"{task.name}.tsv", "validation": parent / f"{task.name}-v.tsv"}
         _file(files["train"], task, SIZES[task.name], number)
         _file(files["validation"], task, 13, 10 + number)
-        made[task.name] = parent / task.name
+        result[task.name] = parent / task.name
         labelled_text.build(
-            task, files, tokenizer, made[task.name], 16, report=lambda line: None
+            task, files, tokenizer, result[task.name], 16, report=lambda line: None
         )  # fmt: skip
-    return made
+    return result
 
 
 def _config(names=("rte", "mnli", "stsb"), **changes):
@@ -240,10 +240,10 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
     evaluator = Evaluator(config, model, ONE)
     firsts = []
     for source, metric in zip(validation.sources, ("accuracy", "accuracy", "pearson"), strict=True):
-        found = evaluator.run(source)
-        firsts.append(found[metric])
+        actual = evaluator.run(source)
+        firsts.append(actual[metric])
         for name in ("loss", source.task_name, metric):
-            assert figures[f"{source.task_name}/{name}"] == pytest.approx(found[name], rel=1e-6)
+            assert figures[f"{source.task_name}/{name}"] == pytest.approx(actual[name], rel=1e-6)
     assert figures["average"] == pytest.approx(np.mean(firsts))
     assert figures["stsb/loss"] == figures["stsb/stsb"] == figures["stsb/stsb_squared_error"]
     assert not {name for name in figures if name.startswith("rte/") and "mnli" in name}
@@ -302,8 +302,8 @@ def test_command_line(folders, tmp_path):
     figures = {k: v for k, v in json.loads(lines[-1]).items() if k not in ("step", "split")}
     done = run("--mode=eval", every, model)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
-    assert found == pytest.approx(figures, abs=1e-5) and "average" in found
+    actual = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+    assert actual == pytest.approx(figures, abs=1e-5) and "average" in actual
     done = run("--mode=predict", every, model, f"--output={tmp_path}/p.tsv", "--split=validation")
     assert done.returncode == 2
     assert done.stderr.endswith("error: --data: predict takes one folder at a time\n")

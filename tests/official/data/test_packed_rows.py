@@ -47,8 +47,8 @@ def test_fields():
         "next_sentence_label": tf.ragged.constant([[0, 1], [1]], dtype=tf.int32),
     }
     numbers = tf.constant([[0, 0, 0, 1, 1, 2, 2, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1, 2]])
-    made = packing.fields(parsed, numbers, tf.constant([1.0, 0.0]), 3)
-    assert {name: value.numpy().tolist() for name, value in made.items()} == {
+    result = packing.fields(parsed, numbers, tf.constant([1.0, 0.0]), 3)
+    assert {name: value.numpy().tolist() for name, value in result.items()} == {
         "part_ids": [[0, 0, 0, 0, 0, 1, 1, 1, 3], [0, 0, 0, 0, 0, 0, 0, 0, 3]],
         "positions": [[0, 1, 2, 3, 4, 0, 1, 2, 0], [0, 1, 2, 3, 4, 5, 6, 7, 0]],
         "segment_ids": [[0, 0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1, 0]],
@@ -124,10 +124,10 @@ def test_masks_are_those_of_the_parts_alone(options):
     budgets, most = [], config.row_predictions(60, K)
     for number in range(20):
         seeds = seeding.row_seeds(number, 0, tf.constant([0, 1]))
-        made = packing.corrupted(config, vocabulary, parsed, flags, seeds, K)
+        corrupted = packing.corrupted(config, vocabulary, parsed, flags, seeds, K)
         again = packing.corrupted(config, vocabulary, parsed, flags, seeds, K + 3)
-        for name in made:  # how many parts there might be changes nothing
-            assert made[name].to_list() == again[name].to_list()
+        for name in corrupted:  # how many parts there might be changes nothing
+            assert corrupted[name].to_list() == again[name].to_list()
         own = seeding.bits(seeds, seeding.Stream.PARTS, K)
         for row, alone in enumerate(parts):
             ids, positions, originals, start = [], [], [], 0
@@ -144,14 +144,14 @@ def test_masks_are_those_of_the_parts_alone(options):
                 positions += (batch["masked_positions"][0, :count] + start).numpy().tolist()
                 originals += batch["masked_ids"][0, :count].numpy().tolist()
                 start += len(tokens)
-            assert made["token_ids"][row].numpy().tolist() == ids
-            assert made["masked_positions"][row].numpy().tolist() == positions
-            assert made["masked_ids"][row].numpy().tolist() == originals
+            assert corrupted["token_ids"][row].numpy().tolist() == ids
+            assert corrupted["masked_positions"][row].numpy().tolist() == positions
+            assert corrupted["masked_ids"][row].numpy().tolist() == originals
             assert 0 < len(positions) <= most
     numbers = {n: {count for size, count in budgets if size == n} for n, _ in budgets}
     if config.unit == "token":
         assert numbers == {9: {1}, 25: {4}, 14: {2}, 40: {4}, 7: {1}}
-    assert all(max(found) <= 4 for found in numbers.values())
+    assert all(max(actual) <= 4 for actual in numbers.values())
 
 
 def test_no_hidden_run_reaches_into_another_part(folder):
@@ -197,9 +197,9 @@ def test_no_row_has_more_predictions_than_places_for_them(count, rate):
             for n in range(3, 129):
                 better[n:] = np.maximum(better[n:], best[:-n] + most[n])
             best = better
-        found = config.row_predictions(512, parts)
-        assert best[512] <= found
-    assert found <= 1.1 * best[512] + 2 or rate > 0.15 or count == "each"
+        settings = config.row_predictions(512, parts)
+        assert best[512] <= settings
+    assert settings <= 1.1 * best[512] + 2 or rate > 0.15 or count == "each"
 
 
 def unpacked(batch):
@@ -210,24 +210,24 @@ def unpacked(batch):
         for part in np.flatnonzero(weights):
             (places,) = np.nonzero(batch["part_ids"][row] == part)
             first, length = places[0], len(places)
-            made = {
+            result = {
                 name: np.pad(batch[name][row, places], (0, LONGEST - length))
                 for name in of_tokens
                 if name in batch
             }
             masked = batch["masked_positions"][row]
             own = (masked >= first) & (masked < first + length)
-            made["masked_weights"] = batch["masked_weights"][row] * own
-            made["masked_positions"] = np.where(own, masked - first, 0)
-            made["masked_ids"] = batch["masked_ids"][row]
-            made["span_offset"] = batch["span_offset"][row]
-            made["span_weights"] = batch["span_weights"][row] * own
+            result["masked_weights"] = batch["masked_weights"][row] * own
+            result["masked_positions"] = np.where(own, masked - first, 0)
+            result["masked_ids"] = batch["masked_ids"][row]
+            result["span_offset"] = batch["span_offset"][row]
+            result["span_weights"] = batch["span_weights"][row] * own
             for side in ("span_left", "span_right"):
-                beside = np.where(made["span_weights"] > 0, batch[side][row] - first, 0)
+                beside = np.where(result["span_weights"] > 0, batch[side][row] - first, 0)
                 assert (0 <= beside).all() and (beside < length).all()
-                made[side] = beside
-            made["next_sentence_label"] = batch["next_sentence_label"][row, part]
-            rows.append(made)
+                result[side] = beside
+            result["next_sentence_label"] = batch["next_sentence_label"][row, part]
+            rows.append(result)
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 

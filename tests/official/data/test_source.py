@@ -37,15 +37,15 @@ def write_tokenizer(folder, last="zz"):
 def make_examples(count, seed=0, **more):
     """Examples [CLS] A [SEP] B [SEP] of 5 to T tokens; label and row are their numbers."""
     rng = np.random.default_rng(seed)
-    made = []
+    result = []
     for i in range(count):
         a, b = rng.integers(1, (T - 3) // 2 + 1, 2)
         ids = [CLS, *rng.integers(5, V, a), SEP, *rng.integers(5, V, b), SEP]
-        made.append(
+        result.append(
             {"token_ids": ids, "segment_lengths": [a + 2, b + 1], "row": i}
             | {name: value(i) for name, value in more.items()}
         )
-    return made
+    return result
 
 
 def write(folder, examples, shards=3, split="train", kind="pretraining", **more):
@@ -88,9 +88,9 @@ def arrays(batches):
     return [{name: value.numpy() for name, value in batch.items()} for batch in batches]
 
 
-def assert_same(found, expected):
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
+def assert_same(actual, expected):
+    assert len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
         assert a.keys() == b.keys()
         for name in a:
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
@@ -199,8 +199,8 @@ def test_counts_of_the_corpus_reach_the_corruption(tmp_path):
         folder = write(tmp_path / name, make_examples(40))
         counts = np.bincount([token], minlength=V)
         digest = token_counts.write(folder, counts)
-        found = manifest.read(folder)
-        manifest.write(folder, dataclasses.replace(found, token_counts=digest))
+        record = manifest.read(folder)
+        manifest.write(folder, dataclasses.replace(record, token_counts=digest))
     source = data.ShardDataset([tmp_path / "a", tmp_path / "b"], config)
     (batch,) = arrays(source.dataset(80))
     drawn = batch["token_ids"][np.arange(80)[:, None], batch["masked_positions"]][
@@ -223,8 +223,8 @@ def test_static_spans_have_their_boundaries(tmp_path):
             "masked_ids": [5, 6, 7],
         }
     ]
-    made = PretrainingSettings(corruption=TokenMasksConfig(max_predictions=3))
-    folder = write(tmp_path, examples, shards=1, config=made)
+    result = PretrainingSettings(corruption=TokenMasksConfig(max_predictions=3))
+    folder = write(tmp_path, examples, shards=1, config=result)
     config = make_config(spans, Segments(static_masks=True))
     source = data.ShardDataset(folder, config)
     (batch,) = arrays(source.dataset(1))
@@ -451,13 +451,13 @@ def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
     config = dataclasses.replace(make_config(bucket_lengths=lengths), encoder=encoder)
     source = data.ShardDataset(write(tmp_path / "task", examples, kind="task"), config)
     batches = arrays(source.dataset(4))
-    found = []
+    actual = []
     for batch in batches:
         width = batch["token_ids"].shape[1]
         assert width in (*lengths, T)
         for row in np.flatnonzero(batch["example_weights"]):
             number = batch["row"][row]
-            found.append(number)
+            actual.append(number)
             ids = examples[number]["token_ids"]
             a, b = examples[number]["segment_lengths"]
             fill = width - len(ids)
@@ -465,7 +465,7 @@ def test_a_task_is_laid_out_as_the_encoder_reads_it(tmp_path, lengths):
             segments = [4] * fill + [0] * (a - 1) + [1] * b + [2]
             assert batch["segment_ids"][row].tolist() == segments
             assert batch["padding_mask"][row].tolist() == [False] * fill + [True] * len(ids)
-    assert sorted(found) == list(range(11))
+    assert sorted(actual) == list(range(11))
     assert len({batch["token_ids"].shape[1] for batch in batches}) == len(lengths) + 1
     # Others read the same shards as they are, and so does this one what is no task.
     first = dataclasses.replace(

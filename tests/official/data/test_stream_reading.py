@@ -85,18 +85,18 @@ def test_a_resumed_reader_goes_on(folder):
     whole = batches(source, 2 * steps + 3)
     for start in (1, 2, steps - 1, steps, steps + 2, 2 * steps):
         rest = batches(source, 3, start_step=start, workers=2)
-        for found, expected in zip(rest, whole[start:], strict=False):
+        for actual, expected in zip(rest, whole[start:], strict=False):
             for name, value in expected.items():
-                np.testing.assert_array_equal(found[name], value, err_msg=f"{start} {name}")
+                np.testing.assert_array_equal(actual[name], value, err_msg=f"{start} {name}")
 
 
 def test_segments_and_an_evaluation_in_order(folder):
     settings = config(reuse_length=REUSE, backward=True)
     plain = dataclasses.replace(settings, corruption=None)
     source = data.ShardDataset(folder, plain)
-    found = list(source.dataset(4))
-    assert len(found) == source.num_examples // 4
-    for batch in found:
+    actual = list(source.dataset(4))
+    assert len(actual) == source.num_examples // 4
+    for batch in actual:
         for tokens, ids in zip(batch["token_ids"].numpy(), batch["segment_ids"].numpy(),
                                strict=True):  # fmt: skip
             assert tokens[-2] == SEP and ids[-1] == 2 and ids[-2] == 1 and ids[0] == 0
@@ -108,14 +108,14 @@ def test_segments_and_an_evaluation_in_order(folder):
 
 def test_plain_rows_know_the_next_token(tmp_path):
     documents, words = marked(LENGTHS)
-    made_of = config(backward=True)
+    settings = config(backward=True)
     source = data.ShardDataset(
-        stream_folder(tmp_path / "shards", made_of, documents, words),
-        dataclasses.replace(made_of, corruption=None),
+        stream_folder(tmp_path / "shards", settings, documents, words),
+        dataclasses.replace(settings, corruption=None),
     )
-    found = list(source.dataset(4))
+    actual = list(source.dataset(4))
     assert "next_id" in source.fields
-    for now, then in zip(found, found[1:], strict=False):
+    for now, then in zip(actual, actual[1:], strict=False):
         np.testing.assert_array_equal(now["next_id"], then["token_ids"][:, 0])
         assert (now["segment_ids"].numpy() == 0).all()
 
@@ -130,9 +130,9 @@ def test_words_of_reversed_rows():
         "padding_mask": np.ones((2, 8), bool),
         "backward": np.array([False, True]),
     }
-    found = units.words(vocabulary, batch).numpy()
-    assert found[0].tolist() == [0, 0, 0, 1, -1, 2, 2, -1]
-    assert found[1].tolist() == [-1, 0, 0, -1, 1, 2, 2, 2]
+    actual = units.words(vocabulary, batch).numpy()
+    assert actual[0].tolist() == [0, 0, 0, 1, -1, 2, 2, -1]
+    assert actual[1].tolist() == [-1, 0, 0, -1, 1, 2, 2, 2]
 
 
 def remembers(length):
@@ -143,7 +143,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     same = config(reuse_length=REUSE, backward=True)
     other = configs.to_dict(same)
     other["segments"]["backward"] = False
-    for made_of, message in (
+    for settings, message in (
         (config(reuse_length=4, backward=True),
          "has row-continuous shards of segments.reuse_length: 5, and the config says 4: change"),
         (configs.from_dict(other), "of segments.backward: True, and the config says False"),
@@ -152,7 +152,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
          "is a stream, whose rows are all of one length: leave out recipe.bucket_lengths"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
-            data.ShardDataset(folder, made_of, training=True)
+            data.ShardDataset(folder, settings, training=True)
     pairs = small.shard_folder(tmp_path / "pairs", small.config())
     with pytest.raises(UserError, match="has shuffled, not row-continuous, shards of segments.form"
                                         "at: pairs, and the config says stream"):  # fmt: skip

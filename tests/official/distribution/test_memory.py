@@ -58,28 +58,30 @@ def float64():
 def shards(tmp_path_factory):
     """Backward rows too; 21 steps an epoch."""
     documents, words = marked(LENGTHS)
-    made_of = config({"backward": True})
-    return stream_folder(tmp_path_factory.mktemp("stream") / "shards", made_of, documents, words)
+    settings = config({"backward": True})
+    return stream_folder(tmp_path_factory.mktemp("stream") / "shards", settings, documents, words)
 
 
-def trainer(shards, model_dir, made_of, strategy=None):
+def trainer(shards, model_dir, settings, strategy=None):
     strategy = strategy or tf.distribute.get_strategy()
-    source = ShardDataset(shards, made_of, "train", training=True)
-    return Trainer(made_of, strategies.build_model(made_of, strategy), source, strategy, model_dir)
+    source = ShardDataset(shards, settings, "train", training=True)
+    return Trainer(
+        settings, strategies.build_model(settings, strategy), source, strategy, model_dir
+    )
 
 
-def trained(made):
-    made.train()
-    return named_arrays.values(made.variables) | made.memory.arrays()
+def trained(result):
+    result.train()
+    return named_arrays.values(result.variables) | result.memory.arrays()
 
 
-def assert_close(found, expected):
+def assert_close(actual, expected):
     for path, value in expected.items():
         if value.dtype == bool:
-            np.testing.assert_array_equal(found[path], value, err_msg=path)
+            np.testing.assert_array_equal(actual[path], value, err_msg=path)
             continue
         scale = max(np.abs(value).max(), 1e-300)
-        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
 
 
 BOTH_WAYS = {"backward": True}
@@ -87,11 +89,11 @@ BOTH_WAYS = {"backward": True}
 
 @pytest.mark.slow
 def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, mirrored):
-    made_of = config(BOTH_WAYS, steps=32)  # into the second epoch
-    whole = trained(trainer(shards, tmp_path / "one", made_of))
+    settings = config(BOTH_WAYS, steps=32)  # into the second epoch
+    whole = trained(trainer(shards, tmp_path / "one", settings))
     assert whole["memory/states"].shape == (ROWS, 2, KEPT, 8)
     assert np.abs(whole["memory/states"]).min() > 0
-    steps = ShardDataset(shards, made_of).num_examples // ROWS
+    steps = ShardDataset(shards, settings).num_examples // ROWS
     assert steps < 31
     for name, strategy, changes in (
         ("cut", None, {"accumulation": 2}),
@@ -99,28 +101,31 @@ def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, m
         ("two, cut", mirrored(2), {"accumulation": 2}),
         ("xla", None, {"jit_compile": True}),
     ):
-        other = trainer(shards, tmp_path / name, small.replace(made_of, **changes), strategy)
+        other = trainer(shards, tmp_path / name, small.replace(settings, **changes), strategy)
         assert_close(trained(other), whole)
 
     def stopped(name, strategy=None):
-        made = trainer(shards, tmp_path / name, made_of, strategy)
-        made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+        training = trainer(shards, tmp_path / name, settings, strategy)
+        training.save = lambda at, save=training.save: (
+            save(at),
+            os.kill(os.getpid(), signal.SIGTERM),
+        )
         with pytest.raises(Stopped):
-            made.train()
+            training.train()
         assert checkpoints.last_step(tmp_path / name) < 32
 
     stopped("stopped")
-    found = trained(trainer(shards, tmp_path / "stopped", made_of))
-    assert found.keys() == whole.keys()
+    actual = trained(trainer(shards, tmp_path / "stopped", settings))
+    assert actual.keys() == whole.keys()
     for path, value in whole.items():
-        np.testing.assert_array_equal(found[path], value, err_msg=path)
+        np.testing.assert_array_equal(actual[path], value, err_msg=path)
     stopped("moved", mirrored(4))  # goes on with fewer replicas than it began with
-    assert_close(trained(trainer(shards, tmp_path / "moved", made_of, mirrored(2))), whole)
+    assert_close(trained(trainer(shards, tmp_path / "moved", settings, mirrored(2))), whole)
 
 
-def by_hand(made, source):
+def by_hand(result, source):
     """Yields the memory after each batch, kept in a list of rows outside of the loop."""
-    encoder, kept = made.model.encoder, [None] * ROWS
+    encoder, kept = result.model.encoder, [None] * ROWS
 
     @tf.function
     def encode(row, states, mask):
@@ -149,24 +154,24 @@ def by_hand(made, source):
 def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
     """Weights stand still; the rows begin anew in the second epoch."""
     strategy = mirrored(2) if replicas == 2 else None
-    made_of = config(BOTH_WAYS, optimizer={"learning_rate": 0.0})
-    made = trainer(shards, tmp_path, made_of, strategy)
-    source = ShardDataset(shards, made_of, training=True)
+    settings = config(BOTH_WAYS, optimizer={"learning_rate": 0.0})
+    training = trainer(shards, tmp_path, settings, strategy)
+    source = ShardDataset(shards, settings, training=True)
     steps = source.num_examples // ROWS
-    step = made.train_step
-    iterator = iter(distribute(made.strategy, source, ROWS))
+    step = training.train_step
+    iterator = iter(distribute(training.strategy, source, ROWS))
     done = 0
-    for until, (states, mask) in enumerate(by_hand(made, source), start=1):
+    for until, (states, mask) in enumerate(by_hand(training, source), start=1):
         if until not in (1, 3, steps, steps + 1):
             continue
         step.run(iterator, until - done)
         done = until
-        found = made.memory.arrays()
-        np.testing.assert_array_equal(found["memory/mask"], mask)
+        actual = training.memory.arrays()
+        np.testing.assert_array_equal(actual["memory/mask"], mask)
         remembered = min(KEPT, (until if until <= steps else until - steps) * REUSE)
         assert mask.sum(axis=1).tolist() == [remembered] * ROWS
         real = mask[:, None, :, None]
-        np.testing.assert_allclose(found["memory/states"] * real, states * real, atol=1e-12)
+        np.testing.assert_allclose(actual["memory/states"] * real, states * real, atol=1e-12)
         if until > steps:
             break
     assert done == steps + 1
@@ -174,9 +179,9 @@ def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
 
 def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
     """What stands behind the reused tokens of a row is what the next one hides and asks for."""
-    made_of = config(BOTH_WAYS, {"initializer_range": 0.5})
-    model = strategies.build_model(made_of, tf.distribute.get_strategy())
-    first, then = list(ShardDataset(shards, made_of).dataset(ROWS).take(2))
+    settings = config(BOTH_WAYS, {"initializer_range": 0.5})
+    model = strategies.build_model(settings, tf.distribute.get_strategy())
+    first, then = list(ShardDataset(shards, settings).dataset(ROWS).take(2))
     reused = then["token_ids"][:, :REUSE] == first["token_ids"][:, REUSE : 2 * REUSE]
     assert np.any(reused)  # A, where it is long enough, but for masks
     other = first["token_ids"].numpy()
@@ -201,15 +206,15 @@ def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
 
 
 def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
-    made_of = config(BOTH_WAYS, steps=8)
-    made = trainer(shards, tmp_path / "one", made_of)
-    source = ShardDataset(shards, made_of)
-    made.train()
-    before = made.memory.arrays()
-    found = made.evaluator.run(source)
-    assert made.evaluator.run(source) == found
+    settings = config(BOTH_WAYS, steps=8)
+    training = trainer(shards, tmp_path / "one", settings)
+    source = ShardDataset(shards, settings)
+    training.train()
+    before = training.memory.arrays()
+    actual = training.evaluator.run(source)
+    assert training.evaluator.run(source) == actual
     for name, value in before.items():
-        np.testing.assert_array_equal(made.memory.arrays()[name], value)
+        np.testing.assert_array_equal(training.memory.arrays()[name], value)
     # By hand: memory from nothing, over all rows.
     kept, total, weight = None, 0.0, 0.0
     for batch in source.dataset(ROWS):
@@ -218,20 +223,20 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
         if kept is not None:
             states = kept[0], kept[1] & goes_on
         batch = {**batch, "memory": states[0], "memory_mask": states[1]}
-        encoded = made.model.encode(batch)
+        encoded = training.model.encode(batch)
         kept = encoded["memory"], encoded["memory_mask"]
-        terms, _ = made.model.terms(batch, encoded=encoded)
+        terms, _ = training.model.terms(batch, encoded=encoded)
         total += float(terms["masked_lm"])
-        weight += float(made.model.weight_sums(batch)["masked_lm"])
-    assert found["masked_lm"] == pytest.approx(total / weight, rel=1e-9)
+        weight += float(training.model.weight_sums(batch)["masked_lm"])
+    assert actual["masked_lm"] == pytest.approx(total / weight, rel=1e-9)
     forgetful = Trainer(
-        made_of, made.model, source, tf.distribute.get_strategy(), tmp_path / "other"
+        settings, training.model, source, tf.distribute.get_strategy(), tmp_path / "other"
     )
     forgetful.evaluator.memory = None
     assert forgetful.evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
-    two = trainer(shards, tmp_path / "one", made_of, mirrored(2))
+    two = trainer(shards, tmp_path / "one", settings, mirrored(2))
     two.restore()
-    assert two.evaluator.run(source) == pytest.approx(found, rel=1e-9)
+    assert two.evaluator.run(source) == pytest.approx(actual, rel=1e-9)
     # With a longer memory than it was trained with.
     longer = config(BOTH_WAYS, {"memory_length": 3 * KEPT})
     model = strategies.build_model(longer, tf.distribute.get_strategy())
@@ -247,13 +252,13 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     raw["corruption"], raw["objectives"] = None, [{"type": "causal_lm"}]
     raw["recipe"]["batch_size"] = 2
     raw["encoder"] |= {"attention": "uni", "memory_length": 11 * LENGTH, "initializer_range": 0.5}
-    made_of = configs.from_dict(raw)
-    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
-    source, strategy = ShardDataset(folder, made_of), tf.distribute.get_strategy()
+    settings = configs.from_dict(raw)
+    folder = stream_folder(tmp_path / "shards", settings, documents, words)
+    source, strategy = ShardDataset(folder, settings), tf.distribute.get_strategy()
     batches = list(source.dataset(2))
     assert len(batches) == 11 and source.manifest.totals.longest_memory == 10 * LENGTH
-    model = strategies.build_model(made_of, strategy)
-    found = Evaluator(made_of, model, strategy).run(source)
+    model = strategies.build_model(settings, strategy)
+    actual = Evaluator(settings, model, strategy).run(source)
     whole = {
         name: tf.concat([batch[name] for batch in batches], axis=1)
         for name in ("token_ids", "segment_ids", "padding_mask")
@@ -262,11 +267,11 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     losses, _ = model.terms(model.prepare(whole))
     weight = float(model.weight_sums(whole)["causal_lm"])
     assert weight == 2 * 11 * LENGTH
-    assert found["causal_lm"] == pytest.approx(float(losses["causal_lm"]) / weight, rel=1e-12)
+    assert actual["causal_lm"] == pytest.approx(float(losses["causal_lm"]) / weight, rel=1e-12)
     # Without memory each row of 16 is read by itself.
-    forgetful = Evaluator(made_of, model, strategy)
+    forgetful = Evaluator(settings, model, strategy)
     forgetful.memory = None
-    assert forgetful.run(source)["causal_lm"] != pytest.approx(found["causal_lm"], rel=1e-4)
+    assert forgetful.run(source)["causal_lm"] != pytest.approx(actual["causal_lm"], rel=1e-4)
 
 
 @pytest.mark.slow
@@ -277,12 +282,12 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     raw["corruption"], raw["objectives"] = None, [{"type": "causal_lm"}]
     raw["recipe"]["batch_size"] = 2
     raw["encoder"] |= {"attention": "uni", "memory_length": 6, "initializer_range": 0.5}
-    made_of, strategy = configs.from_dict(raw), tf.distribute.get_strategy()
+    settings, strategy = configs.from_dict(raw), tf.distribute.get_strategy()
     folder, model_dir = tmp_path / "shards", tmp_path / "model"
-    source = ShardDataset(stream_folder(folder, made_of, documents, words), made_of)
-    model = strategies.build_model(made_of, strategy)
+    source = ShardDataset(stream_folder(folder, settings, documents, words), settings)
+    model = strategies.build_model(settings, strategy)
     model_dir.mkdir()
-    configs.save(made_of, model_dir / model_folder.CONFIG)
+    configs.save(settings, model_dir / model_folder.CONFIG)
     source.tokenizer.save(model_dir / "tokenizer")
     checkpoints.save(model_dir, 1, named_arrays.values(model.variables_by_path()), {})
 
@@ -292,17 +297,17 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
         for name in ("token_ids", "segment_ids", "padding_mask")
     }
     whole |= {"next_id": batches[-1]["next_id"], "example_weights": tf.ones(2)}
-    places, found = np.arange(whole["token_ids"].shape[1]), {}
+    places, actual = np.arange(whole["token_ids"].shape[1]), {}
     for kept in (6, 40):
         longer = configs.load(model_dir, [f"encoder.memory_length={kept}"])
         other = strategies.build_model(longer, strategy)
         warm_start.start_from(other, str(model_dir), "last", "all")
-        found[kept] = Evaluator(longer, other, strategy).run(source)["causal_lm"]
+        actual[kept] = Evaluator(longer, other, strategy).run(source)["causal_lm"]
         near = places >= places[:, None] // LENGTH * LENGTH - kept
         losses, _ = model.terms(model.prepare({**whole, "attention_mask": near[None, None]}))
         expected = float(losses["causal_lm"]) / (2 * len(places))
-        assert found[kept] == pytest.approx(expected, rel=1e-12)
-    assert found[6] != pytest.approx(found[40], rel=1e-4)
+        assert actual[kept] == pytest.approx(expected, rel=1e-12)
+    assert actual[6] != pytest.approx(actual[40], rel=1e-4)
 
     def evaluated(kept):
         return subprocess.run(
@@ -314,32 +319,32 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     done = evaluated(40)
     assert done.returncode == 0, done.stderr
     printed = dict(line.split() for line in done.stdout.splitlines())
-    assert float(printed["causal_lm"]) == pytest.approx(found[40], abs=1e-6)
+    assert float(printed["causal_lm"]) == pytest.approx(actual[40], abs=1e-6)
     done = evaluated(161)
     assert done.returncode
     assert "memory_length: 161, and the longest text that a row continues has 160" in done.stderr
 
 
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
-    made_of = config(BOTH_WAYS, steps=2)
-    made = trainer(shards, tmp_path, made_of)
-    made.train()
+    settings = config(BOTH_WAYS, steps=2)
+    training = trainer(shards, tmp_path, settings)
+    training.train()
     saved = checkpoints.load_variables(tmp_path, "last", optimizer=True)
-    for name, value in made.memory.arrays().items():
+    for name, value in training.memory.arrays().items():
         np.testing.assert_array_equal(saved[name], value)
     assert saved["memory/mask"].dtype == bool
     assert not [n for n in checkpoints.load_variables(tmp_path, "last") if "memory/" in n]
     source = "checkpoint"
     with pytest.raises(UserError, match=r"checkpoint: has no memory of rows, and this run needs \["
                                         r"4, 2, 9, 8\]: it belongs to another config"):  # fmt: skip
-        made.memory.assign({}, source)
+        training.memory.assign({}, source)
     wrong = {**saved, "memory/states": saved["memory/states"][:3]}
     with pytest.raises(UserError, match=r"has a memory of shape \[3, 2, 9, 8\], and this run need"):
-        made.memory.assign(wrong, source)
-    made.memory.clear()
-    assert not made.memory.arrays()["memory/mask"].any()
-    made.memory.assign(saved, source)
-    np.testing.assert_array_equal(made.memory.arrays()["memory/states"], saved["memory/states"])
+        training.memory.assign(wrong, source)
+    training.memory.clear()
+    assert not training.memory.arrays()["memory/mask"].any()
+    training.memory.assign(saved, source)
+    np.testing.assert_array_equal(training.memory.arrays()["memory/states"], saved["memory/states"])
 
 
 def test_only_streams_and_encoders_with_memory_have_one():
@@ -356,26 +361,26 @@ def test_only_streams_and_encoders_with_memory_have_one():
 
 def test_bfloat16_is_kept_as_it_is():
     numerics.set_precision("mixed_bfloat16")
-    made = memory.make_memory(
+    result = memory.make_memory(
         config(precision="mixed_bfloat16"), tf.distribute.get_strategy(), ROWS
     )
     states = tf.cast(np.random.default_rng(0).normal(size=(ROWS, 2, KEPT, 8)), tf.bfloat16)
-    made.write(states, tf.ones((ROWS, KEPT), bool))
-    saved = made.arrays()
+    result.write(states, tf.ones((ROWS, KEPT), bool))
+    saved = result.arrays()
     assert saved["memory/states"].dtype == np.float32
-    made.write(tf.zeros_like(states), tf.zeros((ROWS, KEPT), bool))
-    made.assign(saved, "")
-    again = made.read({"continues": tf.ones(ROWS, tf.int32)})
+    result.write(tf.zeros_like(states), tf.zeros((ROWS, KEPT), bool))
+    result.assign(saved, "")
+    again = result.read({"continues": tf.ones(ROWS, tf.int32)})
     assert again["memory"].dtype == tf.bfloat16
     np.testing.assert_array_equal(again["memory"].numpy(), states.numpy())
 
 
 def test_states_that_are_not_finite_are_forgotten():
-    made = memory.make_memory(config(), tf.distribute.get_strategy(), ROWS)
+    result = memory.make_memory(config(), tf.distribute.get_strategy(), ROWS)
     states = np.ones((ROWS, 2, KEPT, 8))
     states[1, 0, 2, 3], states[2, 1, 0, 0] = np.nan, np.inf
-    made.write(tf.constant(states), tf.ones((ROWS, KEPT), bool))
-    read = made.read({"continues": tf.constant([1, 1, 1, 0])})
+    result.write(tf.constant(states), tf.ones((ROWS, KEPT), bool))
+    read = result.read({"continues": tf.constant([1, 1, 1, 0])})
     assert read["memory_mask"].numpy().all(axis=1).tolist() == [True, False, False, False]
     assert read["memory_mask"].numpy().any(axis=1).tolist() == [True, False, False, False]
     assert np.isfinite(read["memory"].numpy()).all()

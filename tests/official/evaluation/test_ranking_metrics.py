@@ -23,10 +23,10 @@ def _random(seed, queries=12, documents=60, grades=5):
     qrels, run = {}, {}
     for query in range(queries):
         judged = draw.choice(names, draw.integers(1, 30), replace=False)
-        found = draw.choice(names, draw.integers(1, 50), replace=False)
+        actual = draw.choice(names, draw.integers(1, 50), replace=False)
         qrels[str(query)] = {str(d): int(draw.integers(-1, grades)) for d in judged}
-        scores = draw.integers(0, 12, len(found)) / 8
-        run[str(query)] = {str(d): float(s) for d, s in zip(found, scores, strict=True)}
+        scores = draw.integers(0, 12, len(actual)) / 8
+        run[str(query)] = {str(d): float(s) for d, s in zip(actual, scores, strict=True)}
     del run["3"]
     del qrels["5"]
     return qrels, run
@@ -78,10 +78,10 @@ def test_by_hand():
     qrels = {"1": {"a": 0, "b": 4, "c": 1}, "2": {"a": 1}}
     run = {"1": {"a": 3.0, "b": 2.0, "c": 1.0}}
     ideal = 4 + 1 / np.log2(3)
-    found = 4 / np.log2(3) + 1 / np.log2(4)
+    actual = 4 / np.log2(3) + 1 / np.log2(4)
     computed = ranking_metrics.compute(tasks.METRICS["ranking"], qrels, run)
     expected = {
-        "ndcg_20": found / ideal,
+        "ndcg_20": actual / ideal,
         "err_20": 15 / 16 / 2 + 1 / 16 * 1 / 16 / 3,
         "mrr": 1 / 2,
         "map": (1 / 2 + 2 / 3) / 2,
@@ -121,8 +121,8 @@ def test_errors(names, qrels, message):
 def _source(folder, qrels):
     run = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0}}
     _, digests = candidates.write(folder, "test", run, qrels)
-    made = types.SimpleNamespace(candidates=digests, task=types.SimpleNamespace(metrics=["mrr"]))
-    return types.SimpleNamespace(folder=str(folder), split="test", manifest=made)
+    result = types.SimpleNamespace(candidates=digests, task=types.SimpleNamespace(metrics=["mrr"]))
+    return types.SimpleNamespace(folder=str(folder), split="test", manifest=result)
 
 
 OUTPUTS = {

@@ -119,11 +119,11 @@ def test_figures_of_perturbed_files(two):
     for right, answers, odds in files(FILES, two):
         threshold = float(np.random.default_rng(len(right)).normal())
         given = odds if two else None
-        found = squad_metrics.evaluate(answers, right, two, given, threshold)
+        actual = squad_metrics.evaluate(answers, right, two, given, threshold)
         expected = by_hand(answers, right, two, odds, threshold)
-        assert found.keys() == expected.keys()
+        assert actual.keys() == expected.keys()
         for name, value in expected.items():
-            assert found[name] == pytest.approx(value, abs=1e-9), (name, right, answers, odds)
+            assert actual[name] == pytest.approx(value, abs=1e-9), (name, right, answers, odds)
 
 
 def test_figures_by_hand():

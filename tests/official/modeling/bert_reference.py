@@ -36,10 +36,10 @@ def brought_in(reference, prefix, rows, variables):
     """Arrays of the reference below `prefix`, by our paths."""
     arrays = {k.removeprefix(prefix): reference[k] for k in reference if k.startswith(prefix)}
     shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-    made, unused = bring_in(rows, arrays, shapes, "golden data")
+    result, unused = bring_in(rows, arrays, shapes, "golden data")
     assert not unused
-    assert made.keys() == variables.keys()
-    return made
+    assert result.keys() == variables.keys()
+    return result
 
 
 def batch_of(reference, step=...):

@@ -61,16 +61,16 @@ def test_of_each_family(name, law):
     config = shrunk(name)
     encoder = config.encoder
     assert encoder.initializer == law and encoder.initializer_range == 0.02
-    found = drawn(Model(config))
+    actual = drawn(Model(config))
     residual = ("/attention/output/kernel", "/feed_forward/outer/kernel")
     if getattr(encoder, "scale_residual_init", False):  # GPT-2: of four sublayers
-        scaled = [found.pop(path) for path in list(found) if path.endswith(residual)]
+        scaled = [actual.pop(path) for path in list(actual) if path.endswith(residual)]
         assert np.std(np.concatenate([v.ravel() for v in scaled])) == pytest.approx(0.01, rel=0.02)
-    positions = [value for path, value in found.items() if "position_embedding" in path]
+    positions = [value for path, value in actual.items() if "position_embedding" in path]
     if name == "gpt2_small":
-        found = {path: v for path, v in found.items() if "position_embedding" not in path}
+        actual = {path: v for path, v in actual.items() if "position_embedding" not in path}
         check(positions, 0.01, law)
-    check(found.values(), 0.02, law)
+    check(actual.values(), 0.02, law)
 
 
 def test_heads_are_drawn_like_their_encoder():

@@ -120,11 +120,11 @@ def test_permutation_lets_the_content_see_itself_too():
 
 def test_rows_of_a_mask():
     positions = np.array([[2, 0, 2], [3, 1, 0]], "int32")
-    found = np.asarray(masks.rows(ORDERS[:, None], positions))
-    assert found.shape == (2, 1, 3, 4)
+    actual = np.asarray(masks.rows(ORDERS[:, None], positions))
+    assert actual.shape == (2, 1, 3, 4)
     for b in range(2):
         for p in range(3):
-            np.testing.assert_array_equal(found[b, 0, p], ORDERS[b, positions[b, p]])
+            np.testing.assert_array_equal(actual[b, 0, p], ORDERS[b, positions[b, p]])
     # One mask for all examples, and one for all queries.
     causal = np.asarray(masks.rows(masks.causal(4, 6), positions))
     for b in range(2):

@@ -236,13 +236,13 @@ def test_a_mean_of_the_last_states_leaves_padding_out():
     model = make(ClassificationConfig(num_labels=3, pooling="mean"))
     longer = dict(BATCH)
     longer["token_ids"] = np.where(BATCH["padding_mask"], BATCH["token_ids"], 5)
-    found, other = (model.predictions(batch)["probabilities"] for batch in (BATCH, longer))
-    np.testing.assert_allclose(found, other, atol=1e-6)
+    actual, other = (model.predictions(batch)["probabilities"] for batch in (BATCH, longer))
+    np.testing.assert_allclose(actual, other, atol=1e-6)
     shorter = {name: BATCH[name][:1, :6] for name in ("token_ids", "segment_ids")}
     alone = model.predictions({**shorter, "padding_mask": BATCH["padding_mask"][:1, :6]})
-    np.testing.assert_allclose(found[:1], alone["probabilities"], atol=1e-6)
+    np.testing.assert_allclose(actual[:1], alone["probabilities"], atol=1e-6)
     without = model.predictions(shorter)["probabilities"]
-    np.testing.assert_allclose(found[:1], without, atol=1e-6)
+    np.testing.assert_allclose(actual[:1], without, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -28,22 +28,22 @@ def lines(axes):
 
 
 def test_lines_are_the_values_of_the_records():
-    found = panels(curves.draw({"one": ONE, "two": TWO}))
+    actual = panels(curves.draw({"one": ONE, "two": TWO}))
     # `mlm` is of training alone, and no evaluation has it.
-    assert list(found) == ["loss", "learning rate", "gradient norm", "accuracy"]
-    assert lines(found["loss"]) == {
+    assert list(actual) == ["loss", "learning rate", "gradient norm", "accuracy"]
+    assert lines(actual["loss"]) == {
         "one (train)": [[2, 3.0], [4, 2.0], [6, 1.0]],
         "one (validation)": [[4, 2.25], [8, 1.25]],
         "two (train)": [[5, 4.0]],
     }
-    assert lines(found["learning rate"]) == {
+    assert lines(actual["learning rate"]) == {
         "one (train)": [[2, 0.1], [4, 0.2], [6, 0.3]],
         "two (train)": [[5, 0.4]],
     }
-    assert lines(found["accuracy"]) == {"one (validation)": [[4, 0.5], [8, 0.75]]}
-    (norms,) = found["gradient norm"].get_lines()
+    assert lines(actual["accuracy"]) == {"one (validation)": [[4, 0.5], [8, 0.75]]}
+    (norms,) = actual["gradient norm"].get_lines()
     np.testing.assert_array_equal(norms.get_ydata(), [1.5, math.nan, 0.5])
-    assert {axes.get_xlabel() for axes in found.values()} == {"step"}
+    assert {axes.get_xlabel() for axes in actual.values()} == {"step"}
 
 
 def test_colours_are_runs_and_line_styles_are_splits():

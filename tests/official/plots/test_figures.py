@@ -11,11 +11,11 @@ from official.utils.errors import UserError
 
 def figure(text=""):
     with figures.style():
-        made = figures.new(2, 1)
-        axes = made.add_axes((0, 0, 1, 1))
+        result = figures.new(2, 1)
+        axes = result.add_axes((0, 0, 1, 1))
         axes.imshow([[0, 1]], cmap="Blues", aspect="auto")
         axes.set_title(text)
-    return made
+    return result
 
 
 def test_the_picture_is_opaque_and_the_same_each_time(tmp_path):

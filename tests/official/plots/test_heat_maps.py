@@ -26,14 +26,14 @@ def grid():
 
 
 def test_images_are_the_values_and_share_their_colours():
-    found = images(heat_maps.draw(grid(), "weight"))
-    assert list(found) == ["0 0", "0 1", "1 0", "1 1"]
-    for title, image in found.items():
+    actual = images(heat_maps.draw(grid(), "weight"))
+    assert list(actual) == ["0 0", "0 1", "1 0", "1 1"]
+    for title, image in actual.items():
         i, j = map(int, title.split())
         np.testing.assert_array_equal(image.get_array(), VALUES / (1 + i + j))
         assert (image.norm.vmin, image.norm.vmax) == (0, 2)
     # The largest value of all has the darkest colour.
-    colour = found["0 0"].to_rgba(np.array([[2.0]]))[0, 0]
+    colour = actual["0 0"].to_rgba(np.array([[2.0]]))[0, 0]
     assert to_hex(colour) == to_hex(colormaps["Blues"](1.0))
 
 

@@ -29,12 +29,12 @@ def test_no_flipped_bit_changes_what_is_read(tmp_path):
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
         try:
-            found = checked_json.read(file, KINDS)
+            converted = checked_json.read(file, KINDS)
         except UserError as error:
             assert str(error).startswith(f"{file}: damaged (")
             refused += 1
         else:
-            assert repr({name: found[name] for name in RECORD}) == repr(RECORD), bit
+            assert repr({name: converted[name] for name in RECORD}) == repr(RECORD), bit
     assert refused > 0.8 * 8 * len(data)
 
 

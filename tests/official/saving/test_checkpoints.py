@@ -29,11 +29,11 @@ def steps(folder):
 
 def test_arrays_come_back_bit_for_bit(tmp_path):
     path = save(tmp_path, 5)
-    found = checkpoints.load_variables(tmp_path, "last", optimizer=True)
-    assert found.keys() == ARRAYS.keys()
+    actual = checkpoints.load_variables(tmp_path, "last", optimizer=True)
+    assert actual.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        assert found[name].dtype == array.dtype and found[name].shape == array.shape
-        np.testing.assert_array_equal(found[name], array)
+        assert actual[name].dtype == array.dtype and actual[name].shape == array.shape
+        np.testing.assert_array_equal(actual[name], array)
     assert list(checkpoints.load_variables(tmp_path, "last")) == ["encoder/kernel"]
     assert checkpoints.load_state(path)["step"] == 5
 
@@ -70,10 +70,10 @@ def test_a_step_that_is_written_again(tmp_path):
     other = {name: array + 1 for name, array in ARRAYS.items()}
     for arrays, figures in ((other, {"loss": 1.0}), (ARRAYS, {"loss": 2.0})):
         assert save(tmp_path, 1, arrays=arrays, figures=figures) == path
-        found = checkpoints.load(tmp_path, "last", optimizer=True)
-        assert found.path == path and found.state["figures"] == figures
+        actual = checkpoints.load(tmp_path, "last", optimizer=True)
+        assert actual.path == path and actual.state["figures"] == figures
         for name, array in arrays.items():
-            np.testing.assert_array_equal(found.variables[name], array)
+            np.testing.assert_array_equal(actual.variables[name], array)
         assert len(list(path.iterdir())) == 2
 
 
@@ -123,7 +123,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_one_whole(tmp_path, case):
     if case == "after damage":
         shutil.copytree(save(tmp_path / "other", 6), tmp_path / "before/checkpoints/step-00000006")
         (tmp_path / "before/checkpoints/step-00000006/state.json").write_text("{")
-    found, number, goes_on = set(), 0, True
+    actual, number, goes_on = set(), 0, True
     while goes_on:
         model_dir = tmp_path / str(number)
         shutil.copytree(tmp_path / "before", model_dir)
@@ -136,14 +136,14 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_one_whole(tmp_path, case):
             which = read.state["figures"]["loss"]
             for name, array in (ARRAYS if which == 1 else other).items():
                 np.testing.assert_array_equal(read.variables[name], array, err_msg=str(number))
-            found.add(which)
+            actual.add(which)
         assert not list(model_dir.rglob(".tmp-*"))
         write()
         assert checkpoints.load(model_dir, "last").state["figures"] == {"loss": 2.0}
         assert steps(model_dir) == [step]
         shutil.rmtree(model_dir)
         number += 1
-    assert found == {1.0, 2.0} and number > 15
+    assert actual == {1.0, 2.0} and number > 15
 
 
 def test_a_flipped_byte_is_found(tmp_path):
@@ -219,10 +219,10 @@ def test_a_damaged_checkpoint_is_named_and_the_newest_whole_one_taken(
         with pytest.raises(UserError, match=f"{file}.*: (damaged|missing|no such checkpoint)"):
             checkpoints.load(tmp_path, which)
     assert capsys.readouterr().err == ""
-    found = checkpoints.load(tmp_path, "last")
-    assert found.step == 2 and found.state["figures"] == {"loss": 2.0}
+    actual = checkpoints.load(tmp_path, "last")
+    assert actual.step == 2 and actual.state["figures"] == {"loss": 2.0}
     said = capsys.readouterr().err
-    assert said.startswith(f"warning: {file}") and said.endswith(f" is {found.path}\n")
+    assert said.startswith(f"warning: {file}") and said.endswith(f" is {actual.path}\n")
     # The run goes on from there; the only whole checkpoints stay, and the damaged one is replaced.
     save(tmp_path, 2, keep=1)
     assert checkpoints.load(tmp_path, "last").step == 2
@@ -269,8 +269,8 @@ def test_checkpoints_from_before_the_checksum_of_the_state(tmp_path):
     old = {name: record[name] for name in ("step", "sha256", "seed", "figures")}
     (path / "state.json").write_text(json.dumps(old))
     (path.parent / "best.json").write_text('{"step": 3, "metric": "loss", "value": 2.0}')
-    found = checkpoints.load(tmp_path)
-    assert found.step == 3 and found.state["figures"] == {"loss": 2.0}
+    actual = checkpoints.load(tmp_path)
+    assert actual.step == 3 and actual.state["figures"] == {"loss": 2.0}
     assert checkpoints.best(tmp_path) == {"step": 3, "metric": "loss", "value": 2.0}
 
 

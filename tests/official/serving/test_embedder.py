@@ -62,22 +62,22 @@ def test_vectors_of_any_layer(folder, layer):
         "first": [states[0] for states in alone],
         "last": [states[-1] for states in alone],
     }.items():
-        found = loaded.encode(TEXTS, batch_size=4, pooling=pooling, layer=layer)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual = loaded.encode(TEXTS, batch_size=4, pooling=pooling, layer=layer)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", [-1, 1])
 def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
     loaded = official.load(folder)
-    found = loaded.tokens(TEXTS, batch_size=2, layer=layer)
-    assert len(found) == len(TEXTS)
-    for text, token in zip(TEXTS, found, strict=True):
+    actual = loaded.tokens(TEXTS, batch_size=2, layer=layer)
+    assert len(actual) == len(TEXTS)
+    for text, token in zip(TEXTS, actual, strict=True):
         ids, states, own = by_hand(loaded, text)
         assert token.pieces == [loaded.tokenizer.pieces[i] for i in ids]
         np.testing.assert_allclose(token.vectors, states[layer][own], atol=1e-5)
-    words = [TEXTS[2][a:b] for a, b in zip(found[2].starts, found[2].ends, strict=True)]
+    words = [TEXTS[2][a:b] for a, b in zip(actual[2].starts, actual[2].ends, strict=True)]
     assert words == ["ré", "BO", "-", "bu", "!"]
-    assert len(found[3].pieces) == LENGTH - 2 and found[1].vectors.shape == (0, 16)
+    assert len(actual[3].pieces) == LENGTH - 2 and actual[1].vectors.shape == (0, 16)
 
 
 def test_files_of_vectors(folder, tmp_path, monkeypatch):

@@ -122,9 +122,9 @@ def test_the_cache_changes_nothing(generator, settings):
     rows = [[generator.start_id, *(ids[::-1] if generator.backward else ids)] for ids in read]
     ids, mask = left_padded(rows, 19, generator.tokenizer.pad_id)
     assert sorted(mask.sum(axis=1)) == sorted(map(len, rows)) and len(set(map(len, rows))) == 4
-    found = generator.ids(ids, mask, settings)
+    actual = generator.ids(ids, mask, settings)
     expected = [by_hand(generator, row, settings, i) for i, row in enumerate(rows)]
-    for new, wanted in zip(found.tolist(), expected, strict=True):
+    for new, wanted in zip(actual.tolist(), expected, strict=True):
         filler = [generator.tokenizer.pad_id] * (settings.max_new_tokens - len(wanted))
         assert new == wanted + filler
     # They differ, and are no copies of one token.
@@ -188,9 +188,9 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
     for end, name in ((-1, "free"), (int(golden["end"]), "ended")):
         generator = Generator(*restored)
         generator.end_id = end
-        found = generator.ids(golden["token_ids"], golden["padding_mask"], settings)
+        actual = generator.ids(golden["token_ids"], golden["padding_mask"], settings)
         expected = np.where(golden[name] == 257, generator.tokenizer.pad_id, golden[name])
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(actual, expected)
     assert (golden["ended"][0] == 257).any() and not (golden["ended"][1] == 257).any()
     assert len(np.unique(golden["free"])) > 2
 
@@ -247,8 +247,8 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
             top_k=tf.constant(top_k), top_p=tf.constant(top_p), seed=tf.constant(seed, tf.int64),
         )["text"].numpy()  # fmt: skip
 
-    found = [text.decode() for text in sampled(1.5, 40, 0.9, 3)]
-    assert found == generator.texts(PROMPTS, DRAWN)
+    actual = [text.decode() for text in sampled(1.5, 40, 0.9, 3)]
+    assert actual == generator.texts(PROMPTS, DRAWN)
     assert [text.decode() for text in sampled(0.0, 0, 1.0, 3)] == greedy
     # With the smallest settings the likeliest token is left.
     assert [text.decode() for text in sampled(1.0, 0, 1e-30, 3)] == greedy

@@ -14,10 +14,10 @@ def test_integers_are_within_half_a_step_of_what_they_stand_for():
     array = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     array[:, 2] = 0
     for axis, shape in ((-1, (1, 7)), (0, (5, 1))):
-        found, scale = int8.quantised(array, axis)
-        assert found.dtype == np.int8 and scale.dtype == np.float32 and scale.shape == shape
-        assert (np.abs(found * scale - array) <= scale * 0.5001).all()
-        largest = np.abs(found).max(axis=1 if axis == 0 else 0)
+        actual, scale = int8.quantised(array, axis)
+        assert actual.dtype == np.int8 and scale.dtype == np.float32 and scale.shape == shape
+        assert (np.abs(actual * scale - array) <= scale * 0.5001).all()
+        largest = np.abs(actual).max(axis=1 if axis == 0 else 0)
         assert set(largest[np.abs(array).max(axis=1 if axis == 0 else 0) > 0]) == {127}
     assert not int8.quantised(array, -1)[0][:, 2].any()
 
@@ -29,10 +29,10 @@ def test_products_are_those_of_integers(rows):
     x[:1], matrix[:, :1] = 127, 64  # the largest sum that there is
     x[1:2], matrix[:, 1:2] = -127, -64
     largest = RNG.uniform(0.1, 5, 24).astype(np.float32)
-    found = tf.function(int8.product)(x, matrix, largest)
-    assert found.dtype == tf.float32 and found.shape == (rows, 24)
+    actual = tf.function(int8.product)(x, matrix, largest)
+    assert actual.dtype == tf.float32 and actual.shape == (rows, 24)
     expected = (x.astype(np.int64) @ matrix.astype(np.int64)) * (largest.astype(float) / 127)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_scales_are_those_of_the_call():
@@ -49,35 +49,35 @@ def test_scales_are_those_of_the_call():
 
 def test_rows_are_rounded_each_by_its_own_scale():
     x = RNG.normal(size=(4, 30)).astype(np.float32) * [[1], [1e-6], [1e6], [0]]
-    found, scale = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))
-    assert found.dtype == np.int8
+    actual, scale = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))
+    assert actual.dtype == np.int8
     largest = np.abs(x).max(axis=1, keepdims=True)
     np.testing.assert_allclose(scale[:3], largest[:3] / 127, rtol=1e-6)
-    np.testing.assert_array_equal(np.abs(found[:3]).max(axis=1), 127)
-    assert (np.abs(found * scale - x) <= 0.501 * largest / 127).all()
-    assert not found[3].any()
+    np.testing.assert_array_equal(np.abs(actual[:3]).max(axis=1), 127)
+    assert (np.abs(actual * scale - x) <= 0.501 * largest / 127).all()
+    assert not actual[3].any()
 
 
 @pytest.mark.parametrize("bias", [None, RNG.normal(size=10).astype(np.float32)])
 def test_a_map_is_near_the_one_of_its_layer(bias):
     kernel = RNG.normal(size=(48, 10)).astype(np.float32) * RNG.uniform(0.01, 3, 10)
-    made = int8.Int8Linear(kernel.astype(np.float32), None if bias is None else tf.Variable(bias))
+    result = int8.Int8Linear(kernel.astype(np.float32), None if bias is None else tf.Variable(bias))
     x = RNG.normal(size=(3, 5, 48)).astype(np.float32)
     x[1, 2] = 0
-    found = made(tf.constant(x)).numpy()
+    actual = result(tf.constant(x)).numpy()
     exact = x @ kernel + (0 if bias is None else bias)
     # By NumPy, with integers alone until the end.
     rows, scale = (v.numpy() for v in int8.rounded(tf.constant(x.reshape(15, 48))))
-    steps = made.largest.numpy().astype(float) / 127
-    by_hand = (rows.astype(np.int64) @ made.integers.numpy().astype(np.int64)) * steps * scale
+    steps = result.largest.numpy().astype(float) / 127
+    by_hand = (rows.astype(np.int64) @ result.integers.numpy().astype(np.int64)) * steps * scale
     by_hand = by_hand.reshape(3, 5, 10) + (0 if bias is None else bias)
-    np.testing.assert_allclose(found, by_hand, rtol=1e-5, atol=1e-5)
-    assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+    np.testing.assert_allclose(actual, by_hand, rtol=1e-5, atol=1e-5)
+    assert 1e-5 < np.abs(actual - exact).max() < 0.02 * np.abs(exact).max()
     # Nothing but the bias is left of a row of zeros, and no row depends on another.
-    np.testing.assert_array_equal(found[1, 2], np.zeros(10) if bias is None else bias)
-    np.testing.assert_array_equal(made(tf.constant(x[2:])), found[2:])
-    assert made(tf.zeros([0, 48])).shape == (0, 10)
-    np.testing.assert_allclose(made.kernel, kernel, atol=np.abs(kernel).max() / 127)
+    np.testing.assert_array_equal(actual[1, 2], np.zeros(10) if bias is None else bias)
+    np.testing.assert_array_equal(result(tf.constant(x[2:])), actual[2:])
+    assert result(tf.zeros([0, 48])).shape == (0, 10)
+    np.testing.assert_allclose(result.kernel, kernel, atol=np.abs(kernel).max() / 127)
 
 
 def test_pairs_of_the_largest_products_are_not_cut_off():

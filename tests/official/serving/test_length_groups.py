@@ -52,37 +52,37 @@ def test_rows_of_like_length_are_read_together_and_put_back(seen, layout):
     left = layout == "cls_last"
     start = np.array([12 - n if left else 1 for n in lengths], np.int32)
     scored = length_groups.scorer(score, encoder(layout), ("context_start",))
-    found = tf.function(scored)({**batch, "context_start": start})
+    actual = tf.function(scored)({**batch, "context_start": start})
     # 9 and 8: no more than 24 places. 7 and 5: another 5 would be 4 places of padding. 5 and 2.
     assert shapes == [(2, 9), (2, 7), (2, 5), (2, 1)]
     ids = batch["token_ids"]
-    np.testing.assert_array_equal(found["total"], (ids * (ids % 2 + 1)).sum(axis=1))
-    np.testing.assert_array_equal(found["states"], ids[:, :, None] * [1, -1])
+    np.testing.assert_array_equal(actual["total"], (ids * (ids % 2 + 1)).sum(axis=1))
+    np.testing.assert_array_equal(actual["states"], ids[:, :, None] * [1, -1])
     widths = np.array([5, 9, 7, 9, 1, 5, 1, 7])
     expected = start - (12 - widths) if left else start
-    np.testing.assert_array_equal(found["first"], expected)
+    np.testing.assert_array_equal(actual["first"], expected)
 
 
 def test_a_row_that_is_longer_than_a_group_may_be_is_read_alone(seen):
     shapes, score = seen
     batch = batch_of([30, 30, 1], 30, "cls_first")
-    found = length_groups.scorer(score, encoder("cls_first"))(batch)
+    actual = length_groups.scorer(score, encoder("cls_first"))(batch)
     assert shapes == [(1, 30), (1, 30), (1, 1)]
-    np.testing.assert_array_equal(found["states"][1, :, 0], batch["token_ids"][1])
+    np.testing.assert_array_equal(actual["states"][1, :, 0], batch["token_ids"][1])
 
 
 @pytest.mark.parametrize("width", [0, 4])
 def test_no_rows(seen, width):
     shapes, score = seen
-    found = length_groups.scorer(score, encoder("cls_first"))(batch_of([], width, "cls_first"))
+    actual = length_groups.scorer(score, encoder("cls_first"))(batch_of([], width, "cls_first"))
     assert shapes == [(0, 1)]
-    assert found["total"].shape == (0,)
-    assert found["states"].shape == (0, max(width, 1), 2)
+    assert actual["total"].shape == (0,)
+    assert actual["states"].shape == (0, max(width, 1), 2)
 
 
 def test_gaps_in_a_row_are_no_padding(seen):
     _, score = seen
     batch = batch_of([6, 3], 8, "cls_first")
     batch["padding_mask"][0, [1, 3]] = False
-    found = length_groups.scorer(score, encoder("cls_first"))(batch)
-    np.testing.assert_array_equal(found["states"][:, :, 0], batch["token_ids"])
+    actual = length_groups.scorer(score, encoder("cls_first"))(batch)
+    np.testing.assert_array_equal(actual["states"][:, :, 0], batch["token_ids"])

@@ -110,18 +110,20 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
 
 
 def test_shapes_take_no_memory_later_either(original):
-    made = config.load(original)
-    large = dataclasses.replace(made.encoder, vocab_size=10**12)
-    assert (10**12, made.encoder.hidden_size) in model_folder.shapes(
-        dataclasses.replace(made, encoder=large)
+    settings = config.load(original)
+    large = dataclasses.replace(settings.encoder, vocab_size=10**12)
+    assert (10**12, settings.encoder.hidden_size) in model_folder.shapes(
+        dataclasses.replace(settings, encoder=large)
     ).values()
     with keras.StatelessScope():  # gives values to all variables that wait for one
         pass
 
 
 def test_another_tokenizer_is_refused(folder):
-    made = tokenizers.load(folder / "tokenizer")
-    tokenizers.WordPiece([*made.pieces, "more"], made.lower_case).save(folder / "tokenizer")
+    tokenizer = tokenizers.load(folder / "tokenizer")
+    tokenizers.WordPiece([*tokenizer.pieces, "more"], tokenizer.lower_case).save(
+        folder / "tokenizer"
+    )
     with pytest.raises(UserError, match=r"tokenizer has 36 pieces, but encoder\.vocab_size .* 35"):
         official.load(folder)
 

@@ -75,13 +75,13 @@ def strings(count, seed, blank=True):
             return [draw.choice(ODD)]
         return draw.choices(ODD + 3 * WORDS, k=draw.randrange(1, 25))
 
-    made = []
-    while len(made) < count:
+    result = []
+    while len(result) < count:
         between = draw.choice(["", " ", "\t"]).encode()
-        made.append(between.join(p if isinstance(p, bytes) else p.encode() for p in one()))
-        if not blank and not text(made[-1]).strip():
-            made.pop()
-    return made
+        result.append(between.join(p if isinstance(p, bytes) else p.encode() for p in one()))
+        if not blank and not text(result[-1]).strip():
+            result.pop()
+    return result
 
 
 def text(raw):
@@ -142,8 +142,8 @@ def served(folder, columns):
     return {name: np.concatenate([a[name] for a in answers]) for name in answers[0]}
 
 
-def same(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+def same(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
     assert len(expected) < 9 or np.ptp(np.array(expected), axis=0).min() > 1e-3  # they differ
 
 
@@ -163,17 +163,19 @@ def test_texts(tmp_path, kind):
     )  # fmt: skip
     predicted(tmp_path, tmp_path / "shards", HEADS[kind], tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
-    found = served(tmp_path, {"text": first, **({"text_b": second} if kind == "pair" else {})})
+    served_answers = served(
+        tmp_path, {"text": first, **({"text_b": second} if kind == "pair" else {})}
+    )
     if kind == "regression":
-        return same(found["score"], [line["score"] for line in lines])
+        return same(served_answers["score"], [line["score"] for line in lines])
     same(
-        found["probabilities"],
+        served_answers["probabilities"],
         [[line["probabilities"][name] for name in CLASSES["labels"]] for line in lines],
     )
-    clear = np.diff(np.sort(found["probabilities"], axis=1)[:, -2:])[:, 0] > 1e-5
+    clear = np.diff(np.sort(served_answers["probabilities"], axis=1)[:, -2:])[:, 0] > 1e-5
     assert clear.mean() > 0.9
     for i in np.flatnonzero(clear):
-        assert found["label"][i].decode() == lines[i]["label"]
+        assert served_answers["label"][i].decode() == lines[i]["label"]
 
 
 @pytest.mark.slow
@@ -182,8 +184,8 @@ def test_documents(tmp_path, kind):
     documents = strings(STRINGS, seed=3, blank=False)
     queries = strings(max(2, STRINGS // 10), seed=4, blank=False)
     both = {"q": queries, "d": documents}
-    for name, made in both.items():
-        lines = [json.dumps({"id": f"{name}{i}", "text": text(t)}) for i, t in enumerate(made)]
+    for name, result in both.items():
+        lines = [json.dumps({"id": f"{name}{i}", "text": text(t)}) for i, t in enumerate(result)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     asked = [(i % len(queries), i) for i in range(len(documents))]
     run = {f"q{q}": {} for q in range(len(queries))}
@@ -204,8 +206,8 @@ def test_documents(tmp_path, kind):
         "query": [queries[q] for q, _ in asked],
         "documents": [documents[d] for _, d in asked],
     }
-    found = served(tmp_path, columns)
-    same(found["scores"], [new[f"q{q}"][f"d{d}"] for q, d in asked])
+    served_answers = served(tmp_path, columns)
+    same(served_answers["scores"], [new[f"q{q}"][f"d{d}"] for q, d in asked])
 
 
 @pytest.mark.slow
@@ -233,16 +235,16 @@ def test_choices(tmp_path):
     )  # fmt: skip
     predicted(tmp_path, tmp_path / "shards", HEADS["choice"], tmp_path / "out.jsonl")
     wanted = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
-    found = served(tmp_path, fields)
+    served_answers = served(tmp_path, fields)
     expected = np.array([[w["probabilities"][n] for n in "ABC"] for w in wanted])
-    same(found["probabilities"], expected)
+    same(served_answers["probabilities"], expected)
     clear = np.diff(np.sort(expected, axis=1)[:, 1:])[:, 0] > 1e-5  # [UNK] is as good as [UNK]
     assert clear.mean() > 0.5
     for i in np.flatnonzero(clear):
         best = "ABC".index(wanted[i]["label"])
-        assert found["index"][i] == best
+        assert served_answers["index"][i] == best
         # NumPy's strings lose zeros at their ends.
-        assert found["choice"][i].decode() == text(fields["choices"][i][best]).rstrip("\0")
+        assert served_answers["choice"][i].decode() == text(fields["choices"][i][best]).rstrip("\0")
 
 
 def answers(tmp_path, kind, questions, contexts, sizes):
@@ -260,18 +262,18 @@ def answers(tmp_path, kind, questions, contexts, sizes):
     predicted(tmp_path, tmp_path / "shards", HEADS[kind], out)
     names = "nbest", "null_odds", "predictions"
     best, odds, said = (json.loads((out / f"{name}.json").read_text()) for name in names)
-    found = served(tmp_path, {"question": questions, "context": contexts})
+    served_answers = served(tmp_path, {"question": questions, "context": contexts})
     odds = np.array([odds[str(i)] for i in range(len(questions))])
     some = odds < 1e29  # elsewhere the context has no token
-    same(found["null_odds"][some], odds[some])
-    assert (found["null_odds"][~some] > 1e29).all()
+    same(served_answers["null_odds"][some], odds[some])
+    assert (served_answers["null_odds"][~some] > 1e29).all()
     clear = 0
     for i, context in enumerate(map(text, contexts)):
         spans = [span for span in best[str(i)] if span["text"]]
-        answer, start, end = (found[name][i] for name in ("answer", "start", "end"))
+        answer, start, end = (served_answers[name][i] for name in ("answer", "start", "end"))
         assert answer.decode() == context[start:end].rstrip("\0")
         if spans:
-            assert found["score"][i] == pytest.approx(spans[0]["score"], abs=1e-5)
+            assert served_answers["score"][i] == pytest.approx(spans[0]["score"], abs=1e-5)
         # Windows of the same words are as good as one another.
         if len(spans) > 1 and spans[0]["score"] - spans[1]["score"] > 1e-4:
             clear += 1
@@ -303,11 +305,11 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     shards, output = tmp_path / "cut" / "shards", tmp_path / "cut" / "out.jsonl"
     predicted(tmp_path / "cut", shards, HEADS["classification"], output)
     lines = [json.loads(line) for line in output.open()]
-    found = served(tmp_path / "cut", {"text": [row["a"] for row in rows]})
+    served_answers = served(tmp_path / "cut", {"text": [row["a"] for row in rows]})
     expected = [[line["probabilities"][n] for n in CLASSES["labels"]] for line in lines]
-    same(found["probabilities"], expected)
+    same(served_answers["probabilities"], expected)
     # Nothing behind the first tokens matters,
-    same(found["probabilities"][:1], found["probabilities"][1:2])
+    same(served_answers["probabilities"][:1], served_answers["probabilities"][1:2])
     # while an answer may be anywhere.
     (tmp_path / "read").mkdir()
     sizes = span.Sizes(max_length=LENGTH, doc_stride=12, max_query_length=4)

@@ -44,12 +44,12 @@ def stored(folder):
     """{(type, shape): how many variables} of a SavedModel."""
     read = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
     shapes, types = read.get_variable_to_shape_map(), read.get_variable_to_dtype_map()
-    found = {}
+    actual = {}
     for name, shape in shapes.items():
         if types[name] != tf.string:
             key = types[name].name, tuple(shape)
-            found[key] = found.get(key, 0) + 1
-    return found
+            actual[key] = actual.get(key, 0) + 1
+    return actual
 
 
 def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
@@ -71,12 +71,12 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
     # Norms and the head, a kernel [12, 3] and its biases, are what stays.
     assert {shape for kind, shape in kinds if kind == "float32"} == {(12,), (12, 3), (3,)}
     assert kinds["bfloat16", (12, 36)] == 2 and kinds["float32", (12,)] == 10
-    found = [
+    actual = [
         tf.saved_model.load(str(tmp_path / name)).signatures["single"](text=TEXTS)["probabilities"]
         for name in ("float32", "bfloat16")
     ]
-    assert found[1].dtype == tf.float32
-    difference = np.abs(found[0] - found[1]).max()
+    assert actual[1].dtype == tf.float32
+    difference = np.abs(actual[0] - actual[1]).max()
     assert 1e-5 < difference < 0.05
     # The numbers are those of the model that is evaluated beside it.
     exact = model_folder.restore(model, precision="bfloat16")[2]
@@ -110,17 +110,17 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
     rows = [loaded.tokenizer.encode([text])[0][:10] for text in test_export.TEXTS]
     tokenizer = loaded.tokenizer
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
-    found = serve(text=TEXTS)["probabilities"].numpy()
+    actual = serve(text=TEXTS)["probabilities"].numpy()
     if encoder is not XL:
         for row, ids in enumerate(rows):
             ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]])
             expected = loaded.model.predictions({"token_ids": ids, "segment_ids": ids * 0})
-            np.testing.assert_allclose(found[row], expected["probabilities"][0], atol=1e-5)
+            np.testing.assert_allclose(actual[row], expected["probabilities"][0], atol=1e-5)
     again = subprocess.run(
         [sys.executable, "-c", SESSION, str(tmp_path / "saved"), json.dumps(test_export.TEXTS)],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    np.testing.assert_allclose(json.loads(again.stdout), found, atol=1e-6)
+    np.testing.assert_allclose(json.loads(again.stdout), actual, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])

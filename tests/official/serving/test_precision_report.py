@@ -35,16 +35,16 @@ def folders(tmp_path_factory):
 
 def test_the_figures_of_each_precision_stand_side_by_side(folders):
     model_dir, shards = folders
-    found = precision_report.compare(model_dir, shards, "bfloat16")
-    assert list(found) == ["float32", "bfloat16"]
-    exact, rounded = found.values()
+    actual = precision_report.compare(model_dir, shards, "bfloat16")
+    assert list(actual) == ["float32", "bfloat16"]
+    exact, rounded = actual.values()
     assert exact.keys() == rounded.keys() >= {"loss", "accuracy"}
     assert 1e-6 < abs(exact["loss"] - rounded["loss"]) < 0.05 * exact["loss"]
     integers = precision_report.compare(model_dir, shards, "int8")["int8"]
     assert integers["loss"] not in (exact["loss"], rounded["loss"])
     assert integers["loss"] == pytest.approx(exact["loss"], rel=0.1)
     assert list(precision_report.compare(model_dir, shards, "float32")) == ["float32"]
-    lines = precision_report.table(found).splitlines()
+    lines = precision_report.table(actual).splitlines()
     assert lines[0].split() == ["validation", "float32", "bfloat16"]
     (loss,) = (line.split() for line in lines if line.startswith("loss"))
     assert loss[1:] == [f"{exact['loss']:.6f}", f"{rounded['loss']:.6f}"]

@@ -61,13 +61,13 @@ def constants(*texts):
 def test_labels(tmp_path, batch_size):
     loaded = load(tmp_path, {"type": "classification", "labels": ["bad", "good", "neither"]})
     single, pair = (server(loaded)[name] for name in ("single", "pair"))
-    for found, expected in (
+    for actual, expected in (
         (loaded.classify(TEXTS, batch_size=batch_size), single(*constants(TEXTS))),
         (loaded.classify(TEXTS, SECOND, batch_size), pair(*constants(TEXTS, SECOND))),
     ):
-        assert [label.label.encode() for label in found] == expected["label"].numpy().tolist()
-        assert all(list(label.probabilities) == ["bad", "good", "neither"] for label in found)
-        chances = [list(label.probabilities.values()) for label in found]
+        assert [label.label.encode() for label in actual] == expected["label"].numpy().tolist()
+        assert all(list(label.probabilities) == ["bad", "good", "neither"] for label in actual)
+        chances = [list(label.probabilities.values()) for label in actual]
         np.testing.assert_allclose(chances, expected["probabilities"], **CLOSE)
         assert np.ptp(chances, axis=0).min() > 0.01
     assert loaded.classify([]) == []
@@ -75,10 +75,10 @@ def test_labels(tmp_path, batch_size):
 
 def test_scores(tmp_path):
     loaded = load(tmp_path, {"type": "regression"}, encoder=XLNET)
-    found = loaded.score(TEXTS, SECOND, batch_size=4)
-    assert found.dtype == np.float32 and np.ptp(found) > 0.01
+    actual = loaded.score(TEXTS, SECOND, batch_size=4)
+    assert actual.dtype == np.float32 and np.ptp(actual) > 0.01
     expected = server(loaded)["pair"](*constants(TEXTS, SECOND))["score"]
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(actual, expected, **CLOSE)
     assert loaded.score([]).shape == (0,)
 
 
@@ -86,11 +86,11 @@ def test_scores(tmp_path):
 def test_documents(tmp_path, kind):
     loaded = load(tmp_path, {"type": kind})
     rank = server(loaded)["rank"]
-    found = loaded.rank("the dog", TEXTS, batch_size=4)
-    np.testing.assert_allclose(found, rank(*constants(["the dog"], TEXTS))["scores"], **CLOSE)
-    assert np.ptp(found) > 0.01
-    found = loaded.rank(SECOND, TEXTS)
-    np.testing.assert_allclose(found, rank(*constants(SECOND, TEXTS))["scores"], **CLOSE)
+    actual = loaded.rank("the dog", TEXTS, batch_size=4)
+    np.testing.assert_allclose(actual, rank(*constants(["the dog"], TEXTS))["scores"], **CLOSE)
+    assert np.ptp(actual) > 0.01
+    actual = loaded.rank(SECOND, TEXTS)
+    np.testing.assert_allclose(actual, rank(*constants(SECOND, TEXTS))["scores"], **CLOSE)
     assert loaded.rank("the dog", []).shape == (0,)
 
 
@@ -103,8 +103,8 @@ def test_answers(tmp_path, form, encoder):
     contexts = ["The cat sat. " * 9, "", "ünïcødé 猫 dog 😀", "A quick dog ran!", "the mat"]
     served = server(loaded, no_answers=True, **sizes)["answer"](*constants(asked, contexts))
     expected = {name: value.numpy() for name, value in served.items()}
-    found = loaded.answer(asked, contexts, batch_size=2)
-    for i, answer in enumerate(found):
+    actual = loaded.answer(asked, contexts, batch_size=2)
+    for i, answer in enumerate(actual):
         assert answer.text == contexts[i][answer.start : answer.end]
         assert answer.text.encode() == expected["answer"][i]
         assert (answer.start, answer.end) == (expected["start"][i], expected["end"][i])
@@ -112,9 +112,9 @@ def test_answers(tmp_path, form, encoder):
             assert answer.score == pytest.approx(expected["score"][i], abs=1e-5)
             assert answer.null_odds == pytest.approx(expected["null_odds"][i], abs=1e-5)
     # Without a threshold each has one, where there is any text.
-    found = loaded.answer(asked, contexts, no_answers=False)
-    assert [bool(answer.text) for answer in found] == [True, False, True, True, True]
-    assert {answer.null_odds for answer in found} == {None}
+    actual = loaded.answer(asked, contexts, no_answers=False)
+    assert [bool(answer.text) for answer in actual] == [True, False, True, True, True]
+    assert {answer.null_odds for answer in actual} == {None}
     both = loaded.answer(["a", "the dog?"], contexts[0])
     assert both[1][:3] == loaded.answer(asked, contexts)[0][:3]
 
@@ -125,8 +125,8 @@ def test_choices(tmp_path):
     asked = ["the _ sat", "", "who?", "a cat"]
     choices = [["cat", "dog", "mat"], ["a", "the"], ["dog", "cat", "ünïcødé"], ["a", ""]]
     choose = server(loaded, blank=True)["choose"]
-    found = loaded.choose(contexts, asked, choices, batch_size=3)
-    for i, choice in enumerate(found):
+    actual = loaded.choose(contexts, asked, choices, batch_size=3)
+    for i, choice in enumerate(actual):
         expected = choose(*constants(contexts[i : i + 1], asked[i : i + 1], choices[i : i + 1]))
         np.testing.assert_allclose(choice.probabilities, expected["probabilities"][0], **CLOSE)
         assert choice.index == expected["index"][0] == np.argmax(choice.probabilities)
@@ -150,9 +150,9 @@ def test_a_model_of_several_tasks_is_told_which(tmp_path):
         if name == "stsb":
             np.testing.assert_allclose(loaded.score(TEXTS), logits[:, 0], **CLOSE)
             continue
-        found = [list(x.probabilities.values()) for x in loaded.classify(TEXTS, task=name)]
+        actual = [list(x.probabilities.values()) for x in loaded.classify(TEXTS, task=name)]
         expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(found, expected, **CLOSE)
+        np.testing.assert_allclose(actual, expected, **CLOSE)
     with pytest.raises(UserError, match="task: missing: those of classify .* are rte, cola$"):
         loaded.classify(TEXTS)
     with pytest.raises(UserError, match="task: 'mnli' is not known: those of score .* are stsb$"):

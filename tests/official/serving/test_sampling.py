@@ -17,20 +17,20 @@ def by_token(logits, temperature, top_k, top_p):
         tf.constant(logits), tf.constant(temperature), tf.constant(top_k), tf.constant(top_p)
     )
     assert (np.diff(chances) <= 0).all()
-    found = np.zeros(logits.shape)
-    np.put_along_axis(found, tokens.numpy(), chances.numpy(), axis=-1)
-    return found
+    actual = np.zeros(logits.shape)
+    np.put_along_axis(actual, tokens.numpy(), chances.numpy(), axis=-1)
+    return actual
 
 
 def test_what_is_left_is_what_transformers_leaves():
     golden = systems.load("gpt2_causal_lm")[1]["generation"]
     settings = zip(golden["temperature"], golden["top_k"], golden["top_p"], strict=True)
     for number, (temperature, top_k, top_p) in enumerate(settings):
-        found = by_token(golden["logits"], np.float32(temperature), int(top_k), np.float32(top_p))
+        actual = by_token(golden["logits"], np.float32(temperature), int(top_k), np.float32(top_p))
         expected = golden["chances"][number]
-        np.testing.assert_array_equal(found > 0, expected > 0)
-        found /= found.sum(axis=-1, keepdims=True)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_array_equal(actual > 0, expected > 0)
+        actual /= actual.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
     assert (golden["chances"] > 0).sum(axis=-1).min() < 7
 
 
@@ -39,7 +39,7 @@ LOGITS = np.log(np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]], np.
 
 def draw(uniforms, temperature=1.0, top_k=0, top_p=1.0):
     """Tokens of both rows for each of some numbers, [2, how many]."""
-    found = [
+    actual = [
         sampling.drawn(
             tf.constant(LOGITS),
             tf.constant([u, u], tf.float32),
@@ -49,7 +49,7 @@ def draw(uniforms, temperature=1.0, top_k=0, top_p=1.0):
         )
         for u in uniforms
     ]
-    return np.stack(found, axis=1)
+    return np.stack(actual, axis=1)
 
 
 def test_draws_come_as_often_as_their_chances_say():
@@ -57,8 +57,8 @@ def test_draws_come_as_often_as_their_chances_say():
     counts = [np.bincount(row, minlength=4).tolist() for row in draw(evenly)]
     assert counts == [[4, 20, 6, 10], [10, 10, 10, 10]]
     squared = np.array([0.1, 0.5, 0.15, 0.25]) ** 2
-    found = np.bincount(draw(evenly, temperature=0.5)[0], minlength=4)
-    np.testing.assert_allclose(found / 40, squared / squared.sum(), atol=0.03)
+    actual = np.bincount(draw(evenly, temperature=0.5)[0], minlength=4)
+    np.testing.assert_allclose(actual / 40, squared / squared.sum(), atol=0.03)
     assert np.bincount(draw(evenly, top_k=2)[0], minlength=4).tolist() in (
         [0, 27, 0, 13],
         [0, 26, 0, 14],
@@ -81,14 +81,14 @@ def test_the_ends_of_the_draw():
 def test_the_likeliest_token_is_left_by_the_smallest_settings(small, scale):
     settings = {"temperature": 1.0, "top_p": 1.0, **small}
     for uniform in (0.0, 0.99):
-        found = sampling.drawn(
+        actual = sampling.drawn(
             tf.constant(LOGITS[:1] * scale),
             tf.constant([uniform], tf.float32),
             tf.constant(settings["temperature"], tf.float32),
             tf.constant(0),
             tf.constant(settings["top_p"], tf.float32),
         )
-        assert found.numpy().tolist() == [1]
+        assert actual.numpy().tolist() == [1]
 
 
 def test_temperature_0_is_the_likeliest_token():

@@ -23,7 +23,7 @@ def make(folder, records=(3, 2)):
                 writer.write(f"record {i} {j}".encode())
         shards.append(integrity.describe(path))
     shards[-1] = dataclasses.replace(shards[-1], split="validation")
-    made = manifest.Manifest(
+    record = manifest.Manifest(
         kind="pretraining",
         features=("token_ids", "segment_lengths"),
         tokenizer={"vocab.txt": "ab" * 32},
@@ -35,8 +35,8 @@ def make(folder, records=(3, 2)):
         totals=PretrainingTotals(examples=sum(records), skipped={"empty document": 1}),
         length_histogram=(0, 0, 5),
     )
-    manifest.write(folder, made)
-    return made
+    manifest.write(folder, record)
+    return record
 
 
 def change(folder, **values):
@@ -48,18 +48,18 @@ def change(folder, **values):
 
 
 def test_read_gives_what_was_written(tmp_path):
-    made = make(tmp_path)
-    assert manifest.read(tmp_path) == made
-    assert made.shards[0].records == 3
-    data = (tmp_path / made.shards[0].name).read_bytes()
-    assert made.shards[0].bytes == len(data)
-    assert made.shards[0].sha256 == hashlib.sha256(data).hexdigest()
-    assert [shard.records for shard in made.split("validation")] == [2]
+    built = make(tmp_path)
+    assert manifest.read(tmp_path) == built
+    assert built.shards[0].records == 3
+    data = (tmp_path / built.shards[0].name).read_bytes()
+    assert built.shards[0].bytes == len(data)
+    assert built.shards[0].sha256 == hashlib.sha256(data).hexdigest()
+    assert [shard.records for shard in built.split("validation")] == [2]
     assert integrity.verify(tmp_path, deep=True) == []
 
 
 def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
-    made = make(tmp_path)
+    built = make(tmp_path)
     path = tmp_path / "manifest.json"
     whole = path.read_text()
     path.write_text(whole.replace('"empty document": 1', '"empty document": 3'))
@@ -71,25 +71,25 @@ def test_a_digit_that_changed_is_noticed_and_older_files_are_read(tmp_path):
     older = json.loads(whole)
     del older[json_files.KEY]
     path.write_text(json.dumps(older))
-    assert manifest.read(tmp_path) == made
+    assert manifest.read(tmp_path) == built
 
 
 def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
-    made = make(tmp_path)
+    built = make(tmp_path)
     alike = dataclasses.replace(
-        made,
+        built,
         seed=6,
         totals=PretrainingTotals(),
         task=find("rte").description(),
         config=PretrainingSettings(Segments(random_next_prob=0.25)),
     )
-    assert manifest.fingerprint([alike], "train") == manifest.fingerprint([made], "train")
+    assert manifest.fingerprint([alike], "train") == manifest.fingerprint([built], "train")
     other = [
-        dataclasses.replace(made, **values)
+        dataclasses.replace(built, **values)
         for values in (
-            {"shards": (*made.shards, made.shards[0])},
-            {"shards": (dataclasses.replace(made.shards[0], sha256="0" * 64), made.shards[1])},
-            {"features": (*made.features, "next_sentence_label")},
+            {"shards": (*built.shards, built.shards[0])},
+            {"shards": (dataclasses.replace(built.shards[0], sha256="0" * 64), built.shards[1])},
+            {"features": (*built.features, "next_sentence_label")},
             {"tokenizer_fingerprint": "ee" * 32},
             {"token_counts": "ee" * 32},
             {"max_length": 17},
@@ -97,10 +97,12 @@ def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
             {"config": PretrainingSettings(Segments(packing=4))},
         )
     ]
-    prints = [manifest.fingerprint([found], "train") for found in (made, *other)]
-    prints += [manifest.fingerprint(found, "train") for found in ([made, made], [made, other[0]])]
-    prints += [manifest.fingerprint([other[0], made], "train")]
-    prints += [manifest.fingerprint([made], "validation")]
+    prints = [manifest.fingerprint([actual], "train") for actual in (built, *other)]
+    prints += [
+        manifest.fingerprint(actual, "train") for actual in ([built, built], [built, other[0]])
+    ]
+    prints += [manifest.fingerprint([other[0], built], "train")]
+    prints += [manifest.fingerprint([built], "validation")]
     assert len(set(prints)) == len(prints)
 
 
@@ -108,9 +110,9 @@ def test_task_is_kept(tmp_path):
     make(tmp_path)
     task = {"name": "sst2", "kind": "classification", "labels": ["bad", "good"]}
     change(tmp_path, kind="task", task=task, config={"files": {"train": "train.tsv"}}, totals={})
-    made = manifest.read(tmp_path)
-    assert made.task == Description("sst2", "classification", labels=("bad", "good"))
-    assert (made.config.files, made.segments, made.corruption) == (
+    record = manifest.read(tmp_path)
+    assert record.task == Description("sst2", "classification", labels=("bad", "good"))
+    assert (record.config.files, record.segments, record.corruption) == (
         {"train": "train.tsv"},
         None,
         None,
@@ -188,8 +190,8 @@ def test_missing_entry(tmp_path):
 
 
 def test_shards_stay_in_their_folder(tmp_path):
-    made = make(tmp_path)
-    bad = dataclasses.asdict(made.shards[0])
+    built = make(tmp_path)
+    bad = dataclasses.asdict(built.shards[0])
     change(tmp_path, shards=[bad | {"name": "../x"}])
     with pytest.raises(UserError, match="'../x' is no plain file name"):
         manifest.read(tmp_path)
@@ -199,8 +201,8 @@ def test_shards_stay_in_their_folder(tmp_path):
 
 
 def test_empty_cut_long_and_missing_shards(tmp_path):
-    made = make(tmp_path)
-    path = tmp_path / made.shards[0].name
+    built = make(tmp_path)
+    path = tmp_path / built.shards[0].name
     data = path.read_bytes()
     third = len(data) // 3  # the three records are equally long
     cases = [
@@ -220,49 +222,49 @@ def test_empty_cut_long_and_missing_shards(tmp_path):
 
 
 def test_flipped_bit_is_found_when_deep(tmp_path):
-    made = make(tmp_path)
-    path = tmp_path / made.shards[1].name
+    built = make(tmp_path)
+    path = tmp_path / built.shards[1].name
     data = bytearray(path.read_bytes())
     data[14] ^= 4
     path.write_bytes(data)
     assert integrity.verify(tmp_path, deep=False) == []
     (problem,) = integrity.verify(tmp_path, deep=True)
     assert "has changed since it was written" in problem
-    assert made.shards[1].sha256 in problem
+    assert built.shards[1].sha256 in problem
     assert hashlib.sha256(data).hexdigest() in problem
 
 
 def test_wrong_count_is_found_when_deep(tmp_path):
-    made = make(tmp_path)
-    change(tmp_path, shards=[dataclasses.asdict(made.shards[0]) | {"records": 4}])
+    built = make(tmp_path)
+    change(tmp_path, shards=[dataclasses.asdict(built.shards[0]) | {"records": 4}])
     (problem,) = integrity.verify(tmp_path, deep=True)
     assert "expected 4 records, found 3 records" in problem
 
 
 def test_describe_refuses_a_cut_record(tmp_path):
-    made = make(tmp_path)
-    path = tmp_path / made.shards[0].name
+    built = make(tmp_path)
+    path = tmp_path / built.shards[0].name
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match="ends within a record"):
         integrity.describe(path)
 
 
 def test_token_counts(tmp_path):
-    made = make(tmp_path)
-    assert token_counts.read(tmp_path, made) is None
+    built = make(tmp_path)
+    assert token_counts.read(tmp_path, built) is None
     digest = token_counts.write(tmp_path, np.array([3, 0, 5]))
-    made = dataclasses.replace(made, token_counts=digest)
-    manifest.write(tmp_path, made)
-    assert manifest.read(tmp_path) == made
-    assert token_counts.read(tmp_path, made).tolist() == [3, 0, 5]
+    built = dataclasses.replace(built, token_counts=digest)
+    manifest.write(tmp_path, built)
+    assert manifest.read(tmp_path) == built
+    assert token_counts.read(tmp_path, built).tolist() == [3, 0, 5]
     path = tmp_path / token_counts.FILE
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="token_counts.npy has changed since it was written: expec"):
-        token_counts.read(tmp_path, made)
+        token_counts.read(tmp_path, built)
     for wrong in (np.array([None]), np.array([[1]]), np.array([1.0]), np.array([1], np.int32)):
         np.save(path, wrong, allow_pickle=True)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        changed = dataclasses.replace(made, token_counts=digest)
+        changed = dataclasses.replace(built, token_counts=digest)
         with pytest.raises(UserError, match="token_counts.npy holds no counts.*make the shards ag"):
             token_counts.read(tmp_path, changed)
     with open(path, "wb") as stream:  # more than any memory has
@@ -270,7 +272,7 @@ def test_token_counts(tmp_path):
         np.lib.format.write_array_header_1_0(stream, header)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(UserError, match="token_counts.npy holds no counts"):
-        token_counts.read(tmp_path, dataclasses.replace(made, token_counts=digest))
+        token_counts.read(tmp_path, dataclasses.replace(built, token_counts=digest))
     path.unlink()
     with pytest.raises(UserError, match="token_counts.npy is missing: copy the folder again"):
-        token_counts.read(tmp_path, made)
+        token_counts.read(tmp_path, built)

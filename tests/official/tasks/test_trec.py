@@ -75,9 +75,9 @@ def test_faults_name_file_and_line_or_are_counted(tmp_path, read, text, reason, 
     assert str(error.value).startswith(f"{path}, line {line}: ")
     assert message in str(error.value)
     told = []
-    found = read(path, **known, bad=lambda *words: told.append(words[0]))
+    actual = read(path, **known, bad=lambda *words: told.append(words[0]))
     assert told == [reason]
-    assert found["2"] == {"d2": 1 if read is trec.read_qrels else 0.5}
+    assert actual["2"] == {"d2": 1 if read is trec.read_qrels else 0.5}
 
 
 def test_files_that_cannot_be_read(tmp_path):

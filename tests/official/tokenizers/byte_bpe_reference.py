@@ -87,12 +87,12 @@ class Reference:
     def _spell(self, word: str) -> list[int]:
         parts = [self.names[byte] for byte in word.encode()]
         while True:
-            found = [
+            actual = [
                 (self.ranks[pair], place)
                 for place, pair in enumerate(zip(parts, parts[1:], strict=False))
                 if pair in self.ranks
             ]
-            if not found:
+            if not actual:
                 return [self.ids[part] for part in parts]
-            place = min(found)[1]
+            place = min(actual)[1]
             parts[place : place + 2] = ["".join(parts[place : place + 2])]

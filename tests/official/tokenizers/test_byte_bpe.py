@@ -36,14 +36,14 @@ def write(folder, pieces=None, merges=None, settings=None):
 @pytest.mark.parametrize("name", ["plain", "prefixed"])
 def test_ids_are_those_of_the_tokenizers_package(tmp_path, name):
     folder = write(tmp_path / "tok", settings={"add_prefix_space": name == "prefixed"})
-    made = tokenizers.load(folder)
-    assert isinstance(made, tokenizers.ByteBPE)
+    tokenizer = tokenizers.load(folder)
+    assert isinstance(tokenizer, tokenizers.ByteBPE)
     for text, ids, expected in zip(
-        GOLDEN["texts"], made.encode(GOLDEN["texts"]), GOLDEN[name], strict=True
+        GOLDEN["texts"], tokenizer.encode(GOLDEN["texts"]), GOLDEN[name], strict=True
     ):
         assert ids.tolist() == expected, text
         blank = " " if name == "prefixed" and text and not text.startswith(" ") else ""
-        assert made.decode(ids) == blank + text
+        assert tokenizer.decode(ids) == blank + text
 
 
 @pytest.mark.slow
@@ -54,31 +54,34 @@ def test_a_million_characters():
     counts = byte_bpe.word_counts()
     counts.add(learned)
     pieces, merges = byte_bpe.learn(counts.words(), 900)
-    made = tokenizers.ByteBPE(pieces, merges)
+    tokenizer = tokenizers.ByteBPE(pieces, merges)
     assert sum(map(len, lines)) >= 1_000_000
-    values, splits = made.encode_ragged(lines)
+    values, splits = tokenizer.encode_ragged(lines)
     reference = Reference({piece: i for i, piece in enumerate(pieces)}, merges)
     for line, start, end in zip(lines, splits[:-1], splits[1:], strict=True):
         assert values[start:end].tolist() == reference.encode(line), line
-    assert made.decode(values) == "".join(lines)
-    graph = tf.function(made.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert tokenizer.decode(values) == "".join(lines)
+    graph = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
     in_function = graph(tf.constant(lines))
     np.testing.assert_array_equal(in_function.values, values)
     np.testing.assert_array_equal(in_function.row_splits, splits)
-    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(1024).map(made.tokenize)
+    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(1024).map(tokenizer.tokenize)
     in_dataset = tf.concat([batch.values for batch in dataset], 0)
     np.testing.assert_array_equal(in_dataset, values)
 
 
 def test_equal_pairs_are_joined_from_the_left():
     pieces = [*byte_bpe.SPECIAL, *ALPHABET.values(), "aa", "aaaa", "ab"]
-    made = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
-    spelled = [[made.pieces[i] for i in ids] for ids in made.encode(["a" * 7, "aaab", "aab", "ab"])]
+    tokenizer = tokenizers.ByteBPE(pieces, [("a", "a"), ("aa", "aa"), ("a", "b")])
+    spelled = [
+        [tokenizer.pieces[i] for i in ids]
+        for ids in tokenizer.encode(["a" * 7, "aaab", "aab", "ab"])
+    ]
     assert spelled == [["aaaa", "aa", "a"], ["aa", "ab"], ["aa", "b"], ["ab"]]
-    reference = Reference({piece: i for i, piece in enumerate(pieces)}, made.merges)
+    reference = Reference({piece: i for i, piece in enumerate(pieces)}, tokenizer.merges)
     for n in range(40):
         text = "a" * n + "b" + "a" * n
-        assert made.encode([text])[0].tolist() == reference.encode(text)
+        assert tokenizer.encode([text])[0].tolist() == reference.encode(text)
 
 
 def random_merges(rng, letters, count):
@@ -102,7 +105,7 @@ def test_merges_in_any_order():
         pieces = dict.fromkeys([*ALPHABET.values(), *map("".join, merges)])
         pieces = [*byte_bpe.SPECIAL, *pieces]
         try:
-            made = tokenizers.ByteBPE(pieces, merges)
+            tokenizer = tokenizers.ByteBPE(pieces, merges)
         except UserError as error:
             assert "makes of any text: are the lines in their order?" in str(error)
             refused += 1
@@ -110,7 +113,7 @@ def test_merges_in_any_order():
         idle += len(merges) - len(reachable(merges))
         reference = Reference({piece: i for i, piece in enumerate(pieces)}, merges)
         words = ["".join(rng.choices(letters, k=rng.randint(1, 60))) for _ in range(100)]
-        for word, ids in zip(words, made.encode(words), strict=True):
+        for word, ids in zip(words, tokenizer.encode(words), strict=True):
             assert ids.tolist() == reference.encode(word), (merges, word)
             tried += 1
     assert tried > 3000 and idle > 300 and 0 < refused < 30
@@ -128,43 +131,52 @@ def test_a_piece_that_is_made_too_late():
 def test_long_words():
     """The cost is n log n: a cost of n² would take minutes here."""
     rng = random.Random(0)
-    made = tokenizers.ByteBPE(PIECES, MERGES)
+    tokenizer = tokenizers.ByteBPE(PIECES, MERGES)
     reference = Reference({piece: i for i, piece in enumerate(PIECES)}, MERGES)
     for letters in ("etaoin", "abcdefghijklmnopqrstuvwxyz", "é中", "a"):
         word = "".join(rng.choices(letters, k=1500))
-        assert made.encode([word])[0].tolist() == reference.encode(word)
+        assert tokenizer.encode([word])[0].tolist() == reference.encode(word)
         long = "".join(rng.choices(letters, k=400_000))
-        assert made.decode(made.encode([long])[0]) == long
-    (ids, starts, ends), *_ = made.encode_with_offsets([long])
+        assert tokenizer.decode(tokenizer.encode([long])[0]) == long
+    (ids, starts, ends), *_ = tokenizer.encode_with_offsets([long])
     assert starts[0] == 0 and ends[-1] == len(long)
     np.testing.assert_array_equal(starts[1:], ends[:-1])
-    assert made.encode([long])[0].tolist() == ids.tolist()
+    assert tokenizer.encode([long])[0].tolist() == ids.tolist()
 
 
 def test_attributes():
-    made = tokenizers.ByteBPE(PIECES, MERGES)
-    assert (made.cls_id, made.pad_id, made.sep_id, made.unk_id, made.mask_id) == (0, 1, 2, 3, 4)
-    assert made.special_ids == (0, 1, 2, 3, 4)
-    assert made.pieces == PIECES and made.vocab_size == len(PIECES)
-    assert made.pair_separators == 2
+    tokenizer = tokenizers.ByteBPE(PIECES, MERGES)
+    assert (
+        tokenizer.cls_id,
+        tokenizer.pad_id,
+        tokenizer.sep_id,
+        tokenizer.unk_id,
+        tokenizer.mask_id,
+    ) == (0, 1, 2, 3, 4)
+    assert tokenizer.special_ids == (0, 1, 2, 3, 4)
+    assert tokenizer.pieces == PIECES and tokenizer.vocab_size == len(PIECES)
+    assert tokenizer.pair_separators == 2
     plain = [i for i, piece in enumerate(PIECES) if piece.isascii() and i > 4]
-    assert not made.word_starts[plain].any() and not made.word_ends[plain].any()
+    assert not tokenizer.word_starts[plain].any() and not tokenizer.word_ends[plain].any()
     for piece, starts, ends in (
         ("Ġ", 1, 1), ("Ċ", 1, 1), ("Ġa", 1, 0), ("a", 0, 0), ("ç", 1, 0), ("Ã", 0, 0),
     ):  # fmt: skip
         i = PIECES.index(piece)
-        assert (made.word_starts[i], made.word_ends[i]) == (starts, ends), piece
-    assert made.word_starts[:5].all() and not made.word_ends[:5].any()
-    np.testing.assert_array_equal(made.word_starts_by("blank"), made.word_starts)
-    assert made.tokenize(tf.constant(["a"])).dtype == tf.int32
-    assert made.tokenize(tf.constant([], tf.string)).shape == (0, None)
-    assert made.encode(["", ""])[1].tolist() == []
+        assert (tokenizer.word_starts[i], tokenizer.word_ends[i]) == (starts, ends), piece
+    assert tokenizer.word_starts[:5].all() and not tokenizer.word_ends[:5].any()
+    np.testing.assert_array_equal(tokenizer.word_starts_by("blank"), tokenizer.word_starts)
+    assert tokenizer.tokenize(tf.constant(["a"])).dtype == tf.int32
+    assert tokenizer.tokenize(tf.constant([], tf.string)).shape == (0, None)
+    assert tokenizer.encode(["", ""])[1].tolist() == []
 
 
 def test_merges_may_be_none():
     pieces = PIECES[: 5 + 256]
-    made = tokenizers.ByteBPE(pieces, [])
-    assert made.decode(made.encode(["né"])[0]) == "né" and len(made.encode(["né"])[0]) == 3
+    tokenizer = tokenizers.ByteBPE(pieces, [])
+    assert (
+        tokenizer.decode(tokenizer.encode(["né"])[0]) == "né"
+        and len(tokenizer.encode(["né"])[0]) == 3
+    )
 
 
 def test_text_never_gives_special_tokens():
@@ -174,27 +186,27 @@ def test_text_never_gives_special_tokens():
     assert not set(ids) & {0, 1, 2, 3, 4} and plain.decode(ids) == text
     # Not even where the special tokens are pieces of the alphabet.
     settings = {"mask_token": "Ġand", "sep_token": "all"}
-    made = tokenizers.ByteBPE(PIECES, MERGES, settings=settings)
+    tokenizer = tokenizers.ByteBPE(PIECES, MERGES, settings=settings)
     named = [PIECES.index("Ġand"), PIECES.index("all")]
-    assert [made.mask_id, made.sep_id] == named and named[0] in ids
-    assert made.encode([text])[0].tolist() == [3 if i in named else i for i in ids]
-    assert made.encode(["all"])[0].tolist() == [made.unk_id]
+    assert [tokenizer.mask_id, tokenizer.sep_id] == named and named[0] in ids
+    assert tokenizer.encode([text])[0].tolist() == [3 if i in named else i for i in ids]
+    assert tokenizer.encode(["all"])[0].tolist() == [tokenizer.unk_id]
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe It", b"a\x80 It", b"\xc3", b"\xed\xa0\x80 It", b"\0"])
 def test_bytes_that_are_not_utf8(text):
-    made = tokenizers.ByteBPE(PIECES, MERGES)
-    ids = made.tokenize(tf.constant([text, b"It"])).to_list()
-    assert ids[1] == made.encode(["It"])[0].tolist()
-    assert made.decode(ids[0]) == text.decode(errors="replace")
+    tokenizer = tokenizers.ByteBPE(PIECES, MERGES)
+    ids = tokenizer.tokenize(tf.constant([text, b"It"])).to_list()
+    assert ids[1] == tokenizer.encode(["It"])[0].tolist()
+    assert tokenizer.decode(ids[0]) == text.decode(errors="replace")
 
 
 def test_save_and_load(tmp_path):
-    made = tokenizers.load(write(tmp_path / "given"))
-    made.save(tmp_path / "tok")
+    tokenizer = tokenizers.load(write(tmp_path / "given"))
+    tokenizer.save(tmp_path / "tok")
     again = tokenizers.load(tmp_path / "tok")
-    assert again.files == made.files and again.fingerprint == made.fingerprint
-    assert set(made.files) == {"vocab.json", "merges.txt", "tokenizer_config.json"}
+    assert again.files == tokenizer.files and again.fingerprint == tokenizer.fingerprint
+    assert set(tokenizer.files) == {"vocab.json", "merges.txt", "tokenizer_config.json"}
     assert json.loads((tmp_path / "tok" / "vocab.json").read_text()) == {
         piece: i for i, piece in enumerate(PIECES)
     }
@@ -205,7 +217,7 @@ def test_save_and_load(tmp_path):
     settings = json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == "RobertaTokenizer"
     assert settings["add_prefix_space"] is False and settings["mask_token"] == "<mask>"
-    prints = {made.fingerprint}
+    prints = {tokenizer.fingerprint}
     prints.add(tokenizers.ByteBPE(PIECES, MERGES, add_prefix_space=True).fingerprint)
     prints.add(tokenizers.ByteBPE(PIECES, MERGES[:-1]).fingerprint)
     prints.add(tokenizers.ByteBPE([*PIECES, "x y"], MERGES).fingerprint)
@@ -214,11 +226,11 @@ def test_save_and_load(tmp_path):
 
 def test_a_vocabulary_without_a_mask_token(tmp_path):
     pieces = [piece for piece in PIECES if piece != "<mask>"]
-    made = tokenizers.load(write(tmp_path / "a", {piece: i for i, piece in enumerate(pieces)}))
-    assert made.mask_id is None and made.special_ids == (0, 1, 2, 3)
-    made.save(tmp_path / "b")
+    tokenizer = tokenizers.load(write(tmp_path / "a", {piece: i for i, piece in enumerate(pieces)}))
+    assert tokenizer.mask_id is None and tokenizer.special_ids == (0, 1, 2, 3)
+    tokenizer.save(tmp_path / "b")
     assert "mask_token" not in json.loads((tmp_path / "b" / "tokenizer_config.json").read_text())
-    assert tokenizers.load(tmp_path / "b").fingerprint == made.fingerprint
+    assert tokenizers.load(tmp_path / "b").fingerprint == tokenizer.fingerprint
 
 
 def swapped(a, b):

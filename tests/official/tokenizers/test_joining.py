@@ -28,5 +28,5 @@ def test_joined_ids_are_decoded_ids(kind, spiece_model):
     rows.append([tokenizer.cls_id, *rows[-1], tokenizer.sep_id])
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
     join = tf.function(tokenizer.join, input_signature=[spec])
-    found = join(tf.ragged.constant(rows, tf.int32, ragged_rank=1)).numpy()
-    assert [text.decode() for text in found] == [tokenizer.decode(row) for row in rows]
+    actual = join(tf.ragged.constant(rows, tf.int32, ragged_rank=1)).numpy()
+    assert [text.decode() for text in actual] == [tokenizer.decode(row) for row in rows]

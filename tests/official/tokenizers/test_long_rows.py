@@ -41,14 +41,14 @@ print(json.dumps({{
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
 def test_one_long_text_among_many_short_ones(kind, tmp_path, spiece_model):
     if kind == "wordpiece":
-        made = tokenizers.WordPiece([*small.SPECIALS, "a", "b"])
+        tokenizer = tokenizers.WordPiece([*small.SPECIALS, "a", "b"])
     elif kind == "byte_bpe":
         golden = json.loads((GOLDEN / "byte_bpe.json").read_text())
         merges = [tuple(line.split(" ")) for line in golden["merges.txt"].splitlines()[1:]]
-        made = tokenizers.ByteBPE(golden["vocab.json"], merges)
+        tokenizer = tokenizers.ByteBPE(golden["vocab.json"], merges)
     else:
-        made = tokenizers.SentencePiece(spiece_model())
-    made.save(tmp_path / "tokenizer")
+        tokenizer = tokenizers.SentencePiece(spiece_model())
+    tokenizer.save(tmp_path / "tokenizer")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "tokenizer")], capture_output=True, text=True
     )

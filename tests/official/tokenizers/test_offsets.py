@@ -29,7 +29,7 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def made(spiece_model):
+def tokenizer_of(spiece_model):
     vocabulary = json.loads((GOLDEN / "tokenizer.json").read_text())["vocabulary"]
     byte_bpe = json.loads((GOLDEN / "byte_bpe.json").read_text())
     merges = [tuple(line.split(" ")) for line in byte_bpe["merges.txt"].splitlines()[1:]]
@@ -71,8 +71,8 @@ def plain(text, lower):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_are_slices_of_random_contexts(made, kind):
-    tokenizer = made[kind]
+def test_tokens_are_slices_of_random_contexts(tokenizer_of, kind):
+    tokenizer = tokenizer_of[kind]
     texts = list(contexts(CONTEXTS))
     rng = np.random.default_rng(6)
     checked = 0
@@ -110,16 +110,18 @@ def test_tokens_are_slices_of_random_contexts(made, kind):
         # An answer comes back as its tokens' slice, which covers it and no other token.
         for _ in range(3):
             place = np.sort(rng.integers(0, len(text) + 1, 2))
-            found = windows.answer_tokens(starts, ends, *place.tolist())
-            if found is None:
+            actual = windows.answer_tokens(starts, ends, *place.tolist())
+            if actual is None:
                 continue
-            answer = text[starts[found[0]] : ends[found[1]]]
-            assert text.find(answer, starts[found[0]]) == starts[found[0]]
-            again = windows.answer_tokens(starts, ends, int(starts[found[0]]), int(ends[found[1]]))
-            assert again[0] <= found[0] and again[1] >= found[1]
+            answer = text[starts[actual[0]] : ends[actual[1]]]
+            assert text.find(answer, starts[actual[0]]) == starts[actual[0]]
+            again = windows.answer_tokens(
+                starts, ends, int(starts[actual[0]]), int(ends[actual[1]])
+            )
+            assert again[0] <= actual[0] and again[1] >= actual[1]
             # More only where a character is spelled by two tokens that have others too.
             assert answer in text[starts[again[0]] : ends[again[1]]]
-            begin, end = int(starts[found[0]]), int(ends[found[1]])
+            begin, end = int(starts[actual[0]]), int(ends[actual[1]])
             uncovered = text[place[0] : max(place[0], begin)] + text[min(end, place[1]) : place[1]]
             if kind in ("byte_bpe", "prefixed"):
                 assert not uncovered.strip(BLANKS), (text, uncovered)
@@ -150,8 +152,8 @@ def test_long_words_are_unknown_as_a_whole():
     longs = "Ab\u0301" + "c" * 99, "α\u0301" * 101, "한" * 34, "😀" * 101
     for text in (text for long in longs for text in
                  (f"x {long} x", f"x {long}\u0301! x", f"é{long}ø x")):  # fmt: skip
-        (piece, found), *_ = [pair for pair in slices(tokenizer, text) if pair[0] == "[UNK]"]
-        assert found == re.search(r"\S+?(?=[ !])", text.removeprefix("x "))[0], text
+        (piece, actual), *_ = [pair for pair in slices(tokenizer, text) if pair[0] == "[UNK]"]
+        assert actual == re.search(r"\S+?(?=[ !])", text.removeprefix("x "))[0], text
         assert slices(tokenizer, text)[-1] == ("x", "x")
     assert slices(tokenizer, "x" + "a" * 100) == [("[UNK]", "x" + "a" * 100)]
     # A hundred characters are not too many.
@@ -160,42 +162,42 @@ def test_long_words_are_unknown_as_a_whole():
 
 def test_signs_that_are_spelled_with_several_others(spiece_model):
     tokenizer = tokenizers.SentencePiece(spiece_model("unigram"))
-    found = slices(tokenizer, "  a…b ½")
-    assert [token for _, token in found if token.strip()][0] == "a"
-    assert "…" in [token for _, token in found] and found[-1][1] == "½"
-    assert all(token.strip(BLANKS) in (token, "") for _, token in found)
+    actual = slices(tokenizer, "  a…b ½")
+    assert [token for _, token in actual if token.strip()][0] == "a"
+    assert "…" in [token for _, token in actual] and actual[-1][1] == "½"
+    assert all(token.strip(BLANKS) in (token, "") for _, token in actual)
 
 
-def test_bytes_of_a_character_have_the_whole_of_it(made):
+def test_bytes_of_a_character_have_the_whole_of_it(tokenizer_of):
     for kind in ("byte_bpe", "prefixed"):
-        tokens = [token for _, token in slices(made[kind], "a 😀 b")]
+        tokens = [token for _, token in slices(tokenizer_of[kind], "a 😀 b")]
         assert set(tokens) - {" "} == {"a", "😀", "b"}
         assert tokens[0] == "a" and tokens[-1] == "b"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_graph_gives_the_same(made, kind):
+def test_the_graph_gives_the_same(tokenizer_of, kind):
     texts = ["", " ", "Café 한 ½x", "y" * 130, "[MASK] <mask>"]
-    rows = made[kind].encode_with_offsets(texts)
-    assert made[kind].encode_with_offsets([]) == []
+    rows = tokenizer_of[kind].encode_with_offsets(texts)
+    assert tokenizer_of[kind].encode_with_offsets([]) == []
     signature = [tf.TensorSpec([None], tf.string)]
-    function = tf.function(made[kind].tokenize_with_offsets, input_signature=signature)
+    function = tf.function(tokenizer_of[kind].tokenize_with_offsets, input_signature=signature)
     for i, part in enumerate(function(tf.constant(texts))):
         assert part.to_list() == [row[i].tolist() for row in rows]
     assert function(tf.constant([], tf.string)).ids.to_list() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bytes_that_are_no_utf8_count_as_a_character_each(made, kind):
-    found = made[kind].tokenize_with_offsets(tf.constant([b"the \xff\xfe the"]))
+def test_bytes_that_are_no_utf8_count_as_a_character_each(tokenizer_of, kind):
+    actual = tokenizer_of[kind].tokenize_with_offsets(tf.constant([b"the \xff\xfe the"]))
     text = b"the \xff\xfe the".decode(errors="replace")
-    assert text[found.starts[0, 0] : found.ends[0, 0]] in "the"
-    assert found.ends[0, -1] == len(text) == 10
+    assert text[actual.starts[0, 0] : actual.ends[0, 0]] in "the"
+    assert actual.ends[0, -1] == len(text) == 10
     # A lone surrogate, which a string of Python's may hold, is one character too.
-    ids, starts, ends = made[kind].encode_with_offsets(["the \ud800 the"])[0]
+    ids, starts, ends = tokenizer_of[kind].encode_with_offsets(["the \ud800 the"])[0]
     assert ends[-1] == 9 and "the \ud800 the"[starts[-1] : ends[-1]] in "the"
 
 
-def test_one_text_is_refused(made):
+def test_one_text_is_refused(tokenizer_of):
     with pytest.raises(TypeError, match="a list of texts is wanted, not one text"):
-        made["cased"].encode_with_offsets("text")
+        tokenizer_of["cased"].encode_with_offsets("text")

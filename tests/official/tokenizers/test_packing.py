@@ -44,9 +44,9 @@ def test_pairs_of_all_lengths(max_length, special):
     longest = 0
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
         ids, lengths = expected(a, b, max_length, special.pair_separators)
-        made = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], special, max_length)
-        assert made[0].tolist() == ids and made[1].tolist() == lengths
-        assert made[0].dtype == np.int32
+        result = pack_arrays([np.array(a, np.int32), np.array(b, np.int32)], special, max_length)
+        assert result[0].tolist() == ids and result[1].tolist() == lengths
+        assert result[0].dtype == np.int32
         filled = batch["padding_mask"][row].numpy()
         assert batch["token_ids"][row].numpy()[filled].tolist() == ids
         assert not batch["token_ids"][row].numpy()[~filled].any()
@@ -115,10 +115,10 @@ def test_a_row_of_nothing_but_padding_stays_one():
         "padding_mask": tf.constant([[True, True, True, False], [False] * 4]),
     }
     ids = types.SimpleNamespace(**{**vars(IDS), "pad_id": 9})
-    found = arrange(batch, ids, "cls_last")
-    assert found["token_ids"].numpy().tolist() == [[9, 7, 3, 2], [9, 9, 9, 9]]
-    assert found["segment_ids"].numpy().tolist() == [[4, 0, 0, 2], [4, 4, 4, 4]]
-    assert found["padding_mask"].numpy().tolist() == [[False, True, True, True], [False] * 4]
+    actual = arrange(batch, ids, "cls_last")
+    assert actual["token_ids"].numpy().tolist() == [[9, 7, 3, 2], [9, 9, 9, 9]]
+    assert actual["segment_ids"].numpy().tolist() == [[4, 0, 0, 2], [4, 4, 4, 4]]
+    assert actual["padding_mask"].numpy().tolist() == [[False, True, True, True], [False] * 4]
     assert arrange(batch, ids, "cls_first") is batch
     with pytest.raises(ValueError, match="layout: 'last' is not one of cls_first, cls_last"):
         arrange(batch, ids, "last")
@@ -174,11 +174,13 @@ def test_the_first_text_alone_is_cut(max_length, special):
     between = special.pair_separators
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
         arrays = [np.array(a, np.int32), np.array(b, np.int32)]
-        made, lengths = pack_arrays(arrays, special, max_length, cut="first")
+        result, lengths = pack_arrays(arrays, special, max_length, cut="first")
         while len(a) + len(b) > max_length - 2 - between:
             (a or b).pop()
-        assert made.tolist() == [2, *a, *[3] * between, *b, 3]
+        assert result.tolist() == [2, *a, *[3] * between, *b, 3]
         assert lengths.tolist() == [len(a) + 1 + between, len(b) + 1]
-        assert batch["token_ids"][row].numpy()[batch["padding_mask"][row]].tolist() == made.tolist()
+        assert (
+            batch["token_ids"][row].numpy()[batch["padding_mask"][row]].tolist() == result.tolist()
+        )
     with pytest.raises(ValueError, match="cut: 'second' is not one of longer, first"):
         pack_arrays(arrays, special, max_length, cut="second")

@@ -33,7 +33,7 @@ assert not any(name.startswith(("official", "sentencepiece")) for name in sys.mo
 def test_fresh_process(tmp_path, spiece_model):
     pieces = GOLDEN["vocabulary"]
     merges = [tuple(line.split(" ")) for line in BYTE_BPE["merges.txt"].splitlines()[1:]]
-    made = {
+    result = {
         "wordpiece": tokenizers.WordPiece(pieces),
         "forbidding": tokenizers.WordPiece(pieces, settings={"mask_token": "of"}),
         "unigram": tokenizers.SentencePiece(spiece_model("unigram")),
@@ -41,7 +41,7 @@ def test_fresh_process(tmp_path, spiece_model):
         "byte_bpe": tokenizers.ByteBPE(BYTE_BPE["vocab.json"], merges),
     }
     expected = {}
-    for name, tokenizer in made.items():
+    for name, tokenizer in result.items():
         server = tf.Module()
         server.tokenizer = tokenizer.module()
 
@@ -55,7 +55,7 @@ def test_fresh_process(tmp_path, spiece_model):
     assert pieces.index("of") in sum(expected["wordpiece"], [])
     assert pieces.index("of") not in sum(expected["forbidding"], [])
     done = subprocess.run(
-        [sys.executable, "-c", SERVER, *(str(tmp_path / name) for name in made)],
+        [sys.executable, "-c", SERVER, *(str(tmp_path / name) for name in result)],
         input=json.dumps(TEXTS),
         capture_output=True,
         text=True,
@@ -63,5 +63,5 @@ def test_fresh_process(tmp_path, spiece_model):
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": ""},
     )
     assert done.returncode == 0, done.stderr
-    served = dict(zip(made, map(json.loads, done.stdout.splitlines()), strict=True))
+    served = dict(zip(result, map(json.loads, done.stdout.splitlines()), strict=True))
     assert served == expected

@@ -78,45 +78,45 @@ def test_the_model_has_such_pieces(model):
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_ids_are_those_of_the_releases(model, lower_case):
     package = sentencepiece.SentencePieceProcessor(model_proto=model)
-    made = tokenizers.SentencePiece(model, lower_case, **RELEASED)
+    tokenizer = tokenizers.SentencePiece(model, lower_case, **RELEASED)
     rng = np.random.default_rng(1)
     parts = [*"abiIé19077029,,,'`.  ", *BLANKS, "``", "1990,", " 2000,", "\u0301", "½"]
     texts = TEXTS + ["".join(rng.choice(parts, rng.integers(1, 12))) for _ in range(400)]
     expected = [encoded(package, text, lower_case) for text in texts]
-    assert [ids.tolist() for ids in made.encode(texts)] == expected
-    assert tf.function(made.tokenize)(tf.constant(texts)).to_list() == expected
+    assert [ids.tolist() for ids in tokenizer.encode(texts)] == expected
+    assert tf.function(tokenizer.tokenize)(tf.constant(texts)).to_list() == expected
     plain = [package.encode(text.lower() if lower_case else text) for text in texts]
     assert sum(a != b for a, b in zip(plain, expected, strict=True)) > 200
     # The same ids with their places, which are slices of the text in their order.
     for text, ids, (same, starts, ends) in zip(
-        texts, expected, made.encode_with_offsets(texts), strict=True
+        texts, expected, tokenizer.encode_with_offsets(texts), strict=True
     ):
         assert same.tolist() == ids
         assert (starts >= 0).all() and (starts < ends).all() and (ends <= len(text)).all()
         assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all()
         for i, start, end in zip(ids, starts, ends, strict=True):
-            piece = made.pieces[i].removeprefix("▁")
+            piece = tokenizer.pieces[i].removeprefix("▁")
             spelled = prepared(text[start:end].replace("\0", ""), lower_case).replace(" ", "")
-            if i != made.unk_id and piece:
+            if i != tokenizer.unk_id and piece:
                 # A character that is spelled with several pieces gives each of them the whole.
                 assert piece == spelled or piece in unicodedata.normalize("NFKC", spelled), text
 
 
 def slices(tokenizer, text):
     ids, starts, ends = tokenizer.encode_with_offsets([text])[0]
-    found = [(tokenizer.pieces[i], text[a:b]) for i, a, b in zip(ids, starts, ends, strict=True)]
-    return [(piece, part) for piece, part in found if piece != "▁"]
+    actual = [(tokenizer.pieces[i], text[a:b]) for i, a, b in zip(ids, starts, ends, strict=True)]
+    return [(piece, part) for piece, part in actual if piece != "▁"]
 
 
 def test_places_of_numbers_quotes_and_accents(model):
-    made = tokenizers.SentencePiece(model, False, **RELEASED)
-    numbers = slices(made, "in  1990,\tand 92000,")
+    tokenizer = tokenizers.SentencePiece(model, False, **RELEASED)
+    numbers = slices(tokenizer, "in  1990,\tand 92000,")
     assert [part for _, part in numbers if part == ","] == [",", ","]
     assert "".join(part for _, part in numbers) == "in1990,and92000,"
     assert all(piece.removeprefix("▁") == part for piece, part in numbers)
-    assert [part for _, part in slices(made, "``Yes'' '")][0] == "``"
-    assert ('"', "''") in [(p[-1], part) for p, part in slices(made, "``Yes'' '")]
-    assert "".join(part for _, part in slices(made, "Cafe\u0301s")) == "Cafe\u0301s"
+    assert [part for _, part in slices(tokenizer, "``Yes'' '")][0] == "``"
+    assert ('"', "''") in [(p[-1], part) for p, part in slices(tokenizer, "``Yes'' '")]
+    assert "".join(part for _, part in slices(tokenizer, "Cafe\u0301s")) == "Cafe\u0301s"
     # The model reads other digits as these: their place is the whole number's.
     wide = tokenizers.SentencePiece(model, False, split_digit_comma=True)
     assert {part for _, part in slices(wide, "１９９０，")} == {"１９９０，"}
@@ -128,14 +128,14 @@ def test_every_character(model):
     texts = [c for c in known if not 0xD800 <= ord(c) < 0xE000]
     for lower_case in (False, True):
         rules = TextRules(True, True, False, lower_case)
-        found = rules.apply(tf.constant(texts)).numpy()
-        assert [t.decode() for t in found] == [prepared(t, lower_case) for t in texts]
+        actual = rules.apply(tf.constant(texts)).numpy()
+        assert [t.decode() for t in actual] == [prepared(t, lower_case) for t in texts]
 
 
 def test_combining_marks_are_those_of_unicode_14():
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    found = tf.strings.regex_full_match(every, f"[{combining.PATTERN}]").numpy()
-    ours = {c for c, mark in zip(every, found, strict=True) if mark}
+    actual = tf.strings.regex_full_match(every, f"[{combining.PATTERN}]").numpy()
+    ours = {c for c, mark in zip(every, actual, strict=True) if mark}
     theirs = {c for c in every if unicodedata.combining(c)}
     assert ours <= theirs
     if unicodedata.unidata_version == "14.0.0":
@@ -164,9 +164,9 @@ def test_what_becomes_of_a_text_is_what_becomes_of_its_characters():
 
 
 def test_lower_case_reads_on_after_a_nul(model):
-    made = tokenizers.SentencePiece(model, lower_case=True)
-    after = made.encode(["in the"])[0].tolist()
-    assert made.encode(["Born\0 IN the"])[0].tolist()[-len(after) :] == after
+    tokenizer = tokenizers.SentencePiece(model, lower_case=True)
+    after = tokenizer.encode(["in the"])[0].tolist()
+    assert tokenizer.encode(["Born\0 IN the"])[0].tolist()[-len(after) :] == after
 
 
 def test_settings_say_what_is_done(model, tmp_path):
@@ -180,9 +180,13 @@ def test_settings_say_what_is_done(model, tmp_path):
             (folder / "config.json").write_text(json.dumps(config))
         return tokenizers.load(folder)
 
-    def rules(made):
-        found = (made.rules.remove_space, not made.rules.keep_accents, made.rules.replace_quotes)
-        return (*found, made.split_digit_comma)
+    def rules(tokenizer):
+        actual = (
+            tokenizer.rules.remove_space,
+            not tokenizer.rules.keep_accents,
+            tokenizer.rules.replace_quotes,
+        )
+        return (*actual, tokenizer.split_digit_comma)
 
     alone, released = (False,) * 4, (True,) * 4
     assert rules(load(None)) == rules(load({"do_lower_case": True})) == alone
@@ -209,20 +213,20 @@ def test_settings_say_what_is_done(model, tmp_path):
 
 
 def test_folders_keep_what_they_say_and_old_fingerprints(model, tmp_path):
-    made = {
+    result = {
         "alone": tokenizers.SentencePiece(model, False),
         "released": tokenizers.SentencePiece(model, False, **RELEASED),
         "accents": tokenizers.SentencePiece(model, False, keep_accents=False),
         "numbers": tokenizers.SentencePiece(model, False, split_digit_comma=True),
     }
-    for name, tokenizer in made.items():
+    for name, tokenizer in result.items():
         tokenizer.save(tmp_path / name)
         again = tokenizers.load(tmp_path / name)
         assert (again.fingerprint, again.files) == (tokenizer.fingerprint, tokenizer.files)
         assert (again.rules, again.split_digit_comma) == (
             tokenizer.rules, tokenizer.split_digit_comma,
         )  # fmt: skip
-    assert len({tokenizer.fingerprint for tokenizer in made.values()}) == len(made)
+    assert len({tokenizer.fingerprint for tokenizer in result.values()}) == len(result)
     # Without the rules it is made of what it was made of before there were any.
     decides = {
         "do_lower_case": False,
@@ -230,26 +234,28 @@ def test_folders_keep_what_they_say_and_old_fingerprints(model, tmp_path):
         "spiece.model": hashlib.sha256(model).hexdigest(),
     }
     plain = json.dumps(decides, indent=2, sort_keys=True) + "\n"
-    assert made["alone"].fingerprint == hashlib.sha256(plain.encode()).hexdigest()
+    assert result["alone"].fingerprint == hashlib.sha256(plain.encode()).hexdigest()
     assert json.loads((tmp_path / "alone" / "tokenizer_config.json").read_text()) == {
         "tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False,
         "do_lower_case": False, "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
-        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": made["alone"].fingerprint,
+        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": result["alone"].fingerprint,
     }  # fmt: skip
     assert json.loads((tmp_path / "released" / "tokenizer_config.json").read_text()) == {
         "tokenizer_class": "AlbertTokenizer", "keep_accents": False, "remove_space": True,
         "replace_quotes": True, "split_digit_comma": True,
         "do_lower_case": False, "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
-        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": made["released"].fingerprint,
+        "sep_token": "<sep>", "mask_token": "<mask>", "fingerprint": result["released"].fingerprint,
     }  # fmt: skip
 
 
 def test_the_saved_model_has_it_too(model, tmp_path):
-    made = tokenizers.SentencePiece(model, True, **RELEASED)
+    tokenizer = tokenizers.SentencePiece(model, True, **RELEASED)
     server = tf.Module()
-    server.tokenizer = made.module()
+    server.tokenizer = tokenizer.module()
     signature = [tf.TensorSpec([None], tf.string, "text")]
-    server.serve = tf.function(lambda text: made.tokenize(text).to_tensor(-1), signature)
+    server.serve = tf.function(lambda text: tokenizer.tokenize(text).to_tensor(-1), signature)
     tf.saved_model.save(server, str(tmp_path))
-    found = tf.saved_model.load(str(tmp_path)).serve(tf.constant(TEXTS)).numpy()
-    assert [row[row >= 0].tolist() for row in found] == [i.tolist() for i in made.encode(TEXTS)]
+    actual = tf.saved_model.load(str(tmp_path)).serve(tf.constant(TEXTS)).numpy()
+    assert [row[row >= 0].tolist() for row in actual] == [
+        i.tolist() for i in tokenizer.encode(TEXTS)
+    ]

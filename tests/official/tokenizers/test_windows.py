@@ -14,38 +14,38 @@ TWO = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pair_separators=2)
 
 
 def packed(tokenizer, queries, contexts, *sizes):
-    made = windows.pack_windows(
+    result = windows.pack_windows(
         tf.ragged.constant(queries, dtype=tf.int32, ragged_rank=1),
         tf.ragged.constant(contexts, dtype=tf.int32, ragged_rank=1),
         tokenizer,
         *sizes,
     )
-    return {name: np.array(v) if name != "token_ids" else v.to_list() for name, v in made.items()}
+    return {name: np.array(v) if name != "token_ids" else v.to_list() for name, v in result.items()}
 
 
 def test_two_windows_by_hand():
     # Of 9 tokens 4 are the question's and the special ones: 5 of the context fit.
-    made = packed(ONE, [[11], [12, 13, 14]], [[21, 22, 23, 24, 25, 26, 27], []], 9, 3, 2)
-    assert made["token_ids"] == [
+    rows = packed(ONE, [[11], [12, 13, 14]], [[21, 22, 23, 24, 25, 26, 27], []], 9, 3, 2)
+    assert rows["token_ids"] == [
         [1, 11, 2, 21, 22, 23, 24, 25, 2],
         [1, 11, 2, 24, 25, 26, 27, 2],
         [1, 12, 13, 2, 2],
     ]
-    assert made["segment_lengths"].tolist() == [[3, 6], [3, 5], [4, 1]]
-    assert made["row"].tolist() == [0, 0, 1]
-    assert made["context_start"].tolist() == [3, 3, 4]
-    assert made["context_length"].tolist() == [5, 4, 0]
-    assert made["window_start"].tolist() == [0, 3, 0]
+    assert rows["segment_lengths"].tolist() == [[3, 6], [3, 5], [4, 1]]
+    assert rows["row"].tolist() == [0, 0, 1]
+    assert rows["context_start"].tolist() == [3, 3, 4]
+    assert rows["context_length"].tolist() == [5, 4, 0]
+    assert rows["window_start"].tolist() == [0, 3, 0]
     # Token 3 has none behind it... three before it in the first window, none in the second.
-    assert made["own_start"].tolist() == [0, 4, 0]
-    assert made["own_end"].tolist() == [4, 7, 0]
+    assert rows["own_start"].tolist() == [0, 4, 0]
+    assert rows["own_end"].tolist() == [4, 7, 0]
 
 
 def test_separators_of_pairs():
-    made = packed(TWO, [[11]], [[21, 22]], 9, 3, 2)
-    assert made["token_ids"] == [[1, 11, 2, 2, 21, 22, 2]]
-    assert made["segment_lengths"].tolist() == [[4, 3]]
-    assert made["context_start"].tolist() == [4]
+    rows = packed(TWO, [[11]], [[21, 22]], 9, 3, 2)
+    assert rows["token_ids"] == [[1, 11, 2, 2, 21, 22, 2]]
+    assert rows["segment_lengths"].tolist() == [[4, 3]]
+    assert rows["context_start"].tolist() == [4]
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 5, 7, 100])
@@ -53,7 +53,7 @@ def test_windows_are_those_of_a_loop(stride):
     rng = np.random.default_rng(stride)
     contexts = [list(range(100, 100 + n)) for n in (1, 4, 5, 6, 7, 12, 13, 14, 40)]
     queries = [list(range(10, 10 + int(rng.integers(0, 5)))) for _ in contexts]
-    made = packed(ONE, queries, contexts, 12, stride, 3)
+    examples_cut = packed(ONE, queries, contexts, 12, stride, 3)
     rows, starts, lengths = [], [], []
     for number, (query, context) in enumerate(zip(queries, contexts, strict=True)):
         room = 12 - 3 - min(3, len(query))
@@ -66,9 +66,9 @@ def test_windows_are_those_of_a_loop(stride):
             if start + length == len(context):
                 break
             start += min(length, stride)
-    assert made["row"].tolist() == rows
-    assert made["window_start"].tolist() == starts
-    assert made["context_length"].tolist() == lengths
+    assert examples_cut["row"].tolist() == rows
+    assert examples_cut["window_start"].tolist() == starts
+    assert examples_cut["context_length"].tolist() == lengths
     for number, context in enumerate(contexts):
         mine = [i for i, row in enumerate(rows) if row == number]
         for token in range(len(context)):
@@ -78,29 +78,31 @@ def test_windows_are_those_of_a_loop(stride):
                 else -1
                 for i in mine
             ]
-            owners = [made["own_start"][i] <= token < made["own_end"][i] for i in mine]
+            owners = [
+                examples_cut["own_start"][i] <= token < examples_cut["own_end"][i] for i in mine
+            ]
             assert owners.index(True) == int(np.argmax(sides)) and sum(owners) == 1
         for i in mine:
-            row = made["token_ids"][i]
-            begin = made["context_start"][i]
+            row = examples_cut["token_ids"][i]
+            begin = examples_cut["context_start"][i]
             assert row[begin : begin + lengths[i]] == context[starts[i] : starts[i] + lengths[i]]
-            assert len(row) == begin + lengths[i] + 1 == made["segment_lengths"][i].sum()
+            assert len(row) == begin + lengths[i] + 1 == examples_cut["segment_lengths"][i].sum()
 
 
 @pytest.mark.parametrize("tokenizer", [ONE, TWO])
 def test_the_context_comes_first_where_cls_is_last(tokenizer):
     rows = [[11, 12], [13]], [[21, 22, 23], [24]]
-    made = packed(tokenizer, *rows, 12, 9, 3)
-    width = max(map(len, made["token_ids"])) + 1
-    ids = np.array([row + [0] * (width - len(row)) for row in made["token_ids"]])
-    lengths = made["segment_lengths"]
+    examples_cut = packed(tokenizer, *rows, 12, 9, 3)
+    width = max(map(len, examples_cut["token_ids"])) + 1
+    ids = np.array([row + [0] * (width - len(row)) for row in examples_cut["token_ids"]])
+    lengths = examples_cut["segment_lengths"]
     batch = {
         "token_ids": tf.constant(ids, tf.int32),
         "segment_ids": tf.cast(np.arange(width) >= lengths[:, :1], tf.int32)
         * tf.cast(np.arange(width) < lengths.sum(1)[:, None], tf.int32),
         "padding_mask": tf.constant(np.arange(width) < lengths.sum(1)[:, None]),
-        "context_start": made["context_start"],
-        "context_length": made["context_length"],
+        "context_start": examples_cut["context_start"],
+        "context_length": examples_cut["context_length"],
     }
     batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
     same = windows.arrange_windows(batch, tokenizer, "cls_first")

@@ -39,8 +39,8 @@ def all_pieces():
 def test_the_table_of_the_docstring():
     columns = "▁New . com ) 18 's ий 東京".split()
     for rule, expected in (("blank", "x"), ("xlnet", "xx x   x"), ("albert", "xx xxxxx")):
-        found = [word_starts.of_piece(piece, rule) for piece in columns]
-        assert found == [c == "x" for c in expected.ljust(8)], rule
+        actual = [word_starts.of_piece(piece, rule) for piece in columns]
+        assert actual == [c == "x" for c in expected.ljust(8)], rule
 
 
 def test_alberts_rule():

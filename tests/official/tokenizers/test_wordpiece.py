@@ -32,11 +32,11 @@ def write(folder, pieces=PIECES, settings=None):
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_ids_are_those_of_the_reference(case):
-    made = tokenizers.WordPiece(
+    loaded = tokenizers.WordPiece(
         GOLDEN["vocabulary"], lower_case=case == "uncased", max_input_chars_per_word=100
     )
     texts = [row["text"] for row in GOLDEN[case]]
-    for text, ids in zip(texts, made.encode(texts), strict=True):
+    for text, ids in zip(texts, loaded.encode(texts), strict=True):
         expected = next(row["ids"] for row in GOLDEN[case] if row["text"] == text)
         assert ids.tolist() == expected, text
 
@@ -56,7 +56,7 @@ def test_longer_words_are_unknown(limit, lower_case):
     """Counted in characters of whatever script, and the same with offsets and in a graph."""
     letters = dict.fromkeys("".join(a + b for a, b in UNITS.values()))
     pieces = [*SPECIAL, *letters, *(f"##{c}" for c in letters), *"!(中—_、"]
-    made = tokenizers.WordPiece(pieces, lower_case, max_input_chars_per_word=limit)
+    loaded = tokenizers.WordPiece(pieces, lower_case, max_input_chars_per_word=limit)
     # Few texts of a batch are looked at closely, and they are not the first ones.
     texts, expected = ["a a"] * 5, [["a", "a"]] * 5
     for unit, cleaned in UNITS.items():
@@ -69,18 +69,18 @@ def test_longer_words_are_unknown(limit, lower_case):
                 texts.append(f"a{between}{unit * count}{between}{unit * count}{between}a")
                 parted = [*between.strip()]
                 expected.append(["a", *parted, *word, *parted, *word, *parted, "a"])
-    ids = made.encode(texts)
-    for text, found, wanted in zip(texts, ids, expected, strict=True):
-        assert [made.pieces[i] for i in found] == wanted, (text[:40], len(text))
-    for text, found, (same, starts, ends) in zip(
-        texts, ids, made.encode_with_offsets(texts), strict=True
+    ids = loaded.encode(texts)
+    for text, actual, wanted in zip(texts, ids, expected, strict=True):
+        assert [loaded.pieces[i] for i in actual] == wanted, (text[:40], len(text))
+    for text, actual, (same, starts, ends) in zip(
+        texts, ids, loaded.encode_with_offsets(texts), strict=True
     ):
-        assert same.tolist() == found.tolist()
+        assert same.tolist() == actual.tolist()
         unknown = {text[a:b] for i, a, b in zip(same, starts, ends, strict=True) if i == 1}
         words = re.split(f"[{''.join(BETWEEN)}]+", text)
         assert unknown <= {words[1].strip("\u00ad\0")} or unknown <= {words[1]}
-    graph = tf.function(made.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
-    assert graph(tf.constant(texts)).to_list() == [found.tolist() for found in ids]
+    graph = tf.function(loaded.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert graph(tf.constant(texts)).to_list() == [actual.tolist() for actual in ids]
 
 
 def test_folders_say_how_long_a_word_may_be(tmp_path):
@@ -93,44 +93,52 @@ def test_folders_say_how_long_a_word_may_be(tmp_path):
     assert "max_input_chars_per_word" not in told and told["fingerprint"] == old.fingerprint
     said = {"max_input_chars_per_word": 100}
     assert tokenizers.load(write(tmp_path / "same", settings=said)).fingerprint == old.fingerprint
-    made = tokenizer()
-    assert made.max_input_chars_per_word == 200 and made.fingerprint != old.fingerprint
-    made.save(tmp_path / "new")
+    loaded = tokenizer()
+    assert loaded.max_input_chars_per_word == 200 and loaded.fingerprint != old.fingerprint
+    loaded.save(tmp_path / "new")
     settings = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
     assert settings["max_input_chars_per_word"] == 200
     again = tokenizers.load(tmp_path / "new")
-    assert (again.max_input_chars_per_word, again.files) == (200, made.files)
+    assert (again.max_input_chars_per_word, again.files) == (200, loaded.files)
     word = "a" + "b" * 150
-    assert [len(t.encode([word])[0]) for t in (old, made, again)] == [1, 151, 151]
+    assert [len(t.encode([word])[0]) for t in (old, loaded, again)] == [1, 151, 151]
 
 
 def test_attributes():
-    made = tokenizer()
-    assert (made.pad_id, made.unk_id, made.cls_id, made.sep_id, made.mask_id) == (0, 1, 2, 3, 4)
-    assert made.special_ids == (0, 1, 2, 3, 4)
-    assert made.vocab_size == len(PIECES) and made.pieces == PIECES
-    continuing = [piece for piece, start in zip(PIECES, made.word_starts, strict=True) if not start]
+    loaded = tokenizer()
+    assert (loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id) == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
+    assert loaded.special_ids == (0, 1, 2, 3, 4)
+    assert loaded.vocab_size == len(PIECES) and loaded.pieces == PIECES
+    continuing = [
+        piece for piece, start in zip(PIECES, loaded.word_starts, strict=True) if not start
+    ]
     assert continuing == ["##aff", "##able", "##b"]
-    assert made.word_starts.dtype == bool
+    assert loaded.word_starts.dtype == bool
 
 
 def test_decode_reads_as_text():
-    made = tokenizer()
-    assert made.decode([2, *made.encode(["The unaffable cat!"])[0], 3]) == (
+    loaded = tokenizer()
+    assert loaded.decode([2, *loaded.encode(["The unaffable cat!"])[0], 3]) == (
         "[CLS] the unaffable cat ! [SEP]"
     )
 
 
 def test_same_ids_in_function_in_dataset_and_in_python():
-    made = tokenizers.WordPiece(GOLDEN["vocabulary"])
+    loaded = tokenizers.WordPiece(GOLDEN["vocabulary"])
     texts = [row["text"] for row in GOLDEN["uncased"]]
-    expected = [ids.tolist() for ids in made.encode(texts)]
-    in_function = tf.function(made.tokenize)(tf.constant(texts))
+    expected = [ids.tolist() for ids in loaded.encode(texts)]
+    in_function = tf.function(loaded.tokenize)(tf.constant(texts))
     assert in_function.dtype == tf.int32
     assert in_function.to_list() == expected
-    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(made.tokenize)
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(loaded.tokenize)
     assert [ids for batch in dataset for ids in batch.to_list()] == expected
-    values, splits = made.encode_ragged(texts)
+    values, splits = loaded.encode_ragged(texts)
     assert (values.dtype, splits.dtype) == (np.int32, np.int64)
     assert np.split(values, splits[1:-1])[4].tolist() == expected[4]
     assert splits[-1] == len(values)
@@ -138,10 +146,10 @@ def test_same_ids_in_function_in_dataset_and_in_python():
 
 def test_batches_do_not_change_ids(monkeypatch):
     texts = [row["text"] for row in GOLDEN["uncased"]]
-    made = tokenizers.WordPiece(GOLDEN["vocabulary"])
-    whole = made.encode_ragged(texts)
+    loaded = tokenizers.WordPiece(GOLDEN["vocabulary"])
+    whole = loaded.encode_ragged(texts)
     monkeypatch.setattr(text_tensors, "_CHUNK_CHARACTERS", 100)
-    parts = made.encode_ragged(texts)
+    parts = loaded.encode_ragged(texts)
     np.testing.assert_array_equal(parts[0], whole[0])
     np.testing.assert_array_equal(parts[1], whole[1])
 
@@ -164,8 +172,8 @@ def test_one_text_instead_of_a_list():
     [b"\xff\xfe the", b"a\x80 the", b"\xc3", b"\xed\xa0\x80 the", b"\xf0\x9f\x98 the", b"\0"],
 )
 def test_bytes_that_are_not_utf8(lower_case, text):
-    made = tokenizer(lower_case=lower_case)
-    ids = made.tokenize(tf.constant([text, b"cat"])).to_list()
+    loaded = tokenizer(lower_case=lower_case)
+    ids = loaded.tokenize(tf.constant([text, b"cat"])).to_list()
     assert ids[1] == [9]
     assert ids[0][-1:] == ([5] if text.endswith(b"the") else ids[0][-1:])
     assert set(ids[0]) <= {1, 5}
@@ -176,8 +184,8 @@ def test_lone_surrogates_are_no_reason_to_stop():
 
 
 def test_text_never_gives_special_tokens():
-    made = tokenizer()
-    assert [made.pieces[i] for i in made.encode(["a [MASK] a[SEP]"])[0]] == [
+    loaded = tokenizer()
+    assert [loaded.pieces[i] for i in loaded.encode(["a [MASK] a[SEP]"])[0]] == [
         *["a", "[", "mask", "]", "a", "[", "[UNK]", "]"]
     ]
     pieces = ["<pad>", "[UNK]", "CLS", "[SEP]", "<mask>", "a", "<", ">", "mask"]
@@ -200,14 +208,14 @@ def test_words_are_parted_as_the_tokenizer_parts_them():
 
 
 def test_save_and_load(tmp_path):
-    made = tokenizer(settings={"model_max_length": 77, "tokenizer_class": "ElectraTokenizer"})
-    made.save(tmp_path / "one" / "tokenizer")
+    loaded = tokenizer(settings={"model_max_length": 77, "tokenizer_class": "ElectraTokenizer"})
+    loaded.save(tmp_path / "one" / "tokenizer")
     again = tokenizers.load(tmp_path / "one" / "tokenizer")
     assert sorted(p.name for p in (tmp_path / "one" / "tokenizer").iterdir()) == [
         "tokenizer_config.json",
         "vocab.txt",
     ]
-    assert again.files == made.files and again.fingerprint == made.fingerprint
+    assert again.files == loaded.files and again.fingerprint == loaded.fingerprint
     assert again.lower_case is True and again.strip_accents is True
     assert again.encode(["Thé cat"])[0].tolist() == [5, 9]
     settings = json.loads((tmp_path / "one" / "tokenizer" / "tokenizer_config.json").read_text())
@@ -216,14 +224,14 @@ def test_save_and_load(tmp_path):
     assert settings["model_max_length"] == 77
     assert settings["tokenizer_class"] == "ElectraTokenizer"
     again.save(tmp_path / "two")
-    for name, digest in made.files.items():
+    for name, digest in loaded.files.items():
         data = [tmp_path / "one" / "tokenizer" / name, tmp_path / "two" / name]
         assert data[0].read_bytes() == data[1].read_bytes()
         assert len(digest) == 64
 
 
 def test_fingerprint_is_of_what_decides_ids(tmp_path):
-    made = tokenizer()
+    loaded = tokenizer()
     bare = tokenizers.load(write(tmp_path / "bare"))
     assert bare.fingerprint == tokenizer(max_input_chars_per_word=100).fingerprint
     same = [tokenizer(lower_case=True), tokenizer(settings={"model_max_length": 5})]
@@ -234,18 +242,18 @@ def test_fingerprint_is_of_what_decides_ids(tmp_path):
         tokenizer(settings={"mask_token": "mask"}),
         tokenizers.WordPiece(PIECES[:-2] + PIECES[:-3:-1]),
     ]
-    assert {other.fingerprint for other in same} == {made.fingerprint}
-    assert len({other.fingerprint for other in [made, *others]}) == 6
+    assert {other.fingerprint for other in same} == {loaded.fingerprint}
+    assert len({other.fingerprint for other in [loaded, *others]}) == 6
 
 
 def test_case_is_what_the_settings_say_or_the_vocabulary_tells(tmp_path):
     assert tokenizers.load(write(tmp_path / "a")).lower_case is True
     assert tokenizers.load(write(tmp_path / "b", [*PIECES, "Cat"])).lower_case is False
-    made = tokenizers.load(write(tmp_path / "c", [*PIECES, "Cat"], {"do_lower_case": True}))
-    assert made.lower_case is True and made.strip_accents is True
+    loaded = tokenizers.load(write(tmp_path / "c", [*PIECES, "Cat"], {"do_lower_case": True}))
+    assert loaded.lower_case is True and loaded.strip_accents is True
     settings = {"do_lower_case": True, "strip_accents": False}
-    made = tokenizers.load(write(tmp_path / "d", [*PIECES, "é"], settings))
-    assert made.encode(["É"])[0].tolist() == [len(PIECES)]
+    loaded = tokenizers.load(write(tmp_path / "d", [*PIECES, "é"], settings))
+    assert loaded.encode(["É"])[0].tolist() == [len(PIECES)]
 
 
 def test_windows_line_ends_and_no_last_line_end(tmp_path):
@@ -306,8 +314,8 @@ def test_bad_folders(tmp_path, pieces, settings, message):
 
 def test_a_vocabulary_may_lack_a_mask_token(tmp_path):
     folder = write(tmp_path / "tok", [piece for piece in PIECES if piece != "[MASK]"])
-    made = tokenizers.load(folder)
-    assert made.mask_id is None and made.special_ids == (0, 1, 2, 3)
+    loaded = tokenizers.load(folder)
+    assert loaded.mask_id is None and loaded.special_ids == (0, 1, 2, 3)
 
 
 def test_settings_that_are_not_an_object(tmp_path):

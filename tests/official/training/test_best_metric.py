@@ -39,7 +39,7 @@ HEADS = [{**CLASSES, "task": "rte"}, {"type": "regression", "task": "stsb"}]
 
 
 @pytest.mark.parametrize(
-    "made, task, name, higher",
+    "settings, task, name, higher",
     [
         (tuned([CLASSES]), RTE, "accuracy", True),
         (tuned([CLASSES], "loss"), RTE, "loss", False),
@@ -74,12 +74,12 @@ HEADS = [{**CLASSES, "task": "rte"}, {"type": "regression", "task": "stsb"}]
         (config(ELECTRA, "replaced_tokens_auc"), None, "replaced_tokens_auc", True),
     ],
 )  # fmt: skip
-def test_of_losses_less_is_better_and_of_metrics_more(made, task, name, higher):
-    assert best_metric(made, task) == (name, higher)
+def test_of_losses_less_is_better_and_of_metrics_more(settings, task, name, higher):
+    assert best_metric(settings, task) == (name, higher)
 
 
 @pytest.mark.parametrize(
-    "made, task, words",
+    "settings, task, words",
     [
         (tuned([CLASSES], "acuracy"), RTE, "'acuracy' is no loss and no metric of this run (did"),
         # What the data does not measure, or measures of another task.
@@ -92,9 +92,9 @@ def test_of_losses_less_is_better_and_of_metrics_more(made, task, name, higher):
         (tuned([{"type": "span_answer"}], "best_f1_threshold"), SQUAD, "is no loss and no metric"),
     ],
 )
-def test_other_names_are_refused(made, task, words):
+def test_other_names_are_refused(settings, task, words):
     with pytest.raises(UserError) as error:
-        best_metric(made, task)
+        best_metric(settings, task)
     assert words in str(error.value)
 
 
@@ -105,19 +105,19 @@ def test_the_best_checkpoint_of_a_task_is_that_of_the_least_loss(tmp_path):
     tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
     files = {"train": tmp_path / "train.tsv"}
     labelled_text.build(task, files, tokenizer, tmp_path / "rte", 16, report=lambda line: None)
-    made = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
+    result = small.replace(tuned([CLASSES], "classification"), eval_every=2, keep_checkpoints=9)
     strategy = tf.distribute.get_strategy()
-    source = ShardDataset(tmp_path / "rte", made, "train", training=True)
+    source = ShardDataset(tmp_path / "rte", result, "train", training=True)
     model_dir = tmp_path / "model"
-    trainer = Trainer(made, strategies.build_model(made, strategy), source, strategy, model_dir)
+    trainer = Trainer(result, strategies.build_model(result, strategy), source, strategy, model_dir)
     evaluations = iter([3.0, 1.0, 2.0])
     trainer.evaluator.run = lambda *_: {"classification": next(evaluations), "accuracy": 0.5}
     trainer.train(validation=source)
     best = checkpoints.best(model_dir)
     assert (best["step"], best["metric"], best["value"]) == (4, "classification", 1.0)
     # A sweep compares the runs in the same way.
-    configs.save(made, model_dir / "config.yaml")
+    configs.save(result, model_dir / "config.yaml")
     model_folder.save_task(source.manifest, model_dir)
-    found = best_result(model_dir)
-    assert (found["metric"], found["higher"], found["step"]) == ("classification", False, 4)
-    assert found["figures"]["classification"] == 1.0
+    actual = best_result(model_dir)
+    assert (actual["metric"], actual["higher"], actual["step"]) == ("classification", False, 4)
+    assert actual["figures"]["classification"] == 1.0

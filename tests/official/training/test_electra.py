@@ -63,11 +63,11 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
         one.train()
         two = trainer(small.replace(config, accumulation=2), shards, tmp_path / "two", mirrored(2))
         two.train()
-        expected, found = weights(one), weights(two)
-    assert expected.keys() == found.keys()
+        expected, actual = weights(one), weights(two)
+    assert expected.keys() == actual.keys()
     for path, value in expected.items():
         scale = max(np.abs(value).max(), 1e-300)
-        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
     curve = losses(tmp_path / "one")
     assert curve[20] < curve[1] - 0.1
     np.testing.assert_allclose(
@@ -78,10 +78,10 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
 def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     whole = trainer(electra(), shards, tmp_path / "whole")
     whole.train()
-    made = trainer(electra(), shards, tmp_path / "stopped")
-    made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    training = trainer(electra(), shards, tmp_path / "stopped")
+    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped):
-        made.train()
+        training.train()
     assert checkpoints.last_step(tmp_path / "stopped") < 6
     resumed = trainer(electra(), shards, tmp_path / "stopped")
     resumed.train()
@@ -98,17 +98,17 @@ def test_jit_compile_in_the_recipe(shards, tmp_path):
 def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
     config = small.replace(still(), eval_batch_size=20)
     source = ShardDataset(shards, config)
-    found = trainer(config, shards, tmp_path / "one").evaluator.run(source)
-    assert 0 < found["replaced_tokens_auc"] < 1 and 0 < found["replaced_tokens_rate"] < 0.3
-    assert found["loss"] == pytest.approx(found["generator"] + 50 * found["replaced_tokens"])
+    actual = trainer(config, shards, tmp_path / "one").evaluator.run(source)
+    assert 0 < actual["replaced_tokens_auc"] < 1 and 0 < actual["replaced_tokens_rate"] < 0.3
+    assert actual["loss"] == pytest.approx(actual["generator"] + 50 * actual["replaced_tokens"])
     again = trainer(config, shards, tmp_path / "two", mirrored(2)).evaluator.run(source)
-    assert again == pytest.approx(found, rel=1e-5)
+    assert again == pytest.approx(actual, rel=1e-5)
 
 
 def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
     config = electra()
-    made = trainer(config, shards, tmp_path)
-    made.train()
+    training = trainer(config, shards, tmp_path)
+    training.train()
     tuned = configs.from_dict(
         {
             "name": "tuned",
@@ -117,10 +117,10 @@ def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
         }
     )
     tuned = resolve.inherit(tuned, config)
-    model = strategies.build_model(tuned, made.strategy)
+    model = strategies.build_model(tuned, training.strategy)
     count, fresh = warm_start.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
     assert fresh == ["classification"]
-    assert count == len(model.encoder.variables) == len(made.model.encoder.variables)
+    assert count == len(model.encoder.variables) == len(training.model.encoder.variables)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
     saved = checkpoints.load_variables(tmp_path, "last")
     for path, variable in model.variables_by_path().items():
@@ -160,10 +160,10 @@ def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_pa
         one.train()
         two = trainer(config, shards, tmp_path / "two", mirrored(2))
         two.train()
-        expected, found = weights(one), weights(two)
+        expected, actual = weights(one), weights(two)
     for path, value in expected.items():
         scale = max(np.abs(value).max(), 1e-300)
-        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
         if path.endswith("kernel") and not path.startswith("optimizer/"):
             assert (value != start[path]).any(), path
 
@@ -179,16 +179,16 @@ def test_two_stages(shards, tmp_path):
     )
     with pytest.raises(UserError, match="--init is missing: a frozen generator is one that was tr"):
         resolve.inherit(second)
-    made = trainer(second, shards, tmp_path / "second")
-    count, _ = warm_start.start_from(made.model, str(tmp_path / "first"), "last", "generator")
+    training = trainer(second, shards, tmp_path / "second")
+    count, _ = warm_start.start_from(training.model, str(tmp_path / "first"), "last", "generator")
     encoder = {path for path in stage if path.startswith("encoder/")}
     assert count == len(stage) + len(encoder)
-    start = weights(made)
+    start = weights(training)
     for path, value in stage.items():
         np.testing.assert_array_equal(start[f"generator/{path}"], value, err_msg=path)
         if path in encoder:
             np.testing.assert_array_equal(start[path], value, err_msg=path)
-    made.train()
+    training.train()
     saved = checkpoints.load_variables(tmp_path / "second", "last", optimizer=True)
     for path, value in stage.items():
         np.testing.assert_array_equal(saved[f"generator/{path}"], value, err_msg=path)

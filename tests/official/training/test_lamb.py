@@ -63,13 +63,13 @@ def trajectory(strategy, golden, **settings):
         # Each replica hands in its share of the sum.
         strategy.run(lambda: optimizer.apply([g / replicas for g in gradients], variables))
 
-    found = {name: [] for name in NAMES}
+    actual = {name: [] for name in NAMES}
     for number in range(len(golden["rates"])):
         step([tf.constant(golden[f"gradients/{name}"][number]) for name in NAMES])
         for name, variable in zip(NAMES, variables, strict=True):
             copies = strategy.experimental_local_results(variable.value)
-            found[name].append([copy.numpy() for copy in copies])
-    return {name: np.moveaxis(np.array(values), 1, 0) for name, values in found.items()}
+            actual[name].append([copy.numpy() for copy in copies])
+    return {name: np.moveaxis(np.array(values), 1, 0) for name, values in actual.items()}
 
 
 def assert_near(ours, theirs, rtol):
@@ -98,7 +98,7 @@ def test_two_replicas_are_one_device(golden, float64, mirrored):
 
 def by_hand(golden, name, *, decay, adapted, b1=0.9, b2=0.999, eps=1e-6):
     """One tensor under the release's update, which corrects no bias."""
-    weights, found = golden[f"start/{name}"].copy(), []
+    weights, actual = golden[f"start/{name}"].copy(), []
     first, second = np.zeros_like(weights), np.zeros_like(weights)
     for gradient, rate in zip(golden[f"gradients/{name}"], golden["rates"], strict=True):
         first = b1 * first + (1 - b1) * gradient
@@ -107,8 +107,8 @@ def by_hand(golden, name, *, decay, adapted, b1=0.9, b2=0.999, eps=1e-6):
         lengths = np.sqrt((weights**2).sum()), np.sqrt((update**2).sum())
         ratio = lengths[0] / lengths[1] if adapted and min(lengths) > 0 else 1.0
         weights = weights - rate * ratio * update
-        found.append(weights)
-    return np.array(found)
+        actual.append(weights)
+    return np.array(actual)
 
 
 def test_without_bias_correction_it_is_the_update_of_alberts_release(golden, float64):

@@ -34,12 +34,12 @@ def make(objective=None, **changes):
 
 def by_part(model, decay, whole="head"):
     """Each part's factor; that all its variables have it is checked."""
-    found = {}
+    actual = {}
     for path, factor in layer_rates.factors(model, decay, whole).items():
         names = path.removeprefix("model/").split("/")
         part = "/".join(names[: 2 if names[0] == "encoder" else 1])
-        assert found.setdefault(part, factor) == factor, path
-    return found
+        assert actual.setdefault(part, factor) == factor, path
+    return actual
 
 
 def test_the_rates_of_a_three_layer_encoder():
@@ -66,9 +66,9 @@ def test_electra_base_and_large_have_the_rates_of_its_release():
 
 
 def test_a_shared_layer_has_the_rate_of_its_last_run():
-    found = by_part(make(num_layers=4, layer_groups=2, inner_layers=2), 0.5)
+    actual = by_part(make(num_layers=4, layer_groups=2, inner_layers=2), 0.5)
     # Eight runs: group 0 has numbers 1 to 4, group 1 has 5 to 8.
-    assert found == {
+    assert actual == {
         "encoder/embeddings": 0.5**10,
         "encoder/group_0_layer_0": 0.5 ** (10 - 3),
         "encoder/group_0_layer_1": 0.5 ** (10 - 4),
@@ -80,8 +80,8 @@ def test_a_shared_layer_has_the_rate_of_its_last_run():
 
 
 def test_a_final_norm_stands_above_the_layers():
-    found = by_part(make(MaskedLMConfig(), norm="pre", pooler=False), 0.5)
-    assert found["encoder/final_norm"] == 0.5
+    actual = by_part(make(MaskedLMConfig(), norm="pre", pooler=False), 0.5)
+    assert actual["encoder/final_norm"] == 0.5
 
 
 XL = TransformerXLConfig(

@@ -19,10 +19,10 @@ def variables(dtype="float64"):
         "table": (5, 2),
         "deep": (2, 2, 2),
     }
-    made = []
+    result = []
     for name, shape in shapes.items():
-        made.append(optimizer_variables.named(name, RNG.normal(size=shape).astype(dtype), dtype))
-    return made
+        result.append(optimizer_variables.named(name, RNG.normal(size=shape).astype(dtype), dtype))
+    return result
 
 
 @pytest.fixture(params=["one_device", "mirrored"])
@@ -174,19 +174,19 @@ def test_one_bad_replica_stops_the_update_of_all(bad, mirrored):
 
 
 def test_paths_name_every_variable():
-    made = variables("float32")
+    result = variables("float32")
     optimizer = optimizers.AdamW(0.1)
-    optimizer.build(made)
+    optimizer.build(result)
     named = optimizer.variables_by_path()
     assert {id(v) for v in named.values()} == {id(v) for v in optimizer.variables}
     assert {"kernel/m", "kernel/v", "norm/scale/m", "iteration"} <= set(named)
 
 
 def test_weight_decay_leaves_norms_and_biases_alone():
-    made = variables("float32")
+    result = variables("float32")
     optimizer = optimizers.AdamW(0.1)
-    optimizer.build(made)
-    assert [v.path for v in made if optimizer.decays(v)] == ["kernel", "table", "deep"]
+    optimizer.build(result)
+    assert [v.path for v in result if optimizer.decays(v)] == ["kernel", "table", "deep"]
 
 
 @pytest.mark.parametrize("make", [optimizers.AdamW, optimizers.LAMB])
@@ -199,28 +199,28 @@ def test_a_head_that_is_not_asked_is_as_if_there_had_been_no_step(make, bias_cor
     def run(steps, heads):
         with strategy.scope():
             ones = np.ones(4, "float32")
-            made = {
+            result = {
                 name: optimizer_variables.named(f"{name}/kernel", ones, "float32") for name in "ab"
             }
             optimizer = make(
                 0.1, weight_decay=0.5, clip_norm=0.0, bias_correction=bias_correction, heads=heads
             )
-            optimizer.build(list(made.values()))
+            optimizer.build(list(result.values()))
 
         @tf.function
         def step(gradient, is_asked):
             share = gradient / strategy.num_replicas_in_sync
             told = {"b": is_asked} if heads else {}
-            strategy.run(lambda: optimizer.apply([share, share], list(made.values()), told))
+            strategy.run(lambda: optimizer.apply([share, share], list(result.values()), told))
 
         for number in steps:
             step(tf.constant(gradients[number]), tf.constant(asked[number]))
-        named = {**optimizer.slots(), **{v.path: v for v in made.values()}}
+        named = {**optimizer.slots(), **{v.path: v for v in result.values()}}
         return {path: v.numpy() for path, v in named.items()}
 
-    found = run(range(6), {"b/kernel": "b"})
+    actual = run(range(6), {"b/kernel": "b"})
     whole, alone = run(range(6), {}), run([0, 3, 5], {})
-    for path, value in found.items():
+    for path, value in actual.items():
         expected = (alone if path.startswith("b/") else whole)[path]
         np.testing.assert_array_equal(value, expected, err_msg=path)
     assert (whole["b/kernel"] != alone["b/kernel"]).all()

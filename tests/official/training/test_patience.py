@@ -30,16 +30,18 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
     config = small.replace(small.config(), **recipe)
     strategy = tf.distribute.get_strategy()
     source = ShardDataset(shards, config, "train", training=True)
-    made = Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
-    made.evaluated = []
+    training = Trainer(
+        config, strategies.build_model(config, strategy), source, strategy, model_dir
+    )
+    training.evaluated = []
 
     def run(source, batches):
-        step = int(made.optimizer.iterations.numpy())
-        made.evaluated.append(step)
+        step = int(training.optimizer.iterations.numpy())
+        training.evaluated.append(step)
         return {"loss": losses[step // 2 - 1]}
 
-    made.evaluator.run = run
-    return made
+    training.evaluator.run = run
+    return training
 
 
 def steps(model_dir):
@@ -47,9 +49,9 @@ def steps(model_dir):
 
 
 def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, capsys):
-    made = trainer(shards, tmp_path)
-    assert made.train(validation=made.source) == {"loss": 1.0}
-    assert made.evaluated == [2, 4, 6, 8]
+    training = trainer(shards, tmp_path)
+    assert training.train(validation=training.source) == {"loss": 1.0}
+    assert training.evaluated == [2, 4, 6, 8]
     assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
     assert steps(tmp_path) == [4, 6, 8]
     said = "stopped early at step 8 of 12: 2 evaluations without a better loss (recipe.patience)"
@@ -74,8 +76,8 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     """Before an evaluation, between its checkpoint and its comparison, or after that."""
     whole = trainer(shards, tmp_path / "whole")
     whole.train(validation=whole.source)
-    made = trainer(shards, tmp_path / "killed")
-    compare, evaluate = made.best.update, made.evaluator.run
+    training = trainer(shards, tmp_path / "killed")
+    compare, evaluate = training.best.update, training.evaluator.run
 
     class Killed(Exception):
         pass
@@ -88,18 +90,18 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
 
     def signalled(source, batches):
         # Looked at after the next two steps, where the next evaluation is due.
-        if made.optimizer.iterations.numpy() == at - 2:
+        if training.optimizer.iterations.numpy() == at - 2:
             os.kill(os.getpid(), signal.SIGTERM)
         return evaluate(source, batches)
 
     if moment == "before":
-        made.evaluator.run = signalled
+        training.evaluator.run = signalled
     else:
-        made.best.update = killed
+        training.best.update = killed
     with pytest.raises(Stopped if moment == "before" else Killed):
-        made.train(validation=made.source)
+        training.train(validation=training.source)
     assert checkpoints.last_step(tmp_path / "killed") == at
-    assert made.evaluated[-1] == (at - 2 if moment == "before" else at)
+    assert training.evaluated[-1] == (at - 2 if moment == "before" else at)
     resumed = trainer(shards, tmp_path / "killed")
     resumed.train(validation=resumed.source)
     assert steps(tmp_path / "killed") == steps(tmp_path / "whole") == [4, 6, 8]
@@ -110,9 +112,9 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
 
 
 def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
-    made = trainer(shards, tmp_path, [3.0, float("nan"), float("nan"), 1.0])
-    made.train(validation=made.source)
-    assert made.evaluated == [2, 4, 6]
+    training = trainer(shards, tmp_path, [3.0, float("nan"), float("nan"), 1.0])
+    training.train(validation=training.source)
+    assert training.evaluated == [2, 4, 6]
     assert checkpoints.best(tmp_path)["step"] == 2
 
 

@@ -69,7 +69,7 @@ def config(objective, **recipe):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored, name):
-    made = {}
+    result = {}
     numerics.set_precision("float64")
     try:
         for place, strategy, accumulation in (
@@ -83,14 +83,14 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
             trainer = Trainer(read, model, source, strategy, tmp_path / place)
             start = named_arrays.values(trainer.variables)
             trainer.train()
-            made[place] = named_arrays.values(trainer.variables)
+            result[place] = named_arrays.values(trainer.variables)
     finally:
         numerics.set_precision("float32")
-    moved = [path for path, value in made["one"].items() if abs(value - start[path]).max() > 1e-4]
+    moved = [path for path, value in result["one"].items() if abs(value - start[path]).max() > 1e-4]
     learnt = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
     assert any(path.startswith(learnt) for path in moved)
-    assert_close(made["two"], made["one"])
-    assert_close(made["parts"], made["one"])
+    assert_close(result["two"], result["one"])
+    assert_close(result["parts"], result["one"])
 
 
 def test_several_rankings_at_once(folder):

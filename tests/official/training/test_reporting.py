@@ -21,12 +21,12 @@ def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
     assert train["tokens_per_second"] == pytest.approx(50 * train["steps_per_second"])
     assert validation == {"step": 11, "split": "validation", "loss": 1.0}
     (events,) = (tmp_path / "train").glob("events*")
-    found = {}
+    actual = {}
     for record in tf.data.TFRecordDataset(str(events)):
         for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
-            found[value.tag] = float(tf.make_ndarray(value.tensor))
-    assert found["loss"] == 2.0 and found["masked_lm"] == 1.5
+            actual[value.tag] = float(tf.make_ndarray(value.tensor))
+    assert actual["loss"] == 2.0 and actual["masked_lm"] == 1.5
 
 
 def test_time_for_evaluation_is_no_training(tmp_path, monkeypatch):

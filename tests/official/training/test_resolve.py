@@ -39,16 +39,16 @@ def tuned(**changes):
 
 def test_the_encoder_comes_from_init_and_the_labels_from_the_data():
     initial = small.config()
-    found = resolve.inherit(tuned(), initial)
-    found = resolve.resolve(found, initial.encoder.vocab_size, {"x": ("bad", "good")})
-    assert found.encoder == initial.encoder and found.objectives[0].labels == ("bad", "good")
+    actual = resolve.inherit(tuned(), initial)
+    actual = resolve.resolve(actual, initial.encoder.vocab_size, {"x": ("bad", "good")})
+    assert actual.encoder == initial.encoder and actual.objectives[0].labels == ("bad", "good")
 
 
 def test_the_config_may_change_the_dropout_of_init():
     initial = small.config()
     encoder = {**configs.to_dict(initial)["encoder"], "dropout": 0.5}
-    found = resolve.inherit(tuned(encoder=encoder), initial)
-    assert found.encoder == dataclasses.replace(initial.encoder, dropout=0.5)
+    actual = resolve.inherit(tuned(encoder=encoder), initial)
+    assert actual.encoder == dataclasses.replace(initial.encoder, dropout=0.5)
 
 
 def test_sizes_other_than_those_of_init_are_refused():
@@ -118,11 +118,11 @@ def test_more_positions_are_copies_of_those_of_init(tmp_path, offset):
     model = strategies.build_model(config, ONE)
     warm_start.start_from(model, str(tmp_path), "last", "encoder")
     path = "encoder/embeddings/position_embedding/table"
-    given, found = arrays[path], model.variables_by_path()[path].numpy()
+    given, actual = arrays[path], model.variables_by_path()[path].numpy()
     expected = [given[row] for row in range(offset)]
     for position in range(75):
         expected.append(given[offset + position % 32])
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
     with pytest.raises(UserError, match="encoder.max_positions: 32 in the config and 75 in the"):
         resolve.inherit(initial, longer)
 
@@ -173,13 +173,13 @@ def test_a_pooler_that_was_not_there_is_fresh_and_named(tmp_path, kind):
         "gpt2": pretrained(**TRANSFORMER, causal=True, norm="pre"),
     }[kind]
     objectives = [{"type": "classification", "num_labels": 2}]
-    made = strategies.build_model(initial, ONE).variables_by_path()
-    arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in made.items()}
+    result = strategies.build_model(initial, ONE).variables_by_path()
+    arrays = {path: np.full(v.shape, 0.5, np.float32) for path, v in result.items()}
     checkpoints.save(tmp_path, 1, arrays, {"figures": {}})
     model = strategies.build_model(resolve.inherit(tuned(objectives=objectives), initial), ONE)
     before = {path: v.numpy() for path, v in model.variables_by_path().items()}
     count, fresh = warm_start.start_from(model, str(tmp_path), "last", "encoder")
-    assert (count, fresh) == (len(made), ["encoder/pooler", "classification"])
+    assert (count, fresh) == (len(result), ["encoder/pooler", "classification"])
     for path, variable in model.variables_by_path().items():
         expected = arrays[path] if path in arrays else before[path]
         np.testing.assert_array_equal(variable, expected, err_msg=path)
@@ -210,8 +210,8 @@ def test_the_same_seed_gives_the_same_weights():
 
 def test_the_task_is_noted_for_serving(tmp_path):
     task = find("sst2").description()
-    found = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
-    model_folder.save_task(found, tmp_path)
+    record = manifest.Manifest("task", (), {}, "", 64, 0, (), task=task)
+    model_folder.save_task(record, tmp_path)
     assert model_folder.task(tmp_path) == {**strict.to_dict(task), "max_length": 64}
     text = (tmp_path / "task.json").read_text()
     (tmp_path / "task.json").write_text(text.replace("64", "60"))

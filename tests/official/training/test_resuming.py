@@ -42,21 +42,21 @@ def held_out(shards):
     return ShardDataset(shards, small.config(), "train")
 
 
-def weights(made):
-    return named_arrays.values(made.variables)
+def weights(result):
+    return named_arrays.values(result.variables)
 
 
 @pytest.fixture(scope="module")
 def whole(folder, shards):
     """A run that nothing disturbed: its weights, metrics and last state."""
-    made = trainer(shards, folder / "whole", {"eval_every": 2})
-    metrics = made.train(held_out(shards))
-    return weights(made), metrics, checkpoints.load(folder / "whole", "last").state
+    training = trainer(shards, folder / "whole", {"eval_every": 2})
+    metrics = training.train(held_out(shards))
+    return weights(training), metrics, checkpoints.load(folder / "whole", "last").state
 
 
-def assert_as_whole(whole, made, model_dir):
+def assert_as_whole(whole, result, model_dir):
     for path, value in whole[0].items():
-        np.testing.assert_array_equal(weights(made)[path], value, err_msg=path)
+        np.testing.assert_array_equal(weights(result)[path], value, err_msg=path)
     assert checkpoints.load(model_dir, "last").state["figures"] == whole[1]
     assert checkpoints.load(model_dir, "last").state["best"] == whole[2]["best"]
 
@@ -65,20 +65,20 @@ def assert_as_whole(whole, made, model_dir):
 def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     shards, tmp_path, whole, moment, capsys
 ):
-    made = trainer(shards, tmp_path, {"eval_every": 2})
-    configs.save(made.config, tmp_path / model_folder.CONFIG)
-    place = made.train_step if moment == "last chunk" else made.evaluator
+    training = trainer(shards, tmp_path, {"eval_every": 2})
+    configs.save(training.config, tmp_path / model_folder.CONFIG)
+    place = training.train_step if moment == "last chunk" else training.evaluator
     run = place.run
 
     def signalled(iterator_or_source, count):
         steps = count if moment == "last chunk" else 0
-        if int(made.optimizer.iterations.numpy()) + steps == 6:
+        if int(training.optimizer.iterations.numpy()) + steps == 6:
             os.kill(os.getpid(), signal.SIGTERM)
         return run(iterator_or_source, count)
 
     place.run = signalled
     with pytest.raises(Stopped, match="SIGTERM"):
-        made.train(held_out(shards))
+        training.train(held_out(shards))
     assert checkpoints.load(tmp_path, "last").step == 6
     assert checkpoints.load(tmp_path, "last").state["figures"] == {}
     again = trainer(shards, tmp_path, {"eval_every": 2})
@@ -88,10 +88,10 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     evaluated = [r["step"] for r in map(json.loads, lines) if r["split"] == "validation"]
     assert evaluated == [2, 4, 6]
-    found = best_result(tmp_path)  # of a sweep
+    actual = best_result(tmp_path)  # of a sweep
     best = whole[2]["best"]
-    assert found["metric"] == "loss" and np.isfinite(found["figures"]["loss"])
-    assert best is None or found["figures"]["loss"] <= best["value"]
+    assert actual["metric"] == "loss" and np.isfinite(actual["figures"]["loss"])
+    assert best is None or actual["figures"]["loss"] <= best["value"]
 
 
 def test_a_run_without_an_evaluation_gets_it_when_it_is_asked_for(shards, tmp_path, whole):
@@ -118,11 +118,11 @@ def test_a_run_goes_on_from_the_newest_whole_checkpoint(shards, tmp_path, whole,
 
 
 def test_a_missing_best_is_written_anew(shards, tmp_path):
-    made = trainer(shards, tmp_path, {"eval_every": 2})
+    training = trainer(shards, tmp_path, {"eval_every": 2})
     losses = {2: 1.0, 4: 2.0, 6: 3.0}
-    run = lambda *_: {"loss": losses[int(made.optimizer.iterations.numpy())]}  # noqa: E731
-    made.evaluator.run = run
-    made.train(held_out(shards))
+    run = lambda *_: {"loss": losses[int(training.optimizer.iterations.numpy())]}  # noqa: E731
+    training.evaluator.run = run
+    training.train(held_out(shards))
     best = tmp_path / "checkpoints" / "best.json"
     written = best.read_bytes()
     best.unlink()
@@ -135,10 +135,10 @@ def test_a_missing_best_is_written_anew(shards, tmp_path):
 def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
-    made = trainer(shards, tmp_path, recipe)
-    made.save(2)
+    training = trainer(shards, tmp_path, recipe)
+    training.save(2)
     other = trainer(few, tmp_path, recipe)
-    ours, theirs = (made.source, made.total_steps), (other.source, other.total_steps)
+    ours, theirs = (training.source, training.total_steps), (other.source, other.total_steps)
     with pytest.raises(UserError) as refused:
         other.train()
     assert str(refused.value) == (
@@ -167,8 +167,8 @@ def test_other_validation_data_is_refused(folder, shards, tmp_path):
 
 
 def test_checkpoints_that_do_not_say_of_which_data_they_are_go_on(shards, folder, tmp_path):
-    made = trainer(shards, tmp_path)
-    made.save(2)
+    training = trainer(shards, tmp_path)
+    training.save(2)
     state = checkpoints.find(tmp_path, "last") / "state.json"
     kept = ("step", "sha256", "seed", "total_steps", "figures", "waited")
     record = {name: json.loads(state.read_text())[name] for name in kept}

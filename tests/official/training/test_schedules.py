@@ -54,9 +54,9 @@ def test_xlnet_decays_from_the_end_of_the_ramp():
     ],
 )
 def test_electra_by_hand(warmup, wanted):
-    found = rates("electra", warmup=warmup)
+    actual = rates("electra", warmup=warmup)
     for step, rate in wanted.items():
-        assert found[step] == pytest.approx(rate, rel=1e-6), step
+        assert actual[step] == pytest.approx(rate, rel=1e-6), step
 
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "xlnet"])

@@ -89,10 +89,10 @@ def test_median_and_spread_over_seeds(tmp_path):
     sweep, lines = Sweep.parse([f"{RATE}=1e-5,3e-5", "seed=0,1,2"]), []
     low, high = _run(sweep, tmp_path / "sweep", results, lines)
     assert (low["settings"], high["settings"]) == ({RATE: "1e-5"}, {RATE: "3e-5"})
-    for found, values in ((low, [0.5, 0.9, 0.6]), (high, [0.7, 0.8, 0.65])):
+    for actual, values in ((low, [0.5, 0.9, 0.6]), (high, [0.7, 0.8, 0.65])):
         for metric, factor in (("f1", 1), ("accuracy", 0.5)):
             array = np.array(values) * factor
-            assert found["spread"][metric] == pytest.approx(
+            assert actual["spread"][metric] == pytest.approx(
                 {
                     "median": np.median(array),
                     "min": array.min(),
@@ -129,8 +129,8 @@ def test_what_was_run_is_not_run_again(tmp_path):
     results = {(seed,): 0.1 * seed for seed in range(4)}
     _run(Sweep.parse(["seed=1,2"]), tmp_path, results)
     lines = []
-    (found,) = _run(Sweep.parse(["seed=0,1,2,3"]), tmp_path, results, lines)
-    assert found["runs"] == 4 and found["spread"]["f1"]["median"] == pytest.approx(0.15)
+    (actual,) = _run(Sweep.parse(["seed=0,1,2,3"]), tmp_path, results, lines)
+    assert actual["runs"] == 4 and actual["spread"]["f1"]["median"] == pytest.approx(0.15)
     assert f"{tmp_path}/seed=1: run already" in lines
     assert [(tmp_path / f"seed={seed}" / "started").read_text() for seed in range(4)] == ["x"] * 4
     assert lines[-2] == "as in the config  4     0.1500      0.0000  0.3000  0.1291"
@@ -151,25 +151,25 @@ def test_a_damaged_record_is_named(tmp_path):
     with pytest.raises(UserError, match="sweep.json: damaged .*: remove it; the same command"):
         _run(Sweep.parse(["seed=1"]), tmp_path, results)
     record.unlink()
-    (found,) = _run(Sweep.parse(["seed=1"]), tmp_path, results)
-    assert found["runs"] == 1
+    (actual,) = _run(Sweep.parse(["seed=1"]), tmp_path, results)
+    assert actual["runs"] == 1
 
 
 def test_one_run_of_a_setting_has_no_deviation(tmp_path):
     lines = []
-    (found,) = _run(Sweep.parse([f"{RATE}=1e-5"]), tmp_path, {("1e-5",): 0.5}, lines)
-    assert found["spread"]["f1"] == {"median": 0.5, "min": 0.5, "max": 0.5, "std": None}
+    (actual,) = _run(Sweep.parse([f"{RATE}=1e-5"]), tmp_path, {("1e-5",): 0.5}, lines)
+    assert actual["spread"]["f1"] == {"median": 0.5, "min": 0.5, "max": 0.5, "std": None}
     assert lines[-2] == "learning_rate=1e-5  1     0.5000      0.5000  0.5000"
     assert (tmp_path / "sweep.tsv").read_text().splitlines()[1].split("\t")[5] == ""
 
 
 def test_a_run_that_fails_is_not_counted_and_is_tried_again(tmp_path):
     results, lines = {(0,): 0.5, (1,): -1, (2,): 0.7}, []
-    (found,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, results, lines)
-    assert found["runs"] == 2 and found["spread"]["f1"]["median"] == pytest.approx(0.6)
+    (actual,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, results, lines)
+    assert actual["runs"] == 2 and actual["spread"]["f1"]["median"] == pytest.approx(0.6)
     assert "failed, and not counted: seed=1" in lines
-    (found,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, {**results, (1,): 0.9})
-    assert found["runs"] == 3
+    (actual,) = _run(Sweep.parse(["seed=0,1,2"]), tmp_path, {**results, (1,): 0.9})
+    assert actual["runs"] == 3
     assert (tmp_path / "seed=1" / "started").read_text() == "xx"
     alone = tmp_path / "alone"
     lines = []

@@ -43,20 +43,20 @@ def trainer(shards, model_dir, config, strategy=None):
     return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
-def trained(made):
-    made.train()
-    remembered = {} if made.memory is None else made.memory.arrays()
-    return named_arrays.values(made.variables) | remembered
+def trained(result):
+    result.train()
+    remembered = {} if result.memory is None else result.memory.arrays()
+    return named_arrays.values(result.variables) | remembered
 
 
-def assert_close(found, expected):
-    assert found.keys() == expected.keys()
+def assert_close(actual, expected):
+    assert actual.keys() == expected.keys()
     for path, value in expected.items():
         if value.dtype == bool:
-            np.testing.assert_array_equal(found[path], value, err_msg=path)
+            np.testing.assert_array_equal(actual[path], value, err_msg=path)
             continue
         scale = max(np.abs(value).max(), 1e-300)
-        assert np.abs(found[path] - value).max() <= 1e-9 * scale, path
+        assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
 
 
 @pytest.mark.slow
@@ -82,10 +82,10 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
     assert "AutoGraph" not in caplog.text
     if name != "electra":  # XLA draws other random numbers, and so other tokens.
         assert_close(compiled, whole)
-    made = trainer(shards, tmp_path / "stopped", config)
-    made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    training = trainer(shards, tmp_path / "stopped", config)
+    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped):
-        made.train()
+        training.train()
     assert checkpoints.last_step(tmp_path / "stopped") < 20
     again = trained(trainer(shards, tmp_path / "stopped", config))
     for path, value in whole.items():
@@ -103,9 +103,9 @@ def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
         config = small.replace(config, steps=100, save_every=100, optimizer=slow)
         if not losses:
             shards = shard_folder(tmp_path / "shards", config)
-        made = trainer(shards, tmp_path / precision, config)
-        made.train()
-        losses[precision] = made.evaluator.run(ShardDataset(shards, config))["loss"]
+        training = trainer(shards, tmp_path / precision, config)
+        training.train()
+        losses[precision] = training.evaluator.run(ShardDataset(shards, config))["loss"]
     assert losses["float32"] < 4.7  # ln 125 = 4.83: it has learnt something
     assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 
@@ -117,9 +117,9 @@ def test_no_sum_has_an_order_that_is_left_to_the_machine(name, tmp_path):
     XLNet's queries have three uses, a layer of ALBERT several.
     """
     config = small.config(**SYSTEMS[name], recipe__precision="float64")
-    made = trainer(small.shard_folder(tmp_path / "shards", config), tmp_path / "one", config)
-    batch = next(iter(made.source.dataset(8)))
-    traced = tf.function(made.train_step.replica_step).get_concrete_function(batch)
+    training = trainer(small.shard_folder(tmp_path / "shards", config), tmp_path / "one", config)
+    batch = next(iter(training.source.dataset(8)))
+    traced = tf.function(training.train_step.replica_step).get_concrete_function(batch)
     graph = traced.graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     sums = [node for node in nodes if node.op in ("AddN", "AccumulateNV2")]

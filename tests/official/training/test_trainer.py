@@ -45,8 +45,8 @@ def trainer(config, shards, model_dir, strategy=None):
     return Trainer(config, strategies.build_model(config, strategy), source, strategy, model_dir)
 
 
-def weights(made):
-    return named_arrays.values(made.variables)
+def weights(result):
+    return named_arrays.values(result.variables)
 
 
 def losses(model_dir):
@@ -64,25 +64,25 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
     """Fifty steps in float64, gradients clipped, tokens repeated within a batch."""
     config = small.replace(still(recipe__precision="float64"), steps=50, report_every=1)
     with precision("float64"):
-        found, curves = {}, {}
+        actual, curves = {}, {}
         for name, strategy, accumulation in (
             ("one device", None, 1),
             ("one device, accumulated", None, 4),
             ("mirrored 2", mirrored(2), 2),
             ("mirrored 4", mirrored(4), 2),
         ):
-            made = trainer(
+            training = trainer(
                 small.replace(config, accumulation=accumulation),
                 shards,
                 tmp_path / name,
                 strategy,
             )
-            made.train()
-            found[name], curves[name] = weights(made), losses(tmp_path / name)
-    reference = found.pop("one device")
+            training.train()
+            actual[name], curves[name] = weights(training), losses(tmp_path / name)
+    reference = actual.pop("one device")
     assert len(curves["one device"]) == 50
     assert curves["one device"][50] < curves["one device"][1] - 0.1
-    for name, values in found.items():
+    for name, values in actual.items():
         for path, value in values.items():
             # The index of a bad variable and the like are whole numbers; the rest agree relatively.
             scale = max(np.abs(reference[path]).max(), 1e-300)
@@ -129,10 +129,10 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     config = small.replace(small.config(), steps=6)
     whole = trainer(config, shards, tmp_path / "whole")
     whole.train()
-    made = trainer(config, shards, tmp_path / "stopped")
-    made.save = lambda at, save=made.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    training = trainer(config, shards, tmp_path / "stopped")
+    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped):
-        made.train()
+        training.train()
     assert checkpoints.last_step(tmp_path / "stopped") < 6
     resumed = trainer(config, shards, tmp_path / "stopped")
     resumed.train()
@@ -143,7 +143,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
 
 def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
     config = small.replace(small.config(), steps=1000, save_every=1000, report_every=1000)
-    made = trainer(config, shards, tmp_path)
+    training = trainer(config, shards, tmp_path)
     seconds = []
 
     def limit(before, mean):
@@ -152,35 +152,35 @@ def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
             os.kill(os.getpid(), signal.SIGTERM)
         return 1
 
-    made.steps_in_graph = limit
+    training.steps_in_graph = limit
     with pytest.raises(Stopped, match="SIGTERM"):
-        made.train()
+        training.train()
     saved = checkpoints.last_step(tmp_path)
     assert saved == 5 and f"SIGTERM: saved step {saved}" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_checkpoint_has_every_variable(shards, tmp_path):
-    made = trainer(small.config(), shards, tmp_path)
-    made.train()
+    training = trainer(small.config(), shards, tmp_path)
+    training.train()
     saved = checkpoints.load_variables(tmp_path, "last", optimizer=True)
-    in_memory = [*made.model.variables, *made.optimizer.variables]
+    in_memory = [*training.model.variables, *training.optimizer.variables]
     assert len(saved) == len(in_memory)
-    assert {id(v) for v in made.variables.values()} == {id(v) for v in in_memory}
-    for path, variable in made.variables.items():
+    assert {id(v) for v in training.variables.values()} == {id(v) for v in in_memory}
+    for path, variable in training.variables.items():
         np.testing.assert_array_equal(saved[path], variable.numpy(), err_msg=path)
     assert int(saved["optimizer/iteration"]) == 6
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, tmp_path):
     config = small.replace(small.config(), steps=40, max_bad_steps=3)
-    made = trainer(config, shards, tmp_path)
-    paths = made.model.variables_by_path()
+    training = trainer(config, shards, tmp_path)
+    paths = training.model.variables_by_path()
     bias = paths["masked_lm/output_bias"]
     bias.assign(np.full(bias.shape, np.nan, np.float32))
     before = {path: v.numpy() for path, v in paths.items()}
     with pytest.raises(UserError, match=r"step 3: the loss term masked_lm is not finite, for 3 "):
-        made.train()
+        training.train()
     for path, variable in paths.items():
         np.testing.assert_array_equal(variable.numpy(), before[path], err_msg=path)
 
@@ -188,22 +188,22 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, 
 def test_a_gradient_that_is_not_finite_is_named(shards, tmp_path):
     """sqrt at 0 has a finite value and an infinite gradient."""
     config = small.replace(small.config(), steps=40, max_bad_steps=2)
-    made = trainer(config, shards, tmp_path)
-    pooler = made.model.variables_by_path()["encoder/pooler/bias"]
-    terms = made.model.terms
+    training = trainer(config, shards, tmp_path)
+    pooler = training.model.variables_by_path()["encoder/pooler/bias"]
+    terms = training.model.terms
 
     def broken(batch, rng=None, encoded=None):
         losses, metrics = terms(batch, rng, encoded)
         spike = keras.ops.sum(keras.ops.sqrt(pooler * 0.0))
         return {**losses, "masked_lm": losses["masked_lm"] + spike}, metrics
 
-    made.model.terms = broken
+    training.model.terms = broken
     with pytest.raises(UserError, match="gradient of .*encoder/pooler/bias is not finite, though"):
-        made.train()
+        training.train()
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
-    made = trainer(small.replace(small.config(), steps=4), shards, tmp_path)
+    training = trainer(small.replace(small.config(), steps=4), shards, tmp_path)
     real = checkpoints.safetensors.numpy.save_file
     calls = []
 
@@ -216,7 +216,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints.safetensors.numpy, "save_file", full)
     with pytest.raises(UserError, match="no room to write .*step-00000004.*free some space"):
-        made.train()
+        training.train()
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
     assert checkpoints.load_variables(tmp_path, "last")
 
@@ -234,10 +234,10 @@ def test_tokens_count_no_padding(shards):
 
 def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
     config = small.replace(small.config(), steps=8, eval_every=2, keep_checkpoints=1)
-    made = trainer(config, shards, tmp_path)
+    training = trainer(config, shards, tmp_path)
     figures = iter([3.0, 1.0, 2.0, 2.5])
-    made.evaluator.run = lambda source, batches: {"loss": next(figures)}
-    made.train(validation=made.source)
+    training.evaluator.run = lambda source, batches: {"loss": next(figures)}
+    training.train(validation=training.source)
     assert checkpoints.best(tmp_path) == {"step": 4, "metric": "loss", "value": 1.0}
     steps = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
     assert steps == ["step-00000004", "step-00000008"]
@@ -248,16 +248,16 @@ def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     config = small.replace(still(), batch_size=8, eval_batch_size=20)
     source = ShardDataset(shards, config, "train")
     assert source.num_examples % 20
-    made = trainer(config, shards, tmp_path)
-    found = made.evaluator.run(source)
+    training = trainer(config, shards, tmp_path)
+    actual = training.evaluator.run(source)
     total = weight = 0.0
     for batch in source.dataset(1):
-        terms, _ = made.model.terms(batch)
+        terms, _ = training.model.terms(batch)
         total += float(terms["masked_lm"])
-        weight += float(made.model.weight_sums(batch)["masked_lm"])
-    assert found["masked_lm"] == pytest.approx(total / weight, rel=1e-5)
+        weight += float(training.model.weight_sums(batch)["masked_lm"])
+    assert actual["masked_lm"] == pytest.approx(total / weight, rel=1e-5)
     again = trainer(config, shards, tmp_path / "two", mirrored(2)).evaluator.run(source)
-    assert again == pytest.approx(found, rel=1e-5)
+    assert again == pytest.approx(actual, rel=1e-5)
 
 
 def test_the_entropy_of_what_is_asked_for(shards):
@@ -278,11 +278,11 @@ def test_the_entropy_of_what_is_asked_for(shards):
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_the_whole_step_compiles_with_xla(shards, tmp_path, accumulation):
     config = small.replace(small.config(), accumulation=accumulation)
-    made = trainer(config, shards, tmp_path)
-    batch = next(iter(made.source.dataset(8)))
-    compiled = tf.function(made.train_step.replica_step, jit_compile=True)
+    training = trainer(config, shards, tmp_path)
+    batch = next(iter(training.source.dataset(8)))
+    compiled = tf.function(training.train_step.replica_step, jit_compile=True)
     row = compiled(batch).numpy()
-    assert np.isfinite(row).all() and int(made.optimizer.iterations.numpy()) == 1
+    assert np.isfinite(row).all() and int(training.optimizer.iterations.numpy()) == 1
 
 
 def test_jit_compile_in_the_recipe(shards, tmp_path):

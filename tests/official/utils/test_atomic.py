@@ -120,7 +120,7 @@ def test_append_adds_the_whole_text_or_nothing(tmp_path, size_limit):
 @pytest.fixture
 def calls(monkeypatch):
     """What is synced, made and renamed, in order; temporary names end in a star."""
-    made = []
+    result = []
 
     def plain(path):
         return "/".join(f"{p[:-8]}*" if p.startswith(".tmp-") else p for p in Path(path).parts[-2:])
@@ -129,7 +129,7 @@ def calls(monkeypatch):
         real = getattr(module, name)
 
         def recorded(*args, **options):
-            made.append(words(*args))
+            result.append(words(*args))
             return real(*args, **options)
 
         monkeypatch.setattr(module, name, recorded)
@@ -138,7 +138,7 @@ def calls(monkeypatch):
     record(os, "mkdir", lambda path, *_: f"make {plain(path)}")
     for name in ("rename", "replace"):
         record(os, name, lambda old, new: f"rename {plain(old)} {plain(new)}")
-    return made
+    return result
 
 
 def test_a_new_folder_and_all_names_that_lead_to_it_are_synced(tmp_path, calls):

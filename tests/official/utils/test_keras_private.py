@@ -38,13 +38,13 @@ def test_sublayers_are_each_listed_once():
         "sublayers", "`Layer._flatten_layers` is missing"
     )
     try:
-        found = keras_private.sublayers(Pair())
+        actual = keras_private.sublayers(Pair())
         inside = keras_private.sublayers(Pair(), include_self=False)
         direct = keras_private.sublayers(Pair(), include_self=False, recursive=False)
     except TypeError as error:
         pytest.fail(changed("sublayers", f"`Layer._flatten_layers` has other arguments ({error})"))
     what = "`Layer._flatten_layers` lists other layers, or in another order"
-    assert names(found) == ["pair", "inner", "single", "deep"], changed("sublayers", what)
+    assert names(actual) == ["pair", "inner", "single", "deep"], changed("sublayers", what)
     assert names(inside) == ["inner", "single", "deep"], changed("sublayers", what)
     assert names(direct) == ["inner", "single"], changed("sublayers", what)
 
@@ -100,11 +100,11 @@ PRIVATE = re.compile(
 
 
 def test_no_other_module_uses_the_private_api():
-    found = [
+    actual = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((ROOT / "official").rglob("*.py"))
         if path.name != "keras_private.py"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if PRIVATE.search(line)
     ]
-    assert not found, "private API of Keras outside keras_private.py:\n" + "\n".join(found)
+    assert not actual, "private API of Keras outside keras_private.py:\n" + "\n".join(actual)

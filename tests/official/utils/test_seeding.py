@@ -92,9 +92,9 @@ def test_weighted_draws_follow_the_counts():
     counts = np.array([0, 5, 0, 0, 3 * 2**40, 2**40, 0])
     drawn = seeding.weighted(rows, 0, 100, np.cumsum(counts)).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == (1000, 100)
-    found = np.bincount(drawn.ravel(), minlength=7)
-    assert found[[0, 1, 2, 3, 6]].sum() == 0
-    assert abs(found[4] - 75_000) < 4 * np.sqrt(1e5 * 0.75 * 0.25)
+    actual = np.bincount(drawn.ravel(), minlength=7)
+    assert actual[[0, 1, 2, 3, 6]].sum() == 0
+    assert abs(actual[4] - 75_000) < 4 * np.sqrt(1e5 * 0.75 * 0.25)
     # Every piece that has a count can be drawn.
     few = seeding.weighted(rows, 0, 100, np.cumsum([1, 0, 1, 2])).numpy()
     np.testing.assert_allclose(np.bincount(few.ravel()) / 1e5, [0.25, 0, 0.25, 0.5], atol=0.01)

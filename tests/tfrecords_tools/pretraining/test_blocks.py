@@ -21,29 +21,29 @@ def settings(length=8, **options):
 def rows(piece, how, rng=None):
     """The blocks as lists of ids, and the token after each."""
     text = blocks.separated(piece, SEP)
-    made = blocks.cut(text, how, rng or np.random.default_rng(0))
-    ids, splits, (lengths, places) = segments.assemble(text, made, 7, SEP, between=2)
-    found = [ids[a:b].tolist() for a, b in zip(splits[:-1], splits[1:], strict=True)]
-    assert made.lengths(2).tolist() == lengths.tolist() == [len(row) for row in found]
-    assert places.tolist() == list(range(len(found) + 1)) and not made.labels.any()
-    return found, blocks.next_ids(text, made).tolist()
+    examples_cut = blocks.cut(text, how, rng or np.random.default_rng(0))
+    ids, splits, (lengths, places) = segments.assemble(text, examples_cut, 7, SEP, between=2)
+    actual = [ids[a:b].tolist() for a, b in zip(splits[:-1], splits[1:], strict=True)]
+    assert examples_cut.lengths(2).tolist() == lengths.tolist() == [len(row) for row in actual]
+    assert places.tolist() == list(range(len(actual) + 1)) and not examples_cut.labels.any()
+    return actual, blocks.next_ids(text, examples_cut).tolist()
 
 
 def test_documents_in_blocks():
     # 100 … 106 / 107 … 111 / 112 / : 16 tokens, of which the last one is only asked for.
-    found, after = rows(make_piece([3, 4], [2, 3], [1]), settings())
-    assert found == [[*range(100, 107), SEP], [*range(107, 112), SEP, 112]]
+    actual, after = rows(make_piece([3, 4], [2, 3], [1]), settings())
+    assert actual == [[*range(100, 107), SEP], [*range(107, 112), SEP, 112]]
     assert after == [107, SEP]
 
 
 @pytest.mark.parametrize("tokens", range(1, 40))
 def test_every_token_but_the_first_is_asked_for(tokens):
     for piece in (make_piece([tokens]), make_piece([1], [tokens], [2, 1])):
-        found, after = rows(piece, settings())
+        actual, after = rows(piece, settings())
         text = blocks.separated(piece, SEP).ids.tolist()
-        assert [token for row in found for token in row] == text[:-1]
-        assert after == [*(row[0] for row in found[1:]), text[-1]]
-        assert all(len(row) == 8 for row in found[:-1]) and 1 <= len(found[-1]) <= 8
+        assert [token for row in actual for token in row] == text[:-1]
+        assert after == [*(row[0] for row in actual[1:]), text[-1]]
+        assert all(len(row) == 8 for row in actual[:-1]) and 1 <= len(actual[-1]) <= 8
         assert text.count(SEP) == len(piece.documents) - 1
 
 
@@ -73,12 +73,12 @@ def test_copies_are_cut_in_different_places():
     piece = make_piece([500], [300])
     firsts = []
     for seed in range(200):
-        found, after = rows(piece, settings(duplicates=2), np.random.default_rng(seed))
+        actual, after = rows(piece, settings(duplicates=2), np.random.default_rng(seed))
         text = blocks.separated(piece, SEP).ids.tolist()
-        assert [token for row in found for token in row] == text[:-1]
-        assert after == [*(row[0] for row in found[1:]), SEP]
-        assert all(len(row) == 8 for row in found[1:-1])
-        firsts.append(len(found[0]))
+        assert [token for row in actual for token in row] == text[:-1]
+        assert after == [*(row[0] for row in actual[1:]), SEP]
+        assert all(len(row) == 8 for row in actual[1:-1])
+        firsts.append(len(actual[0]))
     counts = np.bincount(firsts)[1:]
     assert len(counts) == 8 and (abs(counts - 25) < 4 * np.sqrt(25)).all()
 
@@ -91,5 +91,5 @@ def test_what_does_not_suit_blocks_is_refused():
     ):
         with pytest.raises(UserError, match=message):
             small.config(segments={"format": "blocks", "max_length": 16, **options}, objectives=[])
-    made = small.config(segments={"format": "blocks", "max_length": 16}, objectives=[])
-    assert made.segments.fields == {"token_ids", "segment_ids", "padding_mask", "next_id"}
+    model_config = small.config(segments={"format": "blocks", "max_length": 16}, objectives=[])
+    assert model_config.segments.fields == {"token_ids", "segment_ids", "padding_mask", "next_id"}

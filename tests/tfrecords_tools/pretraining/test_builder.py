@@ -40,13 +40,13 @@ def write_text(path, documents, seed=0, times=1):
     return path
 
 
-def build(tokenizer, inputs, output, made_of=None, report=print, seed=None, **options):
+def build(tokenizer, inputs, output, run_config=None, report=print, seed=None, **options):
     in_settings = {
         k: options.pop(k)
         for k in ("format", "split_sentences", "phrases", "entities")
         if k in options
     }
-    settings = Settings.from_config(made_of or small.config(), tokenizer, seed, **in_settings)
+    settings = Settings.from_config(run_config or small.config(), tokenizer, seed, **in_settings)
     return builder.build(settings, str(inputs), output, report=report, **options)
 
 
@@ -66,36 +66,36 @@ def test_a_shard_folder(tmp_path, tokenizer):
         file.writelines(json.dumps(row) + "\n" for row in rows)
     lines = []
     inputs = f"{tmp_path}/a.txt,{tmp_path}/b.*"
-    made = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
-    assert manifest.read(tmp_path / "out") == made
+    built = build(tokenizer, inputs, tmp_path / "out", num_shards=3, report=lines.append)
+    assert manifest.read(tmp_path / "out") == built
     assert integrity.verify(tmp_path / "out", deep=True) == []
     documents = small.documents(40, seed=1) + small.documents(30, seed=2)
     sentences = [s for d in documents for s in d]
-    assert made.totals.documents == 70
-    assert made.totals.sentences == len(sentences)
-    assert made.totals.tokens == sum(len(s.replace(" ", "")) // 2 for s in sentences)
-    assert made.totals.skipped == {"empty documents": 2}
-    found = records(tmp_path / "out")
-    assert made.totals.examples == len(found) == sum(s.records for s in made.shards)
+    assert built.totals.documents == 70
+    assert built.totals.sentences == len(sentences)
+    assert built.totals.tokens == sum(len(s.replace(" ", "")) // 2 for s in sentences)
+    assert built.totals.skipped == {"empty documents": 2}
+    actual = records(tmp_path / "out")
+    assert built.totals.examples == len(actual) == sum(s.records for s in built.shards)
     names = [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)]
-    assert [shard.name for shard in made.shards] == names
+    assert [shard.name for shard in built.shards] == names
     lengths = [len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
-               for r in found]  # fmt: skip
-    assert list(made.length_histogram) == [lengths.count(n) for n in range(33)]
+               for r in actual]  # fmt: skip
+    assert list(built.length_histogram) == [lengths.count(n) for n in range(33)]
     assert max(lengths) == 32
-    assert made.features == ("token_ids", "segment_lengths", "next_sentence_label")
-    assert (made.kind, made.seed, made.max_length) == ("pretraining", 0, 32)
-    assert made.config.segments.duplicates == 1 and made.config.corruption is None
+    assert built.features == ("token_ids", "segment_lengths", "next_sentence_label")
+    assert (built.kind, built.seed, built.max_length) == ("pretraining", 0, 32)
+    assert built.config.segments.duplicates == 1 and built.config.corruption is None
     # The examples are those of the pure function.
     settings = Settings.from_config(small.config(), tokenizer)
     read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
     parts = chunks.cut(read)
     expected = [e for part in parts for e in examples.process_chunk(part, settings).examples]
-    assert sorted(found) == sorted(expected)
+    assert sorted(actual) == sorted(expected)
     summary = "\n".join(lines)
     for part in (
-        f"out: {len(found)} examples in 3 shards",
-        f"70 documents, {len(sentences)} sentences, {made.totals.tokens:,} tokens",
+        f"out: {len(actual)} examples in 3 shards",
+        f"70 documents, {len(sentences)} sentences, {built.totals.tokens:,} tokens",
         "left out: 2 empty documents",
         f"{sum(lengths):,} tokens in the examples",
     ):
@@ -106,13 +106,13 @@ def test_a_shard_folder(tmp_path, tokenizer):
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
     monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
     write_text(tmp_path / "a.txt", 300)
-    made_of = small.config(segments__duplicates=2)
+    settings = small.config(segments__duplicates=2)
     for workers in (1, 2, 3):
         build(
             tokenizer,
             tmp_path / "a.txt",
             tmp_path / f"out{workers}",
-            made_of,
+            settings,
             workers=workers,
             num_shards=2,
             **options,
@@ -125,14 +125,14 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
 def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 60)
     lines = []
-    made_of = small.config(
+    settings = small.config(
         segments__format="sentence_pairs", segments__packing=4, segments__max_length=64,
         encoder__max_positions=64,
     )  # fmt: skip
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of, report=lines.append)
-    assert "part_lengths" in made.features and made.config.segments.packing == 4
-    tokens = sum(n * count for n, count in enumerate(made.length_histogram))
-    padding = 1 - tokens / (64 * made.totals.examples)
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings, report=lines.append)
+    assert "part_lengths" in built.features and built.config.segments.packing == 4
+    tokens = sum(n * count for n, count in enumerate(built.length_histogram))
+    padding = 1 - tokens / (64 * built.totals.examples)
     assert f"{padding:.1%} of the rows is padding" in lines[-1] and padding < 0.1
 
 
@@ -140,10 +140,10 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
     ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")
     lines = []
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=lines.append)
-    assert made.totals.examples == 1 and made.totals.documents == 3
-    assert made.totals.skipped == {"documents of one sentence": 2}
-    assert made.features == ("token_ids", "segment_lengths", "sentence_order_label")
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", ordered, report=lines.append)
+    assert built.totals.examples == 1 and built.totals.documents == 3
+    assert built.totals.skipped == {"documents of one sentence": 2}
+    assert built.features == ("token_ids", "segment_lengths", "sentence_order_label")
     assert "left out: 2 documents of one sentence" in lines[-1]
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\n")
     message = (
@@ -158,21 +158,21 @@ def test_one_sentence_has_no_order(tmp_path, tokenizer):
 def test_the_seed_decides(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 30)
     for name, seed in {"a": 1, "b": 2, "c": None}.items():
-        made_of = small.config(seed=1)
-        build(tokenizer, tmp_path / "a.txt", tmp_path / name, made_of, seed=seed)
+        settings = small.config(seed=1)
+        build(tokenizer, tmp_path / "a.txt", tmp_path / name, settings, seed=seed)
     a, b, c = (records(tmp_path / name) for name in "abc")
     assert a == c and a != b
 
 
 def test_static_masks_in_the_manifest(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 30)
-    made_of = small.config(segments__static_masks=True)
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
-    assert made.features[-2:] == ("masked_positions", "masked_ids")
-    assert made.config.corruption.max_predictions == 5
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
-    assert made.kind == "tf_models" and made.features[0] == "input_ids"
-    assert len(records(tmp_path / "their")) == made.totals.examples
+    settings = small.config(segments__static_masks=True)
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings)
+    assert built.features[-2:] == ("masked_positions", "masked_ids")
+    assert built.config.corruption.max_predictions == 5
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "their", format="tf_models")
+    assert built.kind == "tf_models" and built.features[0] == "input_ids"
+    assert len(records(tmp_path / "their")) == built.totals.examples
 
 
 def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
@@ -180,16 +180,16 @@ def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice(["ba", "be"], 20, p=[0.75, 0.25])) for _ in range(400)]
     (tmp_path / "a.txt").write_text("\n\n".join(f"{line}\n{line}" for line in lines))
-    made_of = small.config(
+    settings = small.config(
         segments__static_masks=True,
         corruption__random_tokens="unigram",
         corruption__mask_prob=0.0,
         corruption__random_prob=1.0,
     )
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
-    counts = token_counts.read(tmp_path / "out", made)
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings)
+    counts = token_counts.read(tmp_path / "out", built)
     ba, be = 5, 6
-    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == made.totals.tokens
+    assert counts.sum() == counts[[ba, be]].sum() == 400 * 40 == built.totals.tokens
     assert counts[ba] == 2 * " ".join(lines).split().count("ba")
     drawn = []
     for record in records(tmp_path / "out"):
@@ -209,7 +209,7 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
     (tmp_path / "a.txt").write_text("\n\n".join(f"{a}\n{b}" for a, b in pairwise(text)))
     (tmp_path / "phrases").write_text("bade bido\n\nbade  bido\nnever there\nbade bi\n")
     (tmp_path / "entities").write_text("mema bade bido\n")
-    made_of = small.config(
+    settings = small.config(
         corruption__unit="phrase",
         corruption__mask_prob=1.0,
         corruption__random_prob=0.0,
@@ -217,18 +217,18 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
         segments__static_masks=static,
     )
     lines = []
-    made = build(
+    built = build(
         tokenizer,
         tmp_path / "a.txt",
         tmp_path / "out",
-        made_of,
+        settings,
         phrases=tmp_path / "phrases",
         entities=tmp_path / "entities",
         report=lines.append,
     )
-    assert {"phrase_inner", "entity_inner"} < set(made.features)
+    assert {"phrase_inner", "entity_inner"} < set(built.features)
     sentences = [s for pair in pairwise(text) for s in pair]
-    assert strict.to_dict(made.totals.lexicons) == {
+    assert strict.to_dict(built.totals.lexicons) == {
         "phrase_inner": {
             "lines": 4,
             "never_matched": 3,
@@ -251,17 +251,17 @@ def test_phrases_and_entities(tmp_path, tokenizer, static):
             zip(values.get("masked_positions", []), values.get("masked_ids", []), strict=True)
         )
         ids = [hidden.get(i, token) for i, token in enumerate(values["token_ids"])]
-        found = [spelled[i] for i in ids]
+        actual = [spelled[i] for i in ids]
         expected = []
-        for i in range(len(found) - 3):
-            if found[i : i + 4] == ["ba", "##de", "bi", "##do"]:
+        for i in range(len(actual) - 3):
+            if actual[i : i + 4] == ["ba", "##de", "bi", "##do"]:
                 expected += [i + 1, i + 2, i + 3]
                 parts = [j in hidden for j in range(i, i + 4)]
                 assert all(parts) or not any(parts)  # hidden as a whole
                 wholes += all(parts)
         # (What remains of a phrase that was cut at the front goes on with nothing before it.)
         assert set(expected) <= set(values["phrase_inner"])
-        if "[MASK]" not in found and len(found) < 30:
+        if "[MASK]" not in actual and len(actual) < 30:
             assert expected == values["phrase_inner"]
     assert wholes > 2 or not static
 
@@ -291,10 +291,10 @@ def test_progress(tmp_path, tokenizer, monkeypatch):
 def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 50)
     lines = []
-    made = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
+    built = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
     long = sum(sum(map(len, d[:-1])) > 50 for d in small.documents(10))
     assert f"  {long} documents of over 50 characters were read in parts (is there" in lines[-1]
-    assert made.totals.documents == 10 and "skipped" not in lines[-1]
+    assert built.totals.documents == 10 and "skipped" not in lines[-1]
 
 
 def in_this_process(function, items, workers, setup):
@@ -323,14 +323,14 @@ def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypat
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
     for workers in (2, 1) if several else (1,):
         lines = []
-        made = build(
+        built = build(
             tokenizer, tmp_path / "a.txt", tmp_path / f"out{workers}", workers=workers,
             report=lines.append,
         )  # fmt: skip
     if several:
         assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
-    assert made.totals.documents == len(lengths) and made.totals.skipped == {}
-    assert made.totals.tokens == sum(len(d) * 6 for d in documents)
+    assert built.totals.documents == len(lengths) and built.totals.skipped == {}
+    assert built.totals.tokens == sum(len(d) * 6 for d in documents)
     long = sum(n == 4000 for n in lengths)
     assert f"{long} documents of over 2,000 characters were read in parts" in lines[-1]
     drawn = 0
@@ -358,9 +358,9 @@ def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkey
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
     segments = {"format": format, "max_length": 16, "short_seq_prob": 0.0}
     segments |= {"rows": 2} if format == "stream" else {}
-    made_of = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", made_of)
-    assert made.totals.documents == 4 and made.totals.tokens == 5000
+    settings = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings)
+    assert built.totals.documents == 4 and built.totals.tokens == 5000
     firsts = {5 + start for start in ends[:-1]}
     seen, separators = [], 0
     for record in records(tmp_path / "out"):
@@ -419,9 +419,9 @@ def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr("tfrecords_tools.text.documents.MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
     options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
-    made = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
-    assert made.totals.skipped == {"lines not UTF-8": 1, "lines too long": 1}
-    assert made.totals.sentences == 3
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
+    assert built.totals.skipped == {"lines not UTF-8": 1, "lines too long": 1}
+    assert built.totals.sentences == 3
 
 
 def test_a_finished_folder_is_not_overwritten(tmp_path, tokenizer):
@@ -530,8 +530,8 @@ def test_command_line(tmp_path, tokenizer):
     done = run(command(tmp_path, tokenizer, "--override=segments.duplicates=2", "--seed=5"))
     assert done.returncode == 0, done.stderr
     assert "examples in 1 shards" in done.stdout
-    made = manifest.read(tmp_path / "out")
-    assert (made.seed, made.config.segments.duplicates) == (5, 2)
+    record = manifest.read(tmp_path / "out")
+    assert (record.seed, record.config.segments.duplicates) == (5, 2)
     expected = build(
         tokenizer,
         tmp_path / "a.txt",
@@ -539,7 +539,7 @@ def test_command_line(tmp_path, tokenizer):
         small.config(segments__duplicates=2),
         seed=5,
     )
-    assert made.shards == expected.shards
+    assert record.shards == expected.shards
 
 
 def test_command_line_errors(tmp_path, tokenizer):
@@ -553,12 +553,12 @@ def test_command_line_errors(tmp_path, tokenizer):
 
 
 def processes_with(mark):
-    found = []
+    actual = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark.encode() in path.read_bytes():
-                found.append(path.parent.name)
-    return found
+                actual.append(path.parent.name)
+    return actual
 
 
 @pytest.mark.slow
@@ -598,30 +598,30 @@ def test_pairs_with_two_separators(tmp_path):
     write_text(tmp_path / "a.txt", 60)
     counts = byte_bpe.word_counts()
     counts.add([s for d in documents for s in d])
-    made = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 320))
-    made.save(tmp_path / "tok")
-    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "out")
+    loaded = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 320))
+    loaded.save(tmp_path / "tok")
+    built = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "out")
     sentences = {s for d in documents for s in d}
     lengths, whole = [], 0
     for record in records(tmp_path / "out"):
         example = tf.train.Example.FromString(record).features.feature
         ids = list(example["token_ids"].int64_list.value)
         first, second = example["segment_lengths"].int64_list.value
-        assert ids[0] == made.cls_id and len(ids) == first + second <= 32
-        assert [i for i, piece in enumerate(ids) if piece == made.sep_id] == [
+        assert ids[0] == loaded.cls_id and len(ids) == first + second <= 32
+        assert [i for i, piece in enumerate(ids) if piece == loaded.sep_id] == [
             first - 2, first - 1, len(ids) - 1,
         ]  # fmt: skip
-        whole += made.decode(ids[1 : first - 2]) in sentences
+        whole += loaded.decode(ids[1 : first - 2]) in sentences
         lengths.append(len(ids))
     assert whole > 5 and max(lengths) == 32
-    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+    assert list(built.length_histogram) == [lengths.count(n) for n in range(33)]
     packed = small.config(segments__packing=4)
-    found = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "packed", packed)
+    built = build(tmp_path / "tok", tmp_path / "a.txt", tmp_path / "packed", packed)
     lengths = [
         len(tf.train.Example.FromString(r).features.feature["token_ids"].int64_list.value)
         for r in records(tmp_path / "packed")
     ]
-    assert list(found.length_histogram) == [lengths.count(n) for n in range(33)]
+    assert list(built.length_histogram) == [lengths.count(n) for n in range(33)]
 
 
 def test_a_vocabulary_without_a_mask_token(tmp_path):
@@ -660,8 +660,8 @@ def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
     spelled = {"phrase": "ba ##de bi ##do", "entity": "me ##ma ba ##de bi ##do"}
     parts = dict.fromkeys([(s, u) for s in stages for u in spelled], 0)
     wholes = dict(parts)
-    for stage, made_of in stages.items():
-        source = data.ShardDataset(tmp_path / "out", made_of)
+    for stage, settings in stages.items():
+        source = data.ShardDataset(tmp_path / "out", settings)
         for batch in source.dataset(8).as_numpy_iterator():
             ids = batch["token_ids"].copy()
             for row, places, was, real in zip(

@@ -16,10 +16,10 @@ def document(number, *lengths, continues=False):
 
 
 def cut(*sizes, size=10):
-    found = list(chunks.cut([document(i, n) for i, n in enumerate(sizes)], size))
-    assert [piece.number for piece in found] == list(range(len(found)))
-    assert not any(piece.continues or piece.unfinished or piece.others for piece in found)
-    return [[len(d[0]) for d in piece.documents] for piece in found]
+    actual = list(chunks.cut([document(i, n) for i, n in enumerate(sizes)], size))
+    assert [piece.number for piece in actual] == list(range(len(actual)))
+    assert not any(piece.continues or piece.unfinished or piece.others for piece in actual)
+    return [[len(d[0]) for d in piece.documents] for piece in actual]
 
 
 def test_pieces_of_short_documents():
@@ -51,10 +51,10 @@ def test_a_document_of_several_pieces():
         *parts(3, 5, 20, 20),
         *parts(4, 3),
     ]
-    found = list(chunks.cut(read, 10, again=lambda: read))
+    actual = list(chunks.cut(read, 10, again=lambda: read))
     shape = [
         (numbers(piece.documents), piece.continues, piece.unfinished, numbers(piece.others))
-        for piece in found
+        for piece in actual
     ]
     assert shape == [
         ([{0}, {1}], False, True, []),  # [14, 12]
@@ -64,35 +64,35 @@ def test_a_document_of_several_pieces():
         ([{3}, {4}], True, False, []),  # [20, 3]
     ]
     # The parts of a document are one text, whichever piece has them.
-    assert [len(text) for text in found[0].documents] == [2, 1]
+    assert [len(text) for text in actual[0].documents] == [2, 1]
 
 
 def test_the_first_document_is_longer_than_a_piece():
     """What others there are is looked for behind it."""
     read = [*parts(0, 12, 12, 12), *parts(1, 3), *parts(2, 3)]
-    found = list(chunks.cut(read, 10, again=lambda: read))
-    assert [numbers(piece.documents) for piece in found] == [[{0}], [{0}], [{0}, {1}, {2}]]
-    assert [numbers(piece.others) for piece in found] == [[{1}], [{1}], []]
+    actual = list(chunks.cut(read, 10, again=lambda: read))
+    assert [numbers(piece.documents) for piece in actual] == [[{0}], [{0}], [{0}, {1}, {2}]]
+    assert [numbers(piece.others) for piece in actual] == [[{1}], [{1}], []]
     alone = list(chunks.cut(read[:3], 10, again=lambda: read[:3]))
     assert [(numbers(p.documents), list(p.others)) for p in alone] == [([{0}], [])] * 3
 
 
 def test_the_end_of_a_long_document_joins_the_piece_before():
     read = [*parts(0, 3), *parts(1, 12, 12, 2)]
-    found = list(chunks.cut(read, 10))
-    assert [(len(p.documents), p.continues, p.unfinished) for p in found] == [
+    actual = list(chunks.cut(read, 10))
+    assert [(len(p.documents), p.continues, p.unfinished) for p in actual] == [
         (2, False, True), (1, True, False)
     ]  # fmt: skip
-    assert [len(sentence) for sentence in found[1].documents[0]] == [12, 3]
-    assert numbers(found[1].others) == [{0}]
+    assert [len(sentence) for sentence in actual[1].documents[0]] == [12, 3]
+    assert numbers(actual[1].others) == [{0}]
 
 
 def test_others_are_the_last_sentences_and_few():
     long = document(0, *[10] * 50)
     read = [long, document(1, 5), *parts(2, 100, 100, 100)]
-    found = list(chunks.cut(read, 100))
-    assert [numbers(piece.documents) for piece in found] == [[{0}, {1}], [{2}], [{2}], [{2}]]
-    for piece in found[1:]:
+    actual = list(chunks.cut(read, 100))
+    assert [numbers(piece.documents) for piece in actual] == [[{0}, {1}], [{2}], [{2}], [{2}]]
+    for piece in actual[1:]:
         assert [[len(s) for s in text] for text in piece.others] == [[10, 10], [5]]
         assert list(piece.others[0]) == long.sentences[-2:]
 
@@ -105,9 +105,9 @@ def test_every_part_comes_once_and_pieces_are_bounded(seed):
         count = int(rng.integers(1, 12)) if rng.random() < 0.2 else 1
         sizes = [*rng.integers(100, 130, count - 1), int(rng.integers(3, 100))]
         read += parts(number, *map(int, sizes))
-    found = list(chunks.cut(iter(read), 100, again=lambda: read))
+    actual = list(chunks.cut(iter(read), 100, again=lambda: read))
     texts = []
-    for piece in found:
+    for piece in actual:
         assert piece.continues == bool(texts and texts[-1][1])
         for i, text in enumerate(piece.documents):
             goes_on = piece.unfinished and i == len(piece.documents) - 1

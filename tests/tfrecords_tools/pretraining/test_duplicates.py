@@ -23,11 +23,11 @@ def folder(tmp_path_factory):
 
 def rows(how, piece):
     """What the shards hold: the tokens of each segment, and the label (0 where there is none)."""
-    made = examples.process_chunk(piece, how)
+    examples_cut = examples.process_chunk(piece, how)
     names = ["token_ids", "segment_lengths", *filter(None, [how.segments.label])]
-    found = features.parse(tf.constant(made.examples), names)
-    ids, lengths = (found[name].to_list() for name in names[:2])
-    labels = found[names[2]].numpy().tolist() if names[2:] else [0] * len(ids)
+    actual = features.parse(tf.constant(examples_cut.examples), names)
+    ids, lengths = (actual[name].to_list() for name in names[:2])
+    labels = actual[names[2]].numpy().tolist() if names[2:] else [0] * len(ids)
     return [
         (tuple(row[: sizes[0]]), tuple(row[sizes[0] :]), label)
         for row, sizes, label in zip(ids, lengths, labels, strict=True)
@@ -75,29 +75,29 @@ def test_neighbours_and_labels_differ(folder):
             key = first if relation == "next_sentence" else both
             labels.setdefault(key, set()).add(label)
             seconds.setdefault(key, set()).add(second)
-        assert np.mean([len(found) == 2 for found in labels.values()]) > 0.3, relation
-        assert np.mean([len(found) > 1 for found in seconds.values()]) > 0.3, relation
+        assert np.mean([len(actual) == 2 for actual in labels.values()]) > 0.3, relation
+        assert np.mean([len(actual) > 1 for actual in seconds.values()]) > 0.3, relation
 
 
 def test_copies_of_a_stream_differ_in_order_cuts_and_second_segments(tmp_path):
     documents, words = streams.marked(streams.LENGTHS * 4)
-    made = {}
+    result = {}
     for copies in (1, 2):
-        made_of = streams.config(
+        settings = streams.config(
             reuse_length=5, max_length=20, relation="next_sentence", rows=1, duplicates=copies
         )
-        folder = streams.stream_folder(tmp_path / str(copies), made_of, documents, words, 1)
-        source = ShardDataset(folder, made_of)
-        made[copies] = [
+        folder = streams.stream_folder(tmp_path / str(copies), settings, documents, words, 1)
+        source = ShardDataset(folder, settings)
+        result[copies] = [
             (tuple(batch["token_ids"][0].numpy()), int(batch["next_sentence_label"][0]))
             for batch in source.dataset(1)
         ]
         # An epoch reads all copies.
-        recipe = small.replace(made_of, steps=0, epochs=1.0, batch_size=1).recipe
-        assert recipe.total_steps(source.num_examples) == len(made[copies])
-    half = len(made[1])
-    assert len(made[2]) == pytest.approx(2 * half, abs=2)
-    first, second = made[2][:half], made[2][half:]
+        recipe = small.replace(settings, steps=0, epochs=1.0, batch_size=1).recipe
+        assert recipe.total_steps(source.num_examples) == len(result[copies])
+    half = len(result[1])
+    assert len(result[2]) == pytest.approx(2 * half, abs=2)
+    first, second = result[2][:half], result[2][half:]
     texts = [{row for row, _ in part} for part in (first, second)]
     assert len(texts[0] & texts[1]) < 0.1 * half
     # The same text begins other rows: A ends elsewhere, and B is another one.
@@ -114,13 +114,13 @@ def test_the_summary_says_how_many(tmp_path, folder):
     for copies in (1, 3):
         lines = []
         settings = Settings.from_config(small.config(segments__duplicates=copies), folder)
-        made = builder.build(
+        built = builder.build(
             settings, str(tmp_path / "a.txt"), tmp_path / f"out{copies}", report=lines.append
         )
-        counts[copies] = made.totals.examples
+        counts[copies] = built.totals.examples
         assert ("3 copies of each document" in "\n".join(lines)) == (copies == 3)
         config = small.replace(small.config(), steps=0, epochs=2.0)
-        steps = config.recipe.total_steps(made.totals.examples)
+        steps = config.recipe.total_steps(built.totals.examples)
         assert steps == -(-2 * counts[copies] // 8)
     assert counts[3] == pytest.approx(3 * counts[1], rel=0.1)
 
@@ -133,9 +133,9 @@ def test_copies_that_would_be_equal_are_refused(folder, format):
         for n in (1, 2)
     )
     assert set(one) == set(two) and len(two) == 2 * len(one)
-    made_of = small.config(
+    settings = small.config(
         segments={**options, "duplicates": 2}, objectives=[{"type": "masked_lm"}]
     )
     message = f"segments.duplicates: 2 copies of {format} with short_seq_prob: 0 are all the same"
     with pytest.raises(UserError, match=message):
-        Settings.from_config(made_of, folder)
+        Settings.from_config(settings, folder)

@@ -26,10 +26,10 @@ def folder(tmp_path_factory):
 
 def settings(folder, format="examples", split_sentences=False, **options):
     changes = {f"segments__{name}": value for name, value in options.items()}
-    made_of = small.config(corruption__unit="word", **changes)
-    static = made_of.segments.static_masks or format == "tf_models"
-    corruption = made_of.corruption if static else None
-    return Settings(made_of.segments, corruption, folder, 7, format, split_sentences)
+    model_config = small.config(corruption__unit="word", **changes)
+    static = model_config.segments.static_masks or format == "tf_models"
+    corruption = model_config.corruption if static else None
+    return Settings(model_config.segments, corruption, folder, 7, format, split_sentences)
 
 
 def text_chunk(number=0, documents=30):
@@ -51,7 +51,7 @@ def rebuilt(chunk, how, cutter=pairs.cut):
     tokens = segments.TokenizedDocuments.from_sentences(
         ids, splits, [len(d) for d in chunk.documents]
     )
-    made, labels, duplicates = [], [], []
+    result, labels, duplicates = [], [], []
     for i in range(how.segments.duplicates):
         cut = cutter(tokens, how.segments, seeding.numpy_rng(7, chunk.number, i))
         for first, stop, label in zip(cut.splits, cut.splits[1:], cut.labels, strict=False):
@@ -63,28 +63,28 @@ def rebuilt(chunk, how, cutter=pairs.cut):
                 if opens:
                     lengths.append(0)
                 lengths[-1] = len(ids) - sum(lengths[:-1])
-            made.append((ids, lengths))
+            result.append((ids, lengths))
             labels.append(label)
             duplicates.append(i)
-    order = seeding.numpy_rng(7, chunk.number).permutation(len(made))
+    order = seeding.numpy_rng(7, chunk.number).permutation(len(result))
     seeds = [(7, duplicates[i], (chunk.number << 32) + i) for i in order]
-    return [made[i] for i in order], [labels[i] for i in order], seeds
+    return [result[i] for i in order], [labels[i] for i in order], seeds
 
 
 def test_examples(folder):
     chunk, how = text_chunk(number=3), settings(folder, duplicates=2)
-    made = examples.process_chunk(chunk, how)
+    rows = examples.process_chunk(chunk, how)
     expected, labels, _ = rebuilt(chunk, how)
-    got = parsed(made.examples, "token_ids", "segment_lengths", "next_sentence_label")
+    got = parsed(rows.examples, "token_ids", "segment_lengths", "next_sentence_label")
     assert lists(got["token_ids"]) == [ids for ids, _ in expected]
     assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
     assert got["next_sentence_label"].tolist() == labels
-    assert made.documents == 30
-    assert made.sentences == sum(map(len, chunk.documents))
+    assert rows.documents == 30
+    assert rows.sentences == sum(map(len, chunk.documents))
     counts = np.bincount([len(ids) for ids, _ in expected], minlength=33)
-    assert made.lengths.tolist() == counts.tolist()
+    assert rows.lengths.tolist() == counts.tolist()
     words = [word for d in chunk.documents for s in d for word in s.split()]
-    assert made.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
+    assert rows.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_formats(folder, options, cutter, label):
     how = Settings(Segments(max_length=32, duplicates=2, **options), None, folder, 7)
     chunk = text_chunk(number=3)
     chunk.documents.append(["ba"])
-    made = examples.process_chunk(chunk, how)
+    rows = examples.process_chunk(chunk, how)
     expected, labels, _ = rebuilt(chunk, how, cutter)
     names = ["token_ids", "segment_lengths", *filter(None, [label])]
-    assert set(tf.train.Example.FromString(made.examples[0]).features.feature) == set(names)
-    got = parsed(made.examples, *names)
+    assert set(tf.train.Example.FromString(rows.examples[0]).features.feature) == set(names)
+    got = parsed(rows.examples, *names)
     assert lists(got["token_ids"]) == [ids for ids, _ in expected]
     assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
     if label:
         assert got[label].tolist() == labels and 0 < sum(labels) < len(labels)
     dropped = {"documents of one sentence": 1} if label == "sentence_order_label" else {}
-    assert made.left_out == dropped
+    assert rows.left_out == dropped
 
 
 @pytest.mark.parametrize("options", [{}, {"relation": "none"}, {"format": "full_sentences"}])
@@ -126,9 +126,9 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
     names += ["masked_positions", "masked_ids"] if static else []
     alone = parsed(examples.process_chunk(text_chunk(), how).examples, *names)
-    made = examples.process_chunk(text_chunk(), packed)
-    assert made.examples == examples.process_chunk(text_chunk(), packed).examples
-    got = parsed(made.examples, "part_lengths", *names)
+    rows = examples.process_chunk(text_chunk(), packed)
+    assert rows.examples == examples.process_chunk(text_chunk(), packed).examples
+    got = parsed(rows.examples, "part_lengths", *names)
 
     def marked(got, i):
         """The tokens as the encoder sees them, each with what is to be predicted there."""
@@ -143,7 +143,7 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
         (marked(alone, i), lengths.tolist(), *([] if labels is None else [labels[i]]))
         for i, lengths in enumerate(alone["segment_lengths"])
     ]
-    found = []
+    actual = []
     for i, part_lengths in enumerate(got["part_lengths"]):
         ids, lengths = marked(got, i), got["segment_lengths"][i].tolist()
         assert len(part_lengths) <= 3 and sum(part_lengths) == len(ids) == sum(lengths) <= 50
@@ -153,13 +153,13 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
                 own.append(lengths.pop(0))
                 left -= own[-1]
             label = [got[plain.label][i][part]] if plain.label else []
-            found.append((ids[:length], own, *label))
+            actual.append((ids[:length], own, *label))
             ids = ids[length:]
         assert not ids and not lengths
-    assert sorted(found) == sorted(expected)
+    assert sorted(actual) == sorted(expected)
     assert len(got["part_lengths"]) < len(expected)
     assert max(map(len, got["token_ids"])) > 32
-    assert made.lengths.sum() == len(made.examples)
+    assert rows.lengths.sum() == len(rows.examples)
 
 
 def test_a_piece_of_one_document_borrows_random_segments(folder):
@@ -167,7 +167,7 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
     others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
     chunk, how = DocumentChunk(4, [long], True, True, others), settings(folder)
-    made, alone = (
+    result, alone = (
         examples.process_chunk(chunk, how),
         examples.process_chunk(DocumentChunk(4, [long]), how),
     )
@@ -175,16 +175,16 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
     assert not lent & set(tokens.encode_ragged(long)[0].tolist())
     names = ["token_ids", "segment_lengths", "next_sentence_label"]
-    got = parsed(made.examples, *names)
+    got = parsed(result.examples, *names)
     for ids, (first, _), label in zip(*map(got.get, names), strict=True):
         assert not lent & set(ids[: first - 1].tolist())
         second = set(ids[first:-1].tolist())
         assert second <= lent if label else not lent & second
-    assert 5 < got["next_sentence_label"].sum() < len(made.examples) - 5
+    assert 5 < got["next_sentence_label"].sum() < len(result.examples) - 5
     # They count for nothing, and the rest of a document is no document.
-    assert made.token_counts.tolist() == alone.token_counts.tolist()
-    assert (made.sentences, made.tokens) == (alone.sentences, alone.tokens)
-    assert (made.documents, alone.documents) == (0, 1)
+    assert result.token_counts.tolist() == alone.token_counts.tolist()
+    assert (result.sentences, result.tokens) == (alone.sentences, alone.tokens)
+    assert (result.documents, alone.documents) == (0, 1)
     ordered = dataclasses.replace(how.segments, relation="sentence_order")
     ordered = dataclasses.replace(how, segments=ordered)
     with_others, without = (
@@ -214,9 +214,9 @@ def test_batches_leave_no_trace(folder, monkeypatch):
 
 def test_static_masks_are_those_of_the_corruption(folder):
     chunk, how = text_chunk(number=2), settings(folder, static_masks=True, duplicates=2)
-    made = examples.process_chunk(chunk, how)
+    rows = examples.process_chunk(chunk, how)
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
-    got = parsed(made.examples, *names)
+    got = parsed(rows.examples, *names)
     expected, _, seeds = rebuilt(chunk, how)
     vocabulary = Vocabulary.from_tokenizer(tokenizers.load(folder))
     some_hidden = 0
@@ -271,15 +271,15 @@ def test_tf_models_features(folder):
 
 def test_paragraphs_are_split(folder):
     lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
-    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder, split_sentences=True))
-    assert (made.documents, made.sentences, made.tokens) == (2, 6, 10 + 6)
-    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
-    assert made.sentences == 3
+    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder, split_sentences=True))
+    assert (rows.documents, rows.sentences, rows.tokens) == (2, 6, 10 + 6)
+    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
+    assert rows.sentences == 3
 
 
 def test_documents_without_a_token(folder):
     lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
-    made = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
-    assert (made.documents, made.sentences, len(made.examples)) == (1, 1, 1)
-    made = examples.process_chunk(DocumentChunk(0, lines[:1]), settings(folder))
-    assert made.examples == [] and made.documents == 0
+    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
+    assert (rows.documents, rows.sentences, len(rows.examples)) == (1, 1, 1)
+    rows = examples.process_chunk(DocumentChunk(0, lines[:1]), settings(folder))
+    assert rows.examples == [] and rows.documents == 0

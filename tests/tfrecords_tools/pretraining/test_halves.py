@@ -26,7 +26,7 @@ def released(documents, length, uniform, short=0.05, single=0.1):
 
     `documents` hold sentences, and these tokens. The target of an example is drawn before it.
     """
-    made = []
+    result = []
     for document in documents:
         current, size = [], 0
         for number, sentence in enumerate(document):
@@ -51,9 +51,9 @@ def released(documents, length, uniform, short=0.05, single=0.1):
                     second += tokens
             first = first[: length - 2]
             second = second[: max(0, length - len(first) - 3)]
-            made.append((first, second))
+            result.append((first, second))
             current, size = [], 0
-    return made
+    return result
 
 
 def documents_of(piece):
@@ -64,13 +64,13 @@ def documents_of(piece):
 
 def cut(piece, how, rng, between=1):
     """First and second segments of the examples as lists of places, from the tokens themselves."""
-    made = halves.cut(piece, how, rng, between)
+    rows = halves.cut(piece, how, rng, between)
     ids = np.arange(10, 10 + len(piece.ids), dtype=np.int32)
     text = TokenizedDocuments(ids, piece.sentences, piece.documents)
-    values, splits, (lengths, parts) = segments.assemble(text, made, CLS, SEP, between)
-    np.testing.assert_array_equal(np.diff(splits), made.lengths(between))
-    found = []
-    for i in range(len(made)):
+    values, splits, (lengths, parts) = segments.assemble(text, rows, CLS, SEP, between)
+    np.testing.assert_array_equal(np.diff(splits), rows.lengths(between))
+    actual = []
+    for i in range(len(rows)):
         row = values[splits[i] : splits[i + 1]].tolist()
         sizes = lengths[parts[i] : parts[i + 1]].tolist()
         assert row[0] == CLS and row[-1] == SEP and len(row) == sum(sizes) <= how.max_length
@@ -78,12 +78,12 @@ def cut(piece, how, rng, between=1):
         second = row[sizes[0] : -1]
         if second:
             assert first[-between:] == [SEP] * between and len(sizes) == 2
-        found.append(tuple([i - 10 for i in s if i != SEP] for s in (first, second)))
+        actual.append(tuple([i - 10 for i in s if i != SEP] for s in (first, second)))
         assert row.count(SEP) == (1 + between if second else 1)
-    lost = [int(n) for n in made.cut]
-    assert sum(len(a) + len(b) for a, b in found) + sum(lost) == len(piece.ids)
-    assert not made.labels.any()
-    return found
+    lost = [int(n) for n in rows.cut]
+    assert sum(len(a) + len(b) for a, b in actual) + sum(lost) == len(piece.ids)
+    assert not rows.labels.any()
+    return actual
 
 
 @pytest.mark.parametrize("length", [8, 16, 33, 128])
@@ -95,9 +95,9 @@ def test_same_as_the_release(length, seed):
     expected = released(
         documents_of(piece), length, iter(uniforms.tolist()).__next__, short=0.3, single=0.2
     )
-    found = cut(piece, how, Scripted(uniforms))
-    assert found == [(list(a), list(b)) for a, b in expected]
-    kinds = {(bool(b), a != sorted(a) or bool(b) and b[0] < a[-1]) for a, b in found}
+    rows = cut(piece, how, Scripted(uniforms))
+    assert rows == [(list(a), list(b)) for a, b in expected]
+    kinds = {(bool(b), a != sorted(a) or bool(b) and b[0] < a[-1]) for a, b in rows}
     assert kinds >= {(False, False), (True, False), (True, True)} or length < 33
 
 
@@ -105,34 +105,34 @@ def test_sentences_of_a_text():
     # Sentences of 3, 4 and 9 tokens for a target of 16, whose half is 6. 0.5: no short target.
     # 0.5: two segments. The second sentence reaches the half, and 0.4 lets it be in the first
     # segment. The third one is in the second segment, which has room for 6 tokens.
-    made = halves.cut(make_piece([3, 4, 9]), settings(16), Scripted([0.5, 0.5, 0.4]))
-    assert made.runs.tolist() == [[0, 7], [7, 13]] and made.cut.tolist() == [3]
-    assert made.opens.tolist() == made.closed.tolist() == [True, True]
+    rows = halves.cut(make_piece([3, 4, 9]), settings(16), Scripted([0.5, 0.5, 0.4]))
+    assert rows.runs.tolist() == [[0, 7], [7, 13]] and rows.cut.tolist() == [3]
+    assert rows.opens.tolist() == rows.closed.tolist() == [True, True]
     # 0.6 lets the second one be in the second segment; the last sentence still fits into the first.
-    made = halves.cut(make_piece([3, 4, 5, 2]), settings(16), Scripted([0.5, 0.5, 0.6]))
-    assert made.runs.tolist() == [[0, 3], [12, 14], [3, 11]]
-    assert made.opens.tolist() == [True, False, True]
-    assert made.closed.tolist() == [False, True, True]
-    assert made.splits.tolist() == [0, 3] and made.lengths().tolist() == [16]
+    rows = halves.cut(make_piece([3, 4, 5, 2]), settings(16), Scripted([0.5, 0.5, 0.6]))
+    assert rows.runs.tolist() == [[0, 3], [12, 14], [3, 11]]
+    assert rows.opens.tolist() == [True, False, True]
+    assert rows.closed.tolist() == [False, True, True]
+    assert rows.splits.tolist() == [0, 3] and rows.lengths().tolist() == [16]
     # 0.05: a single segment by choice, that is cut at its end.
-    made = halves.cut(make_piece([3, 4, 9]), settings(16), Scripted([0.5, 0.05]))
-    assert made.runs.tolist() == [[0, 14]] and made.cut.tolist() == [2]
+    rows = halves.cut(make_piece([3, 4, 9]), settings(16), Scripted([0.5, 0.05]))
+    assert rows.runs.tolist() == [[0, 14]] and rows.cut.tolist() == [2]
     # 0.01: a short target, 5 + int(0.2 * 12) = 7: the first two sentences.
     draws = [0.01, 0.2, 0.5] + [0.5, 0.5]
-    made = halves.cut(make_piece([3, 4, 9]), settings(16, short_seq_prob=0.02), Scripted(draws))
-    assert made.runs.tolist() == [[0, 3], [3, 7], [7, 16]]
-    assert made.splits.tolist() == [0, 2, 3]
+    rows = halves.cut(make_piece([3, 4, 9]), settings(16, short_seq_prob=0.02), Scripted(draws))
+    assert rows.runs.tolist() == [[0, 3], [3, 7], [7, 16]]
+    assert rows.splits.tolist() == [0, 2, 3]
 
 
 def test_two_separators_leave_less_room():
     piece = random_piece(np.random.default_rng(0), documents=60)
-    found = cut(piece, settings(16), np.random.default_rng(0), between=2)
-    assert max(len(a) + len(b) for a, b in found if b) == 12
+    rows = cut(piece, settings(16), np.random.default_rng(0), between=2)
+    assert max(len(a) + len(b) for a, b in rows if b) == 12
 
 
 def test_nothing_to_cut():
-    made = halves.cut(make_piece([0]), settings(16), np.random.default_rng(0))
-    assert len(made) == 0 and made.runs.shape == (0, 2) and made.splits.tolist() == [0]
+    rows = halves.cut(make_piece([0]), settings(16), np.random.default_rng(0))
+    assert len(rows) == 0 and rows.runs.shape == (0, 2) and rows.splits.tolist() == [0]
 
 
 def wikipedia(lines):
@@ -159,20 +159,20 @@ def test_shares_of_single_segments_and_the_cut(lines, length, single):
     piece = make_piece(*documents)
     passes = 8
     rng = np.random.default_rng(7)
-    found, expected = [], []
+    actual, expected = [], []
     for seed in range(passes):
         how = settings(length, short_seq_prob=0.05)
-        found += cut(piece, how, np.random.default_rng(seed))
+        actual += cut(piece, how, np.random.default_rng(seed))
         expected += released(documents_of(piece), length, rng.random)
-    singles = [np.array([not b for _, b in made]) for made in (found, expected)]
-    sigma = np.sqrt(single * (1 - single) / len(found))
-    assert len(found) > 3000
-    for made in singles:
-        assert abs(made.mean() - single) < 4 * sigma
-    assert abs(len(found) - len(expected)) < 0.02 * len(expected)
+    singles = [np.array([not b for _, b in result]) for result in (actual, expected)]
+    sigma = np.sqrt(single * (1 - single) / len(actual))
+    assert len(actual) > 3000
+    for result in singles:
+        assert abs(result.mean() - single) < 4 * sigma
+    assert abs(len(actual) - len(expected)) < 0.02 * len(expected)
     # Two segments are cut near the half: as near as the release's.
-    firsts = [np.array([len(a) for a, b in made if b]) for made in (found, expected)]
-    error = np.sqrt(sum(made.var() / len(made) for made in firsts))
+    firsts = [np.array([len(a) for a, b in result if b]) for result in (actual, expected)]
+    error = np.sqrt(sum(result.var() / len(result) for result in firsts))
     assert abs(firsts[0].mean() - firsts[1].mean()) < 4 * error
     assert abs(firsts[0].std() / firsts[1].std() - 1) < 0.05
     if lines == "sentences":
@@ -180,7 +180,7 @@ def test_shares_of_single_segments_and_the_cut(lines, length, single):
 
 
 def test_from_shards_to_batches(tmp_path):
-    made_of = small.config(
+    model_config = small.config(
         segments={"format": "halves", "max_length": 32, "short_seq_prob": 0.05},
         corruption__mask_prob=0.85,
         corruption__random_prob=0.0,
@@ -188,8 +188,8 @@ def test_from_shards_to_batches(tmp_path):
         encoder__pooler=False,
         objectives=[{"type": "generator", "size": 0.5}, {"type": "replaced_tokens"}],
     )
-    assert made_of.segments.relation == "none" and made_of.segments.label is None
-    source = data.ShardDataset(small.shard_folder(tmp_path / "shards", made_of), made_of)
+    assert model_config.segments.relation == "none" and model_config.segments.label is None
+    source = data.ShardDataset(small.shard_folder(tmp_path / "shards", model_config), model_config)
     sep, cls = source.tokenizer.sep_id, source.tokenizer.cls_id
     singles = rows = 0
     for batch in source.dataset(8).as_numpy_iterator():

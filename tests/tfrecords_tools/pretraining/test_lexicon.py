@@ -22,14 +22,14 @@ def tokenizer(tmp_path_factory):
 def find(tmp_path, tokenizer, lines, *sentences):
     """The words that go on with a phrase, joined to what is before; matches by line."""
     (tmp_path / "lexicon").write_text("\n".join(lines))
-    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_ragged(sentences)
     piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(sentences)])
-    inner, matches = found.find(piece)
+    inner, matches = words.find(piece)
     joined = ""
     for token, goes_on in zip(ids, inner, strict=True):
         joined += ("+" if goes_on else " ") + tokenizer.pieces[token]
-    return joined.split(), dict(zip(found.lines, matches.tolist(), strict=True))
+    return joined.split(), dict(zip(words.lines, matches.tolist(), strict=True))
 
 
 def test_matches_are_whole_words(tmp_path, tokenizer):
@@ -113,11 +113,11 @@ def test_a_line_matches_wherever_its_words_stand(tmp_path, kind, text, wanted):
     """At the start of a text, a line and a sentence, after brackets, quotes and hyphens."""
     tokenizer = KINDS[kind]()
     (tmp_path / "lexicon").write_text("New York\n")
-    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     lines = [line if not i else f"\n{line}" for i, line in enumerate(text.split("\n"))]
     ids, splits = tokenizer.encode_slices([lines])
     piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(lines)])
-    inner, matches = found.find(piece)
+    inner, matches = words.find(piece)
     assert matches.tolist() == [wanted]
     # What is joined are the tokens of the two words, and no other.
     spelled = b"".join(
@@ -133,10 +133,10 @@ def test_letters_of_scripts_without_blanks_are_words(tmp_path, kind):
     """And a mark belongs to its letter."""
     tokenizer = KINDS[kind]()
     (tmp_path / "lexicon").write_text("京大\nक\n")
-    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_slices([["東京大学 कि", " क"]])
     spelled = [tokenizer.spellings[token] for token in ids]
-    inner, matches = found.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))
+    inner, matches = words.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))
     alone = kind != "sentencepiece" or "京".encode() in spelled and "大".encode() in spelled
     assert matches.tolist() == [int(alone), 1]
 
@@ -144,9 +144,9 @@ def test_letters_of_scripts_without_blanks_are_words(tmp_path, kind):
 def test_a_match_ends_where_a_token_does(tmp_path):
     """The last sign of the line is in one piece with the next one."""
     (tmp_path / "lexicon").write_text("York.\n")
-    found = lexicon.Lexicon(tmp_path / "lexicon", byte_bpe())
+    words = lexicon.Lexicon(tmp_path / "lexicon", byte_bpe())
     ids, splits = byte_bpe().encode_slices([["York.", " (York.) York. York.é"]])
-    assert found.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))[1].tolist() == [
+    assert words.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))[1].tolist() == [
         3
     ]
 
@@ -154,11 +154,11 @@ def test_a_match_ends_where_a_token_does(tmp_path):
 def test_lent_documents_have_flags_and_no_matches(tmp_path):
     tokenizer = wordpiece()
     (tmp_path / "lexicon").write_text("New York\n")
-    found = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
+    words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     piece = segments.TokenizedDocuments.from_sentences(
         *tokenizer.encode_slices([["New York"]]), [1]
     )
-    inner, matches = found.find(piece.with_others(piece))
+    inner, matches = words.find(piece.with_others(piece))
     assert inner.tolist() == [False, True] * 2 and matches.tolist() == [1]
 
 

@@ -49,7 +49,7 @@ def reference(piece, settings, uniform):
     room = settings.max_length - 3
     tokens = [range(a, b) for a, b in itertools.pairwise(piece.sentences.tolist())]
     documents = [tokens[a:b] for a, b in itertools.pairwise(piece.documents.tolist())]
-    made = []
+    result = []
     for number, document in enumerate(documents):
         target = room
         if uniform() < settings.short_seq_prob:
@@ -83,17 +83,17 @@ def reference(piece, settings, uniform):
             kept = [len(a), len(b)]
             while sum(kept) > room:
                 kept[0 if kept[0] > kept[1] else 1] -= 1
-            made.append((a, b, int(random_next), kept))
+            result.append((a, b, int(random_next), kept))
             chunk = []
-    return made
+    return result
 
 
 def cut(piece, settings, rng):
     """The examples, and the runs of those that all have two: [E, 4]."""
-    made = pairs.cut(piece, settings, rng)
-    assert made.opens.all()
-    assert made.splits.tolist() == list(range(0, len(made.runs) + 1, 2))
-    return made, made.runs.reshape(-1, 4)
+    rows = pairs.cut(piece, settings, rng)
+    assert rows.opens.all()
+    assert rows.splits.tolist() == list(range(0, len(rows.runs) + 1, 2))
+    return rows, rows.runs.reshape(-1, 4)
 
 
 def lengths_of(spans):
@@ -105,13 +105,13 @@ def test_following_sentences():
     # Draws: no short target; A has 1 + int(0.6 * 2) = 2 sentences; 0.9: B follows. Then one
     # sentence is left, whose B is random: other document (the only one), sentence int(0.5 * 2) = 1.
     draws = [0.5, 0.6, 0.9, 0.0, 0.5] + [0.5, 0.0, 0.9]
-    made, spans = cut(make_piece([3, 4, 5, 6], [2, 2]), settings(10), Scripted(draws))
+    result, spans = cut(make_piece([3, 4, 5, 6], [2, 2]), settings(10), Scripted(draws))
     # 7 + 5 tokens: A loses two.
     assert spans[:2].tolist() == [[0, 5, 7, 12], [12, 18, 20, 22]]
-    assert made.cut.tolist() == [2, 0, 0]
+    assert result.cut.tolist() == [2, 0, 0]
     # The last document comes whole: 2 + 2 tokens do not reach the target.
     assert spans[2].tolist() == [18, 20, 20, 22]
-    assert made.labels.tolist() == [0, 1, 0]
+    assert result.labels.tolist() == [0, 1, 0]
 
 
 def test_random_sentences_put_the_rest_back():
@@ -120,28 +120,28 @@ def test_random_sentences_put_the_rest_back():
     # tokens go back: the next chunk is 4 + 5 + 6.
     # A takes 1 + int(0.9 * 2) = 2 of it and 0.5 lets B follow. Then the other document.
     draws = [0.5, 0.0, 0.1, 0.0, 0.9] + [0.9, 0.5] + [0.5, 0.0, 0.9]
-    made, spans = cut(
+    result, spans = cut(
         make_piece([3, 4, 5, 6], [8, 1, 2]), settings(10, random_next_prob=0.2), Scripted(draws)
     )
     assert spans[0].tolist() == [0, 3, 27, 29]
     assert spans[1].tolist() == [3, 8, 12, 17]
-    assert made.labels.tolist() == [1, 0, 0]
+    assert result.labels.tolist() == [1, 0, 0]
 
 
 def test_short_target():
     # 0.05: a short target, 2 + int(0.25 * 9) = 4: one sentence of 4 tokens is a chunk of its own,
     # so its B is random.
-    made, spans = cut(
+    result, spans = cut(
         make_piece([4, 4], [5]), settings(10), Scripted([0.05, 0.25, 0, 0, 0, 0, 0.5, 0, 0.75])
     )
     assert spans.tolist() == [[0, 4, 8, 13], [4, 8, 8, 13], [8, 13, 4, 8]]
-    assert made.labels.tolist() == [1, 1, 1]
+    assert result.labels.tolist() == [1, 1, 1]
 
 
 def test_a_single_document_is_its_own_other():
-    made, spans = cut(make_piece([4]), settings(10), Scripted([0.5, 0.0]))
+    result, spans = cut(make_piece([4]), settings(10), Scripted([0.5, 0.0]))
     assert spans.tolist() == [[0, 4, 0, 4]]
-    assert made.labels.tolist() == [1]
+    assert result.labels.tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_a_single_document_is_its_own_other():
 )
 def test_truncation_takes_from_the_longer(lengths, kept):
     spans = np.array([[100, 100 + lengths[0], 300, 300 + lengths[1]]])
-    (made,), cut = pairs.truncate(spans, 10, Scripted([], front=1))
+    (result,), cut = pairs.truncate(spans, 10, Scripted([], front=1))
     front = [min(1, n - k) for n, k in zip(lengths, kept, strict=True)]
-    assert made.tolist() == [
+    assert result.tolist() == [
         100 + front[0], 100 + front[0] + kept[0], 300 + front[1], 300 + front[1] + kept[1]
     ]  # fmt: skip
     assert cut == sum(lengths) - sum(kept)
@@ -168,8 +168,8 @@ def test_truncation_takes_from_the_longer(lengths, kept):
 
 def test_truncation_takes_from_either_end_alike():
     spans = np.tile([0, 60, 100, 160], (20_000, 1))
-    made, _ = pairs.truncate(spans, 80, np.random.default_rng(0))
-    front = made[:, ::2] - [0, 100]
+    result, _ = pairs.truncate(spans, 80, np.random.default_rng(0))
+    front = result[:, ::2] - [0, 100]
     # 20 fair draws for each segment: mean 10, variance 5.
     assert np.abs(front.mean(axis=0) - 10).max() < 4 * np.sqrt(5 / 20_000)
     assert np.abs(front.var(axis=0) / 5 - 1).max() < 0.05
@@ -181,22 +181,22 @@ def test_same_as_the_reference(room, seed):
     piece = random_piece(np.random.default_rng(seed))
     how = settings(room, short_seq_prob=0.3, random_next_prob=0.4)
     uniforms = np.random.default_rng(seed).random(100_000)
-    made, spans = cut(piece, how, Scripted(uniforms))
+    result, spans = cut(piece, how, Scripted(uniforms))
     expected = reference(piece, how, iter(uniforms.tolist()).__next__)
-    assert made.labels.tolist() == [label for _, _, label, _ in expected]
+    assert result.labels.tolist() == [label for _, _, label, _ in expected]
     assert lengths_of(spans).tolist() == [kept for _, _, _, kept in expected]
     for (a0, a1, b0, b1), (a, b, _, _) in zip(spans.tolist(), expected, strict=True):
         assert set(range(a0, a1)) <= set(a) and set(range(b0, b1)) <= set(b)
     whole = [len(a) + len(b) for a, b, _, _ in expected]
-    assert made.cut.tolist() == (np.array(whole) - lengths_of(spans).sum(axis=1)).tolist()
+    assert result.cut.tolist() == (np.array(whole) - lengths_of(spans).sum(axis=1)).tolist()
 
 
 def test_every_sentence_is_used_once():
     """Without truncation the segments A and following B tile the documents."""
     piece = random_piece(np.random.default_rng(5), documents=200)
-    made, spans = cut(piece, settings(10_000), np.random.default_rng(1))
+    result, spans = cut(piece, settings(10_000), np.random.default_rng(1))
     used = np.zeros(len(piece.ids), int)
-    for (a0, a1, b0, b1), label in zip(spans, made.labels, strict=True):
+    for (a0, a1, b0, b1), label in zip(spans, result.labels, strict=True):
         used[a0:a1] += 1
         if not label:
             assert b0 == a1
@@ -206,13 +206,13 @@ def test_every_sentence_is_used_once():
 
 def test_random_next_is_from_another_document():
     piece = random_piece(np.random.default_rng(6), documents=200)
-    made, spans = cut(piece, settings(60), np.random.default_rng(1))
+    result, spans = cut(piece, settings(60), np.random.default_rng(1))
     sentence_of = np.repeat(np.arange(len(piece.sentences) - 1), np.diff(piece.sentences))
     document_of = np.repeat(np.arange(len(piece.documents) - 1), np.diff(piece.documents))
     document = document_of[sentence_of]
     same = document[spans[:, 0]] == document[spans[:, 2]]
-    assert (same == (made.labels == 0)).all()
-    counts = np.bincount(document[spans[made.labels == 1, 2]])
+    assert (same == (result.labels == 0)).all()
+    counts = np.bincount(document[spans[result.labels == 1, 2]])
     assert (counts > 0).mean() > 0.9  # all documents serve, not a few
 
 
@@ -222,8 +222,8 @@ def test_lent_documents_give_random_segments_and_nothing_else(format):
     piece = own.with_others(make_piece([3] * 9, [4] * 5))
     assert piece.documents.tolist() == [0, 400, 409, 414] and piece.lent == 2
     assert piece.sentences[-6:].tolist() == [2027 + 4 * i for i in range(6)]
-    made, spans = cut(piece, settings(30, format=format), np.random.default_rng(1))
-    random = made.labels == 1
+    result, spans = cut(piece, settings(30, format=format), np.random.default_rng(1))
+    random = result.labels == 1
     assert random.sum() > 20 and (~random).sum() > 20
     assert (spans[random, 2] >= 2000).all() and (spans[~random] <= 2000).all()
     used = np.zeros(len(piece.ids), int)
@@ -238,7 +238,7 @@ def test_histogram_of_lengths():
     rng = np.random.default_rng(2)
     piece = make_piece(*(rng.integers(1, 40, 50).tolist() for _ in range(200)))
     uniforms = rng.random(200_000)
-    made, spans = cut(piece, settings(125), Scripted(uniforms))
+    result, spans = cut(piece, settings(125), Scripted(uniforms))
     expected = reference(piece, settings(125), iter(uniforms.tolist()).__next__)
     lengths = lengths_of(spans)
     assert lengths.min() >= 1 and lengths.sum(axis=1).max() == 125
@@ -254,13 +254,13 @@ def test_histogram_of_lengths():
 def test_half_of_the_pairs_are_random():
     """Of chunks of two sentences and more: a chunk of one always has a random B."""
     piece = make_piece(*([9] * 6 for _ in range(20_000)))
-    made, spans = cut(piece, settings(18, short_seq_prob=0.0), np.random.default_rng(3))
+    result, spans = cut(piece, settings(18, short_seq_prob=0.0), np.random.default_rng(3))
     # A document of six equal sentences is chunks of two until one sentence is left or none: each
     # chunk of two is random with probability 1/2.
     last = np.isin(spans[:, 0] % 54, 45)
-    pairs = made.labels[~last]
+    pairs = result.labels[~last]
     assert abs(pairs.mean() - 0.5) < 3 * np.sqrt(0.25 / len(pairs))
-    assert made.labels[last].all()
+    assert result.labels[last].all()
 
 
 def test_sentence_pairs():
@@ -268,17 +268,17 @@ def test_sentence_pairs():
     # A). 0.9: the next sentence is B. Then one is left: B is a sentence of the other document,
     # int(0.5 * 2) = 1. Then 0.1: B is random, sentence int(0.4 * 3) = 1, and the last one stays.
     draws = [0.5, 0.0, 0.9, 0.0, 0.5] + [0.5, 0.0, 0.1, 0.0, 0.4] + [0.0, 0.0]
-    made, spans = cut(
+    result, spans = cut(
         make_piece([3, 4, 5], [2, 2]), settings(50, format="sentence_pairs"), Scripted(draws)
     )
     assert spans.tolist() == [[0, 3, 3, 7], [7, 12, 14, 16], [12, 14, 3, 7], [14, 16, 0, 3]]
-    assert made.labels.tolist() == [0, 1, 1, 1]
+    assert result.labels.tolist() == [0, 1, 1, 1]
 
 
 def test_long_sentences_of_a_pair_are_cut():
     how = settings(10, format="sentence_pairs", random_next_prob=0.0)
-    made, spans = cut(make_piece([20, 20]), how, Scripted([0.5, 0.0, 0.9], front=1))
-    assert spans.tolist() == [[1, 6, 21, 26]] and made.cut.tolist() == [30]
+    result, spans = cut(make_piece([20, 20]), how, Scripted([0.5, 0.0, 0.9], front=1))
+    assert spans.tolist() == [[1, 6, 21, 26]] and result.cut.tolist() == [30]
 
 
 def test_sentence_order():
@@ -286,10 +286,10 @@ def test_sentence_order():
     # 1 + int(0.6 * 2) = 2 sentences of the first; 0.4: swapped; 0.5: not.
     how = settings(12, relation="sentence_order")
     piece = make_piece([3, 4, 5, 6], [9], [2, 2])
-    made, spans = cut(piece, how, Scripted([0.5, 0.6, 0.4, 0.0, 0.5] + [0.5, 0.0, 0.0]))
+    result, spans = cut(piece, how, Scripted([0.5, 0.6, 0.4, 0.0, 0.5] + [0.5, 0.0, 0.0]))
     assert spans.tolist() == [[7, 12, 0, 7], [7, 12, 12, 18], [29, 31, 27, 29]]
-    assert made.labels.tolist() == [1, 0, 1]
-    assert made.cut.tolist() == [0, 0, 0]
+    assert result.labels.tolist() == [1, 0, 1]
+    assert result.cut.tolist() == [0, 0, 0]
     assert pairs.left_out(piece, how) == {"documents of one sentence": 1}
     assert pairs.left_out(piece, settings(12)) == {}
 
@@ -297,9 +297,9 @@ def test_sentence_order():
 def test_sentence_order_by_sentences():
     how = settings(50, relation="sentence_order", format="sentence_pairs")
     draws = [0.9, 0.0, 0.9, 0.0, 0.1] + [0.9, 0.0, 0.2]
-    made, spans = cut(make_piece([3, 4, 5], [1], [2, 2]), how, Scripted(draws))
+    result, spans = cut(make_piece([3, 4, 5], [1], [2, 2]), how, Scripted(draws))
     assert spans.tolist() == [[0, 3, 3, 7], [7, 12, 3, 7], [15, 17, 13, 15]]
-    assert made.labels.tolist() == [0, 1, 1]
+    assert result.labels.tolist() == [0, 1, 1]
 
 
 def test_random_negatives():
@@ -309,8 +309,8 @@ def test_random_negatives():
     # 10 tokens are a chunk alone: B from the other document. 4 + 4: 0.7, in order. Then [3]: B is
     # sentence int(0.4 * 3) = 1 of the other, and the next one, as 7 tokens were wanted.
     draws = [0.5, 0.0, 0.0] + [0.0, 0.7] + [0.5, 0.0, 0.4]
-    made, spans = cut(piece, how, Scripted(draws))
-    assert made.labels.tolist() == [1, 0, 1]
+    result, spans = cut(piece, how, Scripted(draws))
+    assert result.labels.tolist() == [1, 0, 1]
     assert spans.tolist() == [[0, 7, 18, 21], [10, 14, 14, 18], [18, 21, 10, 17]]
     assert pairs.left_out(piece, how) == {}
 
@@ -320,8 +320,8 @@ def test_half_of_the_orders_are_swapped(format):
     rng = np.random.default_rng(4)
     piece = random_piece(rng, documents=2000)
     how = settings(60, relation="sentence_order", format=format)
-    made, spans = cut(piece, how, rng)
-    (a0, a1, b0, b1), swapped = spans.T, made.labels == 1
+    result, spans = cut(piece, how, rng)
+    (a0, a1, b0, b1), swapped = spans.T, result.labels == 1
     assert abs(swapped.mean() - 0.5) < 3 * np.sqrt(0.25 / len(swapped))
     # Apart from what was cut off, what comes first in the text is A, or B where they are swapped.
     assert (np.where(swapped, b1 <= a0, a1 <= b0)).all()
@@ -337,26 +337,26 @@ def test_half_of_the_orders_are_swapped(format):
 
 def test_no_relation():
     """B follows; a sentence alone has no B."""
-    made = pairs.cut(
+    rows = pairs.cut(
         make_piece([3, 4, 5, 11], [2, 2]), settings(10, relation="none"),
         Scripted([0.5, 0.6, 0.5, 0.0]),
     )  # fmt: skip
-    assert made.runs.tolist() == [[0, 5], [7, 12], [12, 22], [23, 25], [25, 27]]
-    assert made.splits.tolist() == [0, 2, 3, 5]
-    assert made.opens.tolist() == [True] * 5
-    assert made.labels.tolist() == [0, 0, 0] and made.cut.tolist() == [2, 1, 0]
+    assert rows.runs.tolist() == [[0, 5], [7, 12], [12, 22], [23, 25], [25, 27]]
+    assert rows.splits.tolist() == [0, 2, 3, 5]
+    assert rows.opens.tolist() == [True] * 5
+    assert rows.labels.tolist() == [0, 0, 0] and rows.cut.tolist() == [2, 1, 0]
 
 
 def test_two_separators_leave_less_room():
-    made = pairs.cut(
+    rows = pairs.cut(
         make_piece([8, 9]), settings(10, random_next_prob=0.0), np.random.default_rng(0), between=2
     )
-    assert made.runs[:, 1].sum() - made.runs[:, 0].sum() == 9
-    assert made.lengths(between=2).tolist() == [13]
+    assert rows.runs[:, 1].sum() - rows.runs[:, 0].sum() == 9
+    assert rows.lengths(between=2).tolist() == [13]
 
 
 def test_nothing_to_cut():
-    made, spans = cut(make_piece([0], [0, 0]), settings(10), np.random.default_rng(0))
-    assert spans.shape == (0, 4) and len(made) == 0
-    made, _ = cut(make_piece([4], [5]), settings(10, relation="sentence_order"), Scripted([]))
-    assert len(made) == 0
+    result, spans = cut(make_piece([0], [0, 0]), settings(10), np.random.default_rng(0))
+    assert spans.shape == (0, 4) and len(result) == 0
+    result, _ = cut(make_piece([4], [5]), settings(10, relation="sentence_order"), Scripted([]))
+    assert len(result) == 0

@@ -64,8 +64,8 @@ def test_assemble(between):
     assert ids.dtype == np.int32
     rows = [ids[a:b].tolist() for a, b in itertools.pairwise(row_splits)]
     assert rows == TEXTS[between]
-    found = [lengths[a:b].tolist() for a, b in itertools.pairwise(splits)]
-    assert found == [[4 + between, 3], [5], [8], [4 + between, 2]]
+    actual = [lengths[a:b].tolist() for a, b in itertools.pairwise(splits)]
+    assert actual == [[4 + between, 3], [5], [8], [4 + between, 2]]
     assert EXAMPLES.lengths(between).tolist() == [len(row) for row in rows]
 
 

@@ -41,10 +41,10 @@ def test_nothing_to_pack():
 @pytest.mark.parametrize("way", [packing.best_fit, packing.exact_fit])
 def test_every_example_once_and_no_row_too_long(way, most, room):
     lengths = np.random.default_rng(most).integers(5, 129, 3000)
-    made = way(lengths, room, most)
-    assert sorted(itertools.chain(*made)) == list(range(3000))
-    assert all(lengths[row].sum() <= room and len(row) <= most for row in made)
-    assert len(rows(lengths, room, most)) <= len(made)
+    result = way(lengths, room, most)
+    assert sorted(itertools.chain(*result)) == list(range(3000))
+    assert all(lengths[row].sum() <= room and len(row) <= most for row in result)
+    assert len(rows(lengths, room, most)) <= len(result)
 
 
 def test_little_is_left_free():

@@ -18,10 +18,10 @@ from tfrecords_tools.pretraining.settings import Settings
 
 def read(folder):
     """The examples as dicts of arrays, in the order of the shards."""
-    found = manifest.read(folder)
-    paths = [str(folder / shard.name) for shard in found.shards]
+    record = manifest.read(folder)
+    paths = [str(folder / shard.name) for shard in record.shards]
     batch = next(iter(tf.data.TFRecordDataset(paths).batch(10**6)))
-    parsed = features.parse(batch, found.features)
+    parsed = features.parse(batch, record.features)
     return {name: np.array(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value)
             for name, value in parsed.items()}  # fmt: skip
 
@@ -30,8 +30,8 @@ def read(folder):
 @pytest.mark.parametrize("reuse", [0, 5])
 def test_each_row_goes_on_where_it_left_off(tmp_path, reuse, backward):
     documents, words = marked(LENGTHS)
-    made_of = config(reuse_length=reuse, backward=backward)
-    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
+    settings = config(reuse_length=reuse, backward=backward)
+    folder = stream_folder(tmp_path / "shards", settings, documents, words)
     rows = read(folder)
     total, stride = len(rows["token_ids"]), reuse or 16
     assert total % 4 == 0 and (rows["segment_lengths"].sum(axis=1) == 16).all()
@@ -71,8 +71,8 @@ def test_each_row_goes_on_where_it_left_off(tmp_path, reuse, backward):
 def test_a_ends_where_a_sentence_does(tmp_path):
     documents, words = marked(LENGTHS)
     for backward in (False, True):
-        made_of = config(reuse_length=3, max_length=20, backward=backward, duplicates=6)
-        rows = read(stream_folder(tmp_path / f"{backward}", made_of, documents, words))
+        settings = config(reuse_length=3, max_length=20, backward=backward, duplicates=6)
+        rows = read(stream_folder(tmp_path / f"{backward}", settings, documents, words))
         starts = np.cumsum([0, *LENGTHS])
         lasts = {
             int(min(start + i + 6, stop - 1)) + FIRST
@@ -104,8 +104,8 @@ def test_a_ends_where_a_sentence_does(tmp_path):
 def test_an_end_of_document_stands_between_documents(tmp_path, reuse):
     """XLNet's <eod>; [SEP] is left to end A and B, and an <eod> may be predicted."""
     documents, words = marked(LENGTHS)
-    made_of = config(reuse_length=reuse, backward=True)
-    folder = stream_folder(tmp_path / "shards", made_of, documents, [*words, "<eod>"])
+    settings = config(reuse_length=reuse, backward=True)
+    folder = stream_folder(tmp_path / "shards", settings, documents, [*words, "<eod>"])
     rows = read(folder)
     tokenizer = tokenizers.load(folder / "tokenizer")
     end = FIRST + len(words)
@@ -129,8 +129,8 @@ def test_an_end_of_document_stands_between_documents(tmp_path, reuse):
 
 def test_short_documents_are_dropped_and_contexts_kept_apart(tmp_path):
     documents, words = marked(LENGTHS)
-    made_of = config(reuse_length=5, short_documents="drop", rows=3)
-    folder = stream_folder(tmp_path / "shards", made_of, documents, words)
+    settings = config(reuse_length=5, short_documents="drop", rows=3)
+    folder = stream_folder(tmp_path / "shards", settings, documents, words)
     rows = read(folder)
     starts = np.cumsum([0, *LENGTHS])
     of = np.repeat(np.arange(len(LENGTHS)), LENGTHS)  # document of each word
@@ -157,8 +157,8 @@ def test_short_documents_are_dropped_and_contexts_kept_apart(tmp_path):
 
 def test_a_random_b_is_of_another_document(tmp_path):
     documents, words = marked(LENGTHS)
-    made_of = config(reuse_length=5, relation="next_sentence", duplicates=10)
-    rows = read(stream_folder(tmp_path / "shards", made_of, documents, words))
+    settings = config(reuse_length=5, relation="next_sentence", duplicates=10)
+    rows = read(stream_folder(tmp_path / "shards", settings, documents, words))
     of = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
     walk = Walk(LENGTHS, False)
     labels = rows["next_sentence_label"]
@@ -183,14 +183,16 @@ def test_a_random_b_is_of_another_document(tmp_path):
 
 def test_any_process_makes_the_same_block(tmp_path):
     documents, words = marked(LENGTHS)
-    made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=80, rows=2)
-    first = read(stream_folder(tmp_path / "a", made_of, documents, words))
-    again = read(stream_folder(tmp_path / "b", made_of, documents, words, shard_count=2))
+    settings = config(
+        reuse_length=5, backward=True, relation="next_sentence", duplicates=80, rows=2
+    )
+    first = read(stream_folder(tmp_path / "a", settings, documents, words))
+    again = read(stream_folder(tmp_path / "b", settings, documents, words, shard_count=2))
     assert len(first["token_ids"]) > streams.SEQUENCES_AT_ONCE * 1.5
     for name, value in first.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
     other = read(stream_folder(
-        tmp_path / "c", configs.from_dict({**configs.to_dict(made_of), "seed": 1}),
+        tmp_path / "c", configs.from_dict({**configs.to_dict(settings), "seed": 1}),
         documents, words,
     ))  # fmt: skip
     assert (other["token_ids"] != first["token_ids"]).mean() > 0.5
@@ -198,8 +200,8 @@ def test_any_process_makes_the_same_block(tmp_path):
 
 def test_one_of_draws_each_flagged_column_alike():
     flags = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool).repeat(4000, axis=0)
-    found = streams.draw_flagged(flags, seeding.numpy_rng(0))
-    first, second = np.split(found, 2)
+    actual = streams.draw_flagged(flags, seeding.numpy_rng(0))
+    first, second = np.split(actual, 2)
     assert set(first) == {1, 3, 4} and set(second) == set(range(5))
     for counts, share in ((np.bincount(first)[[1, 3, 4]], 1 / 3), (np.bincount(second), 1 / 5)):
         assert (abs(counts / 4000 - share) < 4 * np.sqrt(share * (1 - share) / 4000)).all()
@@ -219,11 +221,11 @@ def test_elsewhere_reaches_every_place_and_no_other():
     assert places(5, 6) == set(range(10))  # no other document has room: anywhere
     two = streams.Text(np.arange(30, dtype=np.int32), np.ones(31, bool),
                        np.array([0, 4, 10, 15, 19, 25, 30]), copies=2)  # fmt: skip
-    found = streams.draw_elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
-    assert set(found.tolist()) == {15, 16, 25, 26, 27}
+    actual = streams.draw_elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
+    assert set(actual.tolist()) == {15, 16, 25, 26, 27}
     one = streams.Text(text.ids, text.begins, np.array([0, 15]))
-    found = streams.draw_elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
-    assert set(found.tolist()) == {0, 1}
+    actual = streams.draw_elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
+    assert set(actual.tolist()) == {0, 1}
 
 
 def test_texts_that_are_too_short_are_refused(tmp_path):
@@ -248,9 +250,9 @@ def test_separators_of_pairs_count(tmp_path):
     with pytest.raises(UserError, match=message):
         _ = plan(2, 11).span
     text = streams.Text(np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]))
-    made = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
+    result = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
     for start, tokens, (first, second, last) in zip(
-        (10, 12), made["token_ids"], made["segment_lengths"], strict=True
+        (10, 12), result["token_ids"], result["segment_lengths"], strict=True
     ):
         assert tokens[first - 2 : first].tolist() == [SEP, SEP] and tokens[-2:].tolist() == [3, 2]
         assert [*tokens[: first - 2], *tokens[first:-2]] == list(range(start, start + 12))
@@ -263,26 +265,26 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", words)
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
     monkeypatch.setattr("tfrecords_tools.pretraining.chunks.cut.__defaults__", (400, tuple))
-    found, lines = [], []
+    actual, lines = [], []
     for workers in (1, 2):
-        made_of = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)
+        settings = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)
         out = tmp_path / f"out{workers}"
-        made = builder.build(
-            Settings.from_config(made_of, tokenizer), str(tmp_path / "a.txt"), out,
+        built = builder.build(
+            Settings.from_config(settings, tokenizer), str(tmp_path / "a.txt"), out,
             workers, num_shards=3, report=lines.append,
         )  # fmt: skip
-        found.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
-    assert found[0] == found[1] and len(found[0]) == 7
+        actual.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
+    assert actual[0] == actual[1] and len(actual[0]) == 7
     assert integrity.verify(out, deep=True) == []
-    assert made.totals.examples == sum(shard.records for shard in made.shards)
-    assert made.totals.tokens == sum(LENGTHS) * 8 and made.totals.documents == 80
-    assert made.totals.short_documents_joined == 24
-    steps = made.totals.examples // 4
-    assert made.totals.longest_memory == (steps - 1) * 5
+    assert built.totals.examples == sum(shard.records for shard in built.shards)
+    assert built.totals.tokens == sum(LENGTHS) * 8 and built.totals.documents == 80
+    assert built.totals.short_documents_joined == 24
+    steps = built.totals.examples // 4
+    assert built.totals.longest_memory == (steps - 1) * 5
     text = 3 * 8 * (sum(LENGTHS) + len(LENGTHS))
-    assert made.totals.cut_tokens == text - ((2 * steps - 1) * 5 + 13)
-    assert made.length_histogram == (*[0] * 16, made.totals.examples)
-    assert made.features == (
+    assert built.totals.cut_tokens == text - ((2 * steps - 1) * 5 + 13)
+    assert built.length_histogram == (*[0] * 16, built.totals.examples)
+    assert built.features == (
         "token_ids", "segment_lengths", "next_sentence_label", "continues", "backward",
     )  # fmt: skip
     assert "0.0% of the rows is padding" in lines[-1]
@@ -294,8 +296,8 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         ({"phrases": "x"}, "--phrases: a stream has no phrases and entities: take another unit"),
     ):
         with pytest.raises(UserError, match=message):
-            Settings.from_config(made_of, tokenizer, **options)
-    raw = configs.to_dict(made_of)
+            Settings.from_config(settings, tokenizer, **options)
+    raw = configs.to_dict(settings)
     raw["corruption"]["unit"] = "phrase"
     with pytest.raises(UserError, match="unit: phrase: a stream has no phrases"):
         Settings.from_config(configs.from_dict(raw), tokenizer)

@@ -42,17 +42,17 @@ def _build(task, files, tokenizer, output, **options):
 
 def _records(folder, split="train"):
     """Every example of a split as a dict of lists."""
-    found = []
+    actual = []
     for shard in manifest.read(folder).split(split):
         for record in tf.data.TFRecordDataset(str(Path(folder) / shard.name)).as_numpy_iterator():
             example = tf.train.Example.FromString(record)
-            found.append(
+            actual.append(
                 {
                     name: list(value.int64_list.value or value.float_list.value)
                     for name, value in example.features.feature.items()
                 }
             )
-    return found
+    return actual
 
 
 def _pieces(ids):
@@ -67,7 +67,7 @@ def test_single_sentences(tmp_path, tokenizer):
         test="index\ttext\n0\tit is not good\n1\tgood\n",
     )
     lines = []
-    made = _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
     assert _records(tmp_path / "out") == [
         {"token_ids": [2, 5, 6, 8, 3], "segment_lengths": [5], "row": [0], "label": [1]},
         {"token_ids": [2, 7, 3], "segment_lengths": [3], "row": [1], "label": [0]},
@@ -86,7 +86,7 @@ def test_single_sentences(tmp_path, tokenizer):
         "validation: 1 examples; 7 tokens; 0 cut at 128 tokens; neg 1 (100.0%), pos 0 (0.0%)",
         "test: 2 examples; 9 tokens; 0 cut at 128 tokens; no labels",
     ]
-    assert made.task.labels == ("neg", "pos")
+    assert built.task.labels == ("neg", "pos")
 
 
 def test_manifest(tmp_path, tokenizer):
@@ -95,8 +95,8 @@ def test_manifest(tmp_path, tokenizer):
         train="text\tlabel\nA good film\tpos\nBad\tneg\n",
         test="text\ngood good good\n",
     )
-    made = _build(SENTIMENT, files, tokenizer, tmp_path / "out", max_length=4)
-    assert manifest.read(tmp_path / "out") == made
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", max_length=4)
+    assert manifest.read(tmp_path / "out") == built
     assert integrity.verify(tmp_path / "out", deep=True) == []
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "manifest.json",
@@ -104,9 +104,9 @@ def test_manifest(tmp_path, tokenizer):
         "tokenizer",
         "train-00000-of-00001.tfrecord",
     ]
-    assert (made.kind, made.max_length) == ("task", 4)
-    assert made.features == ("token_ids", "segment_lengths", "row", "label")
-    assert strict.to_dict(made.task) == {
+    assert (built.kind, built.max_length) == ("task", 4)
+    assert built.features == ("token_ids", "segment_lengths", "row", "label")
+    assert strict.to_dict(built.task) == {
         "name": "classification",
         "kind": "classification",
         "pair": False,
@@ -116,7 +116,7 @@ def test_manifest(tmp_path, tokenizer):
         "columns": {"text": "text", "label": "label"},
         "unlabelled": ["test"],
     }
-    assert strict.to_dict(made.totals) == {
+    assert strict.to_dict(built.totals) == {
         "examples": 3,
         "tokens": 11,
         "truncated": 2,
@@ -132,9 +132,9 @@ def test_manifest(tmp_path, tokenizer):
             "test": {"examples": 1, "tokens": 4, "truncated": 1, "skipped": {}, "labels": {}},
         },
     }
-    assert made.length_histogram == (0, 0, 0, 1, 2)
-    assert made.tokenizer_fingerprint == tokenizer.fingerprint
-    for name, digest in made.tokenizer.items():
+    assert built.length_histogram == (0, 0, 0, 1, 2)
+    assert built.tokenizer_fingerprint == tokenizer.fingerprint
+    for name, digest in built.tokenizer.items():
         content = (tmp_path / "out" / "tokenizer" / name).read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest
 
@@ -142,13 +142,13 @@ def test_manifest(tmp_path, tokenizer):
 def test_pairs_are_cut_from_the_longer_text(tmp_path, tokenizer):
     task = tasks.generic("classification", "0", "1", "2", header=False)
     files = _files(tmp_path, train="a a a a a\tbad bad\t1\na\tbad\t0\n")
-    made = _build(task, files, tokenizer, tmp_path / "out", max_length=7)
+    built = _build(task, files, tokenizer, tmp_path / "out", max_length=7)
     first, second = _records(tmp_path / "out")
     assert _pieces(first["token_ids"]) == "[CLS] a a [SEP] bad bad [SEP]"
     assert (first["segment_lengths"], first["label"]) == ([4, 3], [1])
     assert _pieces(second["token_ids"]) == "[CLS] a [SEP] bad [SEP]"
     assert second["segment_lengths"] == [3, 2]
-    assert (made.totals.truncated, made.task.pair) == (1, True)
+    assert (built.totals.truncated, built.task.pair) == (1, True)
 
 
 def test_regression_scores(tmp_path, tokenizer):
@@ -159,12 +159,12 @@ def test_regression_scores(tmp_path, tokenizer):
         test="text\tscore\nthe film\t2.5\n",
     )
     lines = []
-    made = _build(task, files, tokenizer, tmp_path / "out", report=lines.append)
+    built = _build(task, files, tokenizer, tmp_path / "out", report=lines.append)
     scores = [r["score"][0] for r in _records(tmp_path / "out")]
     assert scores == [np.float32(3.2), -1.0, 5.0]
     assert [r["score"] for r in _records(tmp_path / "out", "test")] == [[2.5]]
-    assert made.features == ("token_ids", "segment_lengths", "row", "score")
-    assert (made.task.labels, made.task.unlabelled) == ((), ())
+    assert built.features == ("token_ids", "segment_lengths", "row", "score")
+    assert (built.task.labels, built.task.unlabelled) == ((), ())
     assert lines[0] == "train: 3 examples; 9 tokens; 0 cut at 128 tokens"
 
 
@@ -176,11 +176,11 @@ def test_named_values_become_ids_and_names(tmp_path, tokenizer):
         train=header + '1\t7\t8\t" a film\tthe film "\n0\t7\t9\ta\tgood\n',
         test="index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tbad\tfilm\n",
     )
-    made = _build(task, files, tokenizer, tmp_path / "out")
+    built = _build(task, files, tokenizer, tmp_path / "out")
     first, second = _records(tmp_path / "out")
     assert _pieces(first["token_ids"]) == "[CLS] [UNK] a film [SEP] the film [UNK] [SEP]"
     assert (first["label"], second["label"]) == ([1], [0])
-    assert made.totals.splits["train"].labels == {"not_equivalent": 1, "equivalent": 1}
+    assert built.totals.splits["train"].labels == {"not_equivalent": 1, "equivalent": 1}
     (test,) = _records(tmp_path / "out", "test")
     assert _pieces(test["token_ids"]) == "[CLS] bad [SEP] film [SEP]"
 
@@ -211,10 +211,10 @@ def test_mnli_as_distributed(tmp_path, tokenizer):
     files = {split: tmp_path / f"{split}.tsv" for split in contents}
     for split, path in files.items():
         path.write_text(contents[split])
-    made = _build(tasks.find("mnli"), files, tokenizer, tmp_path / "out")
-    assert made.task.labels == ("entailment", "neutral", "contradiction")
-    assert made.task.unlabelled == ("test", "test_mismatched")
-    assert [shard.split for shard in made.shards] == list(tasks.SPLITS)
+    built = _build(tasks.find("mnli"), files, tokenizer, tmp_path / "out")
+    assert built.task.labels == ("entailment", "neutral", "contradiction")
+    assert built.task.unlabelled == ("test", "test_mismatched")
+    assert [shard.split for shard in built.shards] == list(tasks.SPLITS)
     first, second = _records(tmp_path / "out")
     assert _pieces(first["token_ids"]) == "[CLS] a [UNK] good film [SEP] the film [SEP]"
     assert (first["label"], second["label"]) == ([1], [2])
@@ -242,11 +242,11 @@ def test_qqp_with_its_broken_and_empty_rows(tmp_path, tokenizer):
         test="id\tquestion1\tquestion2\n0\ta\tbad\n1\t\tgood\n",
     )
     lines = []
-    made = _build(tasks.find("qqp"), files, tokenizer, tmp_path / "out", report=lines.append)
+    built = _build(tasks.find("qqp"), files, tokenizer, tmp_path / "out", report=lines.append)
     train = _records(tmp_path / "out")
     assert [(r["row"], r["label"]) for r in train] == [([0], [0]), ([4], [1])]
     assert "left out: 1 empty text, 2 wrong number of columns" in lines[0]
-    assert made.totals.skipped == {"wrong number of columns": 2, "empty text": 1}
+    assert built.totals.skipped == {"wrong number of columns": 2, "empty text": 1}
     assert [_pieces(r["token_ids"]) for r in _records(tmp_path / "out", "test")] == [
         "[CLS] a [SEP] bad [SEP]",
         "[CLS] [SEP] good [SEP]",
@@ -296,17 +296,17 @@ def test_texts_with_titles_in_csv(tmp_path, tokenizer, name, csv, texts, labels)
     files = {split: tmp_path / f"{split}.csv" for split in ("train", "test")}
     for path in files.values():
         path.write_text(csv)
-    made = _build(tasks.find(name), files, tokenizer, tmp_path / "out")
+    built = _build(tasks.find(name), files, tokenizer, tmp_path / "out")
     for split in files:
-        found = _records(tmp_path / "out", split)
-        assert [_pieces(r["token_ids"]) for r in found] == texts
-        assert [made.task.labels[r["label"][0]] for r in found] == labels
+        actual = _records(tmp_path / "out", split)
+        assert [_pieces(r["token_ids"]) for r in actual] == texts
+        assert [built.task.labels[r["label"][0]] for r in actual] == labels
     # A table that names its columns is the same task.
     tsv = _files(tmp_path, train="label\ttext\n1\tbad film\n2\tgood\n")
     _build(tasks.find(name), tsv, tokenizer, tmp_path / "named")
-    found = _records(tmp_path / "named")
-    assert [_pieces(r["token_ids"]) for r in found] == ["[CLS] bad film [SEP]", "[CLS] good [SEP]"]
-    assert [r["label"] for r in found] == [[0], [1]]
+    actual = _records(tmp_path / "named")
+    assert [_pieces(r["token_ids"]) for r in actual] == ["[CLS] bad film [SEP]", "[CLS] good [SEP]"]
+    assert [r["label"] for r in actual] == [[0], [1]]
 
 
 def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
@@ -318,12 +318,12 @@ def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
         path.write_text(text)
     files = _files(tmp_path, test="id\tlabel\trating\ttext\n9\t1\t8\ta film\n")
     files = {"train": tmp_path / "train", "test": files["test"]}
-    made = _build(tasks.find("imdb"), files, tokenizer, tmp_path / "out")
+    built = _build(tasks.find("imdb"), files, tokenizer, tmp_path / "out")
     train = [(_pieces(r["token_ids"]), r["label"]) for r in _records(tmp_path / "out")]
     assert train == [("[CLS] bad it is not good [SEP]", [0]), ("[CLS] good film [SEP]", [1])]
     (test,) = _records(tmp_path / "out", "test")
     assert (_pieces(test["token_ids"]), test["label"]) == ("[CLS] a film [SEP]", [1])
-    assert made.totals.splits["train"].labels == {"neg": 1, "pos": 1}
+    assert built.totals.splits["train"].labels == {"neg": 1, "pos": 1}
     (tmp_path / "train" / "pos" / "0_9.txt").write_text(" \n")
     with pytest.raises(UserError, match="train/pos/0_9.txt: nothing in column 'text'"):
         _build(tasks.find("imdb"), files, tokenizer, tmp_path / "other")
@@ -332,11 +332,11 @@ def test_imdb_in_folders_and_in_a_table(tmp_path, tokenizer):
 def test_trec_coarse_and_fine(tmp_path, tokenizer):
     path = tmp_path / "train_5500.label"
     path.write_text("DESC:manner is it good\nENTY:animal the film\nDESC:def bad\n")
-    made = _build(tasks.find("trec"), {"train": path}, tokenizer, tmp_path / "coarse")
+    built = _build(tasks.find("trec"), {"train": path}, tokenizer, tmp_path / "coarse")
     assert [r["label"] for r in _records(tmp_path / "coarse")] == [[1], [2], [1]]
-    assert made.task.labels[1:3] == ("description", "entity")
-    made = _build(tasks.find("trec_fine"), {"train": path}, tokenizer, tmp_path / "fine")
-    assert made.task.labels == ("DESC:def", "DESC:manner", "ENTY:animal")
+    assert built.task.labels[1:3] == ("description", "entity")
+    built = _build(tasks.find("trec_fine"), {"train": path}, tokenizer, tmp_path / "fine")
+    assert built.task.labels == ("DESC:def", "DESC:manner", "ENTY:animal")
     assert [r["label"] for r in _records(tmp_path / "fine")] == [[1], [2], [0]]
     path.write_text("DESC:manner is it good\nXYZ:animal the film\n")
     with pytest.raises(UserError, match=r"train_5500.label, line 2: label 'XYZ' in column 'label'"):
@@ -346,8 +346,8 @@ def test_trec_coarse_and_fine(tmp_path, tokenizer):
 def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
     rows = "".join(f"a\t{label}\n" for label in (10, 9, 1, 10))
     files = _files(tmp_path, train="text\tlabel\n" + rows)
-    made = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
-    assert made.task.labels == ("1", "9", "10")
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
+    assert built.task.labels == ("1", "9", "10")
     assert [r["label"] for r in _records(tmp_path / "out")] == [[2], [1], [0], [2]]
 
 
@@ -355,8 +355,8 @@ def test_several_shards_keep_the_order(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(labelled_text, "ROWS_AT_ONCE", 4)
     rows = [f"{'good ' * (i % 5)}film\t{i % 2}" for i in range(25)]
     files = _files(tmp_path, train="text\tlabel\n" + "\n".join(rows))
-    made = _build(SENTIMENT, files, tokenizer, tmp_path / "out", examples_per_shard=10)
-    assert [(s.name, s.records, s.split) for s in made.shards] == [
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", examples_per_shard=10)
+    assert [(s.name, s.records, s.split) for s in built.shards] == [
         ("train-00000-of-00003.tfrecord", 10, "train"),
         ("train-00001-of-00003.tfrecord", 10, "train"),
         ("train-00002-of-00003.tfrecord", 5, "train"),
@@ -378,10 +378,10 @@ def test_the_same_bytes_every_time(tmp_path, tokenizer):
 
 def test_shards_parse_with_the_table_of_features(tmp_path, tokenizer):
     files = _files(tmp_path, train="text\tlabel\na\t1\nbad film\t0\n")
-    made = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
-    paths = [str(tmp_path / "out" / shard.name) for shard in made.shards]
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
+    paths = [str(tmp_path / "out" / shard.name) for shard in built.shards]
     (batch,) = tf.data.TFRecordDataset(paths).batch(2)
-    parsed = features.parse(batch, made.features)
+    parsed = features.parse(batch, built.features)
     assert parsed["token_ids"].to_list() == [[2, 5, 3], [2, 7, 8, 3]]
     assert parsed["label"].numpy().tolist() == [1, 0]
     assert parsed["row"].numpy().tolist() == [0, 1]
@@ -394,9 +394,11 @@ def test_bad_rows_are_left_out_and_counted_on_request(tmp_path, tokenizer):
     )
     task = tasks.generic("classification", "text", label="label", labels=["0", "1"])
     lines = []
-    made = _build(task, files, tokenizer, tmp_path / "out", skip_bad_rows=True, report=lines.append)
+    built = _build(
+        task, files, tokenizer, tmp_path / "out", skip_bad_rows=True, report=lines.append
+    )
     assert [r["row"][0] for r in _records(tmp_path / "out")] == [0, 5]
-    assert made.totals.skipped == {
+    assert built.totals.skipped == {
         "empty text": 1,
         "wrong number of columns": 1,
         "label not in the set": 1,

@@ -26,17 +26,17 @@ def tokenizer(tmp_path_factory):
 
 def build(task, files, tokenizer, output, **options):
     said = []
-    made = multiple_choice.build(task, files, tokenizer, output, report=said.append, **options)
-    return made, said
+    built = multiple_choice.build(task, files, tokenizer, output, report=said.append, **options)
+    return built, said
 
 
 def records(folder, split="train"):
-    found = []
+    actual = []
     for shard in manifest.read(folder).split(split):
         for record in tf.data.TFRecordDataset(str(folder / shard.name)).as_numpy_iterator():
             example = tf.train.Example.FromString(record).features.feature
-            found.append({name: list(value.int64_list.value) for name, value in example.items()})
-    return found
+            actual.append({name: list(value.int64_list.value) for name, value in example.items()})
+    return actual
 
 
 def sequences(record):
@@ -62,7 +62,7 @@ def test_race(tmp_path, tokenizer):
         (tmp_path / split / "middle" / "1.txt").write_text(article())
     files = {"train": tmp_path / "train", "validation": tmp_path / "dev"}
     output = tmp_path / "shards"
-    made, said = build(tasks.TASKS["race"], files, tokenizer, output, max_length=18)
+    result, said = build(tasks.TASKS["race"], files, tokenizer, output, max_length=18)
     first, second = records(output)
     # The context is cut, to the room that the question and each choice leave.
     assert sequences(first) == [
@@ -76,17 +76,17 @@ def test_race(tmp_path, tokenizer):
     assert (first["row"], first["answer"]) == ([0], [0])
     assert sequences(second)[3] == "[CLS] a dog is old . tom is new . [SEP] a dog is a dog . [SEP]"
     assert (second["row"], second["answer"]) == ([1], [1])
-    assert made == manifest.read(output)
-    assert made.features == ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer")
-    assert (made.kind, made.max_length) == ("task", 18)
-    assert made.task.labels == ("A", "B", "C", "D")
-    assert made.task.sequences == {"train": 4, "validation": 4}
-    assert (made.task.kind, made.task.blank, made.task.pair) == ("choice", True, True)
-    assert strict.to_dict(made.totals.splits["train"]) == {
+    assert result == manifest.read(output)
+    assert result.features == ("token_ids", "segment_lengths", "sequence_lengths", "row", "answer")
+    assert (result.kind, result.max_length) == ("task", 18)
+    assert result.task.labels == ("A", "B", "C", "D")
+    assert result.task.sequences == {"train": 4, "validation": 4}
+    assert (result.task.kind, result.task.blank, result.task.pair) == ("choice", True, True)
+    assert strict.to_dict(result.totals.splits["train"]) == {
         "examples": 2, "tokens": sum(first["sequence_lengths"] + second["sequence_lengths"]),
         "truncated": 1, "skipped": {}, "answers": {"A": 1, "B": 1, "C": 0, "D": 0},
     }  # fmt: skip
-    assert made.length_histogram[17:] == (0, 4) and sum(made.length_histogram) == 4
+    assert result.length_histogram[17:] == (0, 4) and sum(result.length_histogram) == 4
     assert list(inspect_shards.examples(output, 2))[1].splitlines()[:3] == [
         "example 1: 69 tokens, answer B, row 1",
         "  1A: [CLS] a dog is old . tom is new . [SEP]",
@@ -106,13 +106,13 @@ def test_the_files_say_how_many_choices(tmp_path, tokenizer):
         "test": choices.write(tmp_path / "test.jsonl", [{**unanswered, "question": ""}]),
     }
     output = tmp_path / "shards"
-    made, said = build(tasks.choice(), files, tokenizer, output)
+    result, said = build(tasks.choice(), files, tokenizer, output)
     assert [record["answer"] for record in records(output)] == [[1], [0]]
     (test,) = records(output, "test")
     assert "answer" not in test
     assert sequences(test) == ["[CLS] a dog [SEP] tom [SEP]", "[CLS] a dog [SEP] ann [SEP]"]
-    assert made.task.labels == ("A", "B") and made.task.unlabelled == ("test",)
-    assert made.task.blank is False
+    assert result.task.labels == ("A", "B") and result.task.unlabelled == ("test",)
+    assert result.task.blank is False
     assert said[1].endswith("0 with their context cut, at 512 tokens; no answers")
 
 
@@ -129,11 +129,11 @@ def test_a_question_that_leaves_no_room(tmp_path, tokenizer):
     assert not output.exists()
     build(tasks.choice(), {"train": path}, tokenizer, tmp_path / "nine", max_length=9)
     assert sequences(records(tmp_path / "nine")[0])[1] == "[CLS] a [SEP] who ? a new dog [SEP]"
-    made, said = build(
+    result, said = build(
         tasks.choice(), {"train": path}, tokenizer, output, max_length=8, skip_bad_rows=True
     )
     assert [record["row"] for record in records(output)] == [[1]]
-    assert made.totals.skipped == {"question too long": 1}
+    assert result.totals.skipped == {"question too long": 1}
     assert "left out: 1 question too long" in said[0]
     path = choices.write(tmp_path / "none.jsonl", [row])
     with pytest.raises(UserError, match="no question can be used: 1 question too long"):

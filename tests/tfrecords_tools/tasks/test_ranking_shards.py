@@ -50,10 +50,10 @@ def collection(folder, bad=None, qrels="qrels", **how):
     )
 
 
-def build(folder, output, splits=("train", "validation"), bad=None, found=None, **how):
+def build(folder, output, splits=("train", "validation"), bad=None, texts=None, **how):
     return ranking.build(
         how.pop("task", tasks.ranking()),
-        found or collection(folder, bad),
+        texts or collection(folder, bad),
         {split: folder / f"{split}.run" for split in splits},
         tokenizers.load(small.tokenizer_folder(folder / "tokenizer")),
         output,
@@ -61,9 +61,9 @@ def build(folder, output, splits=("train", "validation"), bad=None, found=None, 
     )
 
 
-def examples(folder, split, made):
-    paths = [str(folder / shard.name) for shard in made.split(split)]
-    parsed = features.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), made.features)
+def examples(folder, split, result):
+    paths = [str(folder / shard.name) for shard in result.split(split)]
+    parsed = features.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), result.features)
     return {
         name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
         for name, value in parsed.items()
@@ -80,13 +80,13 @@ def pair(query, document):
 
 def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_path):
     lines = []
-    made = build(write(tmp_path / "in"), tmp_path / "out", negatives=3, report=lines.append)
+    built = build(write(tmp_path / "in"), tmp_path / "out", negatives=3, report=lines.append)
     tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
-    found = examples(tmp_path / "out", "train", made)
-    assert found["row"] == list(range(len(found["row"])))
+    rows = examples(tmp_path / "out", "train", built)
+    assert rows["row"] == list(range(len(rows["row"])))
     triples = []
     for ids, lengths, segments in zip(
-        found["token_ids"], found["sequence_lengths"], found["segment_lengths"], strict=True
+        rows["token_ids"], rows["sequence_lengths"], rows["segment_lengths"], strict=True
     ):
         assert len(lengths) == 2 and sum(lengths) == len(ids) == sum(segments)
         texts = spelled(ids[: lengths[0]], tokenizer), spelled(ids[lengths[0] :], tokenizer)
@@ -108,8 +108,8 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
         assert QRELS[query][relevant] > 0
         assert other in RUN[query] and QRELS[query].get(other, 0) == 0
     assert {t[1] for t in triples if t[0] == "q1"} == {"d0", "d1"}
-    assert made.task.sequences == {"train": 2, "validation": 1}
-    assert made.totals.splits["train"].left_out == {
+    assert built.task.sequences == {"train": 2, "validation": 1}
+    assert built.totals.splits["train"].left_out == {
         "queries without a relevant document": 1,
         "queries without a candidate that is not relevant": 1,
     }
@@ -118,11 +118,11 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
 
 
 def test_inspect_shows_each_sequence(tmp_path):
-    made = build(write(tmp_path / "in"), tmp_path / "out")
-    found = examples(tmp_path / "out", "train", made)
+    built = build(write(tmp_path / "in"), tmp_path / "out")
+    rows = examples(tmp_path / "out", "train", built)
     [shown] = inspect_shards.examples(tmp_path / "out", 1)
     facts, *texts = shown.split("\n  ")
-    assert facts == f"example 0: {len(found['token_ids'][0])} tokens, row 0"
+    assert facts == f"example 0: {len(rows['token_ids'][0])} tokens, row 0"
     assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
     assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"
     assert texts[1] == f"1B: {DOCUMENTS['d0']} [SEP]"
@@ -132,8 +132,8 @@ def test_triples_are_a_function_of_seed_and_query(tmp_path):
     folder = write(tmp_path / "in")
     drawn = {}
     for name, seed in {"a": 0, "b": 0, "c": 1}.items():
-        made = build(folder, tmp_path / name, seed=seed, negatives=2)
-        drawn[name] = examples(tmp_path / name, "train", made)["token_ids"]
+        built = build(folder, tmp_path / name, seed=seed, negatives=2)
+        drawn[name] = examples(tmp_path / name, "train", built)["token_ids"]
     assert drawn["a"] == drawn["b"] != drawn["c"]
     # Other queries do not matter.
     write(folder, train={"q1": RUN["q1"]}, validation=RUN)
@@ -144,18 +144,18 @@ def test_triples_are_a_function_of_seed_and_query(tmp_path):
 def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
     run = {"q2": RUN["q2"], "q1": RUN["q1"]}
     folder = write(tmp_path / "in", validation=run, test={"q3": RUN["q3"]})
-    made = build(folder, tmp_path / "out", splits=("validation", "test"))
+    built = build(folder, tmp_path / "out", splits=("validation", "test"))
     tokenizer = tokenizers.load(tmp_path / "out" / "tokenizer")
-    listed = candidates.read(tmp_path / "out", made, "validation")
+    listed = candidates.read(tmp_path / "out", built, "validation")
     order = [("q2", "d2"), ("q2", "d1"), *(("q1", d) for d in RUN["q1"])]
     assert listed.pairs == tuple(order)
     assert listed.qrels == {"q2": QRELS["q2"], "q1": QRELS["q1"]}
-    found = examples(tmp_path / "out", "validation", made)
-    assert found["row"] == list(range(7))
-    assert [spelled(ids, tokenizer) for ids in found["token_ids"]] == [pair(*p) for p in order]
-    assert found["sequence_lengths"] == [[len(ids)] for ids in found["token_ids"]]
-    assert made.task.unlabelled == ("test",)
-    assert candidates.read(tmp_path / "out", made, "test").qrels == {}
+    rows = examples(tmp_path / "out", "validation", built)
+    assert rows["row"] == list(range(7))
+    assert [spelled(ids, tokenizer) for ids in rows["token_ids"]] == [pair(*p) for p in order]
+    assert rows["sequence_lengths"] == [[len(ids)] for ids in rows["token_ids"]]
+    assert built.task.unlabelled == ("test",)
+    assert candidates.read(tmp_path / "out", built, "test").qrels == {}
     scores = np.arange(7, dtype=np.float32)
     assert listed.run(np.arange(7)[::-1], scores[::-1]) == {
         "q2": {"d2": 0, "d1": 1},
@@ -166,24 +166,24 @@ def test_candidates_are_numbered_as_the_lines_of_their_run(tmp_path):
 def test_long_documents_are_cut_and_counted(tmp_path):
     documents = {**DOCUMENTS, "d0": "ba " * 100_000}
     folder = write(tmp_path / "in", documents=documents, validation={"q2": {"d0": 1.0, "d1": 0.0}})
-    made = build(folder, tmp_path / "out", splits=("validation",), max_length=16)
-    found = examples(tmp_path / "out", "validation", made)
-    assert [len(ids) for ids in found["token_ids"]] == [16, 8]
-    assert found["segment_lengths"][0] == [3, 13]
-    assert made.totals.splits["validation"].truncated == 1
-    assert made.totals.tokens == 24
+    built = build(folder, tmp_path / "out", splits=("validation",), max_length=16)
+    rows = examples(tmp_path / "out", "validation", built)
+    assert [len(ids) for ids in rows["token_ids"]] == [16, 8]
+    assert rows["segment_lengths"][0] == [3, 13]
+    assert built.totals.splits["validation"].truncated == 1
+    assert built.totals.tokens == 24
 
 
 def _source(folder, split, training=False, **recipe):
-    made = config.Config("x", recipe=config.Recipe(steps=1, **recipe))
-    return data.ShardDataset(folder, made, split, training)
+    settings = config.Config("x", recipe=config.Recipe(steps=1, **recipe))
+    return data.ShardDataset(folder, settings, split, training)
 
 
 def test_batches_have_an_axis_of_sequences(tmp_path):
-    made = build(write(tmp_path / "in"), tmp_path / "out")
+    built = build(write(tmp_path / "in"), tmp_path / "out")
     source = _source(tmp_path / "out", "validation")
     assert "text_mask" in source.fields
-    found = examples(tmp_path / "out", "validation", made)
+    rows = examples(tmp_path / "out", "validation", built)
     tokenizer = source.tokenizer
     batches = list(source.dataset(4))
     seen = 0
@@ -194,9 +194,9 @@ def test_batches_have_an_axis_of_sequences(tmp_path):
                 continue
             row = int(batch["row"][b])
             ids, mask = batch["token_ids"][b, 0].numpy(), batch["padding_mask"][b, 0].numpy()
-            assert ids[mask].tolist() == found["token_ids"][row]
+            assert ids[mask].tolist() == rows["token_ids"][row]
             assert (ids[~mask] == tokenizer.pad_id).all()
-            first = found["segment_lengths"][row][0]
+            first = rows["segment_lengths"][row][0]
             expected = (np.arange(32) >= first) & mask
             np.testing.assert_array_equal(batch["segment_ids"][b, 0], expected)
             text = mask & ~np.isin(ids, tokenizer.special_ids)
@@ -205,7 +205,7 @@ def test_batches_have_an_axis_of_sequences(tmp_path):
             seen += 1
     assert seen == 9
 
-    triples = examples(tmp_path / "out", "train", made)
+    triples = examples(tmp_path / "out", "train", built)
     (batch,) = _source(tmp_path / "out", "train", training=True).dataset(4).take(1)
     assert batch["token_ids"].shape == (4, 2, 32)
     for b in range(4):
@@ -217,8 +217,8 @@ def test_batches_have_an_axis_of_sequences(tmp_path):
 
 
 def test_buckets_are_by_the_longest_sequence(tmp_path):
-    made = build(write(tmp_path / "in"), tmp_path / "out")
-    triples = examples(tmp_path / "out", "train", made)
+    built = build(write(tmp_path / "in"), tmp_path / "out")
+    triples = examples(tmp_path / "out", "train", built)
     source = _source(tmp_path / "out", "train", bucket_lengths=(10, 16))
     lengths = {}
     for batch in source.dataset(2):
@@ -257,12 +257,12 @@ def test_bad_lines_are_named_or_counted(tmp_path, name, text, reason, message):
     assert message in str(error.value)
     assert str(error.value).endswith("--skip_bad_rows leaves such rows out")
     bad = tables.BadRows(skip=True)
-    found = collection(folder, bad)
+    actual = collection(folder, bad)
     assert bad.counts == {reason: 1}
-    assert (dict(found.queries), dict(found.documents)) == (QUERIES, DOCUMENTS)
-    assert found.qrels == QRELS
-    made = build(folder, tmp_path / "out", bad=bad, found=found)
-    assert made.totals.skipped == {reason: 1}
+    assert (dict(actual.queries), dict(actual.documents)) == (QUERIES, DOCUMENTS)
+    assert actual.qrels == QRELS
+    built = build(folder, tmp_path / "out", bad=bad, texts=actual)
+    assert built.totals.skipped == {reason: 1}
 
 
 def test_bad_lines_of_a_run(tmp_path):
@@ -272,9 +272,9 @@ def test_bad_lines_of_a_run(tmp_path):
     with pytest.raises(UserError, match="validation.run, line 10: there is no document 'd9'"):
         build(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    made = build(folder, tmp_path / "out", bad=tables.BadRows(skip=True))
-    assert made.totals.splits["validation"].skipped == {"unknown document": 1}
-    assert made.totals.splits["validation"].examples == 9
+    built = build(folder, tmp_path / "out", bad=tables.BadRows(skip=True))
+    assert built.totals.splits["validation"].skipped == {"unknown document": 1}
+    assert built.totals.splits["validation"].examples == 9
 
 
 def test_texts_without_a_header_and_as_json_lines(tmp_path):
@@ -285,11 +285,11 @@ def test_texts_without_a_header_and_as_json_lines(tmp_path):
     assert collection(folder, header=False).documents == DOCUMENTS
     lines = [json.dumps({"id": i, "text": text}) for i, text in enumerate(QUERIES.values())]
     (folder / "queries.jsonl").write_text("\n".join(lines))
-    found = ranking.read_collection(
+    actual = ranking.read_collection(
         folder / "queries.jsonl", folder / "queries.jsonl", None, tables.BadRows(), header=False
     )
-    assert found.queries == dict(zip("0123", QUERIES.values(), strict=True))
-    assert found.qrels == {}
+    assert actual.queries == dict(zip("0123", QUERIES.values(), strict=True))
+    assert actual.qrels == {}
 
 
 def test_what_cannot_be_built(tmp_path):
@@ -311,16 +311,16 @@ def test_what_cannot_be_built(tmp_path):
 
 
 def test_candidate_files_that_have_changed(tmp_path):
-    made = build(write(tmp_path / "in"), tmp_path / "out")
+    built = build(write(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UserError, match="the train split has no candidates to rank: name --spl"):
-        candidates.read(tmp_path / "out", made, "train")
+        candidates.read(tmp_path / "out", built, "train")
     with open(tmp_path / "out" / "validation.qrels", "a") as stream:
         stream.write("q1 0 d7 1\n")
     with pytest.raises(UserError, match="validation.qrels has changed since it was written: exp"):
-        candidates.read(tmp_path / "out", made, "validation")
+        candidates.read(tmp_path / "out", built, "validation")
     (tmp_path / "out" / "validation.run").unlink()
     with pytest.raises(UserError, match="validation.run is missing: copy the folder again"):
-        candidates.read(tmp_path / "out", made, "validation")
+        candidates.read(tmp_path / "out", built, "validation")
 
 
 def _plan(*arguments):
@@ -375,6 +375,6 @@ def test_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "left out of queries, documents and qrels: 1 unknown document" in done.stdout
     assert "train: 2 queries, 6 triples" in done.stdout
-    made = manifest.read(tmp_path / "out")
-    assert (made.seed, made.config.negatives) == (5, 2)
-    assert made.totals.skipped == {"unknown document": 1}
+    record = manifest.read(tmp_path / "out")
+    assert (record.seed, record.config.negatives) == (5, 2)
+    assert record.totals.skipped == {"unknown document": 1}

@@ -26,8 +26,8 @@ def _read(*paths, **options):
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_text_documents(tmp_path, name):
     path = _write(tmp_path / name, "\n\nOne.\n Two. \r\n\n \t\n  Three.\t\n\n\nFour.\n")
-    found, tally = _read(path)
-    assert found == [
+    actual, tally = _read(path)
+    assert actual == [
         (["One.", "\n Two."], path, 3, 8, False),
         (["Three."], path, 7, 6, False),
         (["Four."], path, 10, 5, False),
@@ -39,15 +39,15 @@ def test_text_documents(tmp_path, name):
 def test_json_documents(tmp_path, name):
     rows = [{"text": "\n One.\n \n\nTwo.\n"}, {"text": "", "id": 1}, {"text": " \x00\n"}]
     path = _write(tmp_path / name, "\n".join(map(json.dumps, [*rows, {"text": "é"}])) + "\n\n")
-    found, tally = _read(path)
-    assert found == [(["One.", "\n \n\nTwo."], path, 1, 8, False), (["é"], path, 4, 1, False)]
+    actual, tally = _read(path)
+    assert actual == [(["One.", "\n \n\nTwo."], path, 1, 8, False), (["é"], path, 4, 1, False)]
     assert tally.skipped == {"empty documents": 2}
 
 
 def test_documents_do_not_cross_files(tmp_path):
     first, second = _write(tmp_path / "1.txt", "a"), _write(tmp_path / "2.txt", "b\n")
-    found, tally = _read(first, second)
-    assert [document.sentences for document in found] == [["a"], ["b"]]
+    actual, tally = _read(first, second)
+    assert [document.sentences for document in actual] == [["a"], ["b"]]
     assert tally.bytes_read == 3
 
 
@@ -64,11 +64,11 @@ def test_control_characters(tmp_path):
 def test_slices_begin_where_words_of_gpt2_do(tmp_path):
     """U+001C to U+001F are white space for Python, and none for Unicode and GPT-2."""
     path = _write(tmp_path / "a", "\x1cone\x1f \n\u2003\x1etwo\x1c\u3000\n\x1d\x1d\nthree")
-    found, _ = _read(path)
-    assert [document.sentences for document in found] == [
+    actual, _ = _read(path)
+    assert [document.sentences for document in actual] == [
         ["\x1cone\x1f", " \n\u2003\x1etwo\x1c"], ["three"]
     ]  # fmt: skip
-    assert documents.cleaned(found[0].sentences) == ["one", "two"]
+    assert documents.cleaned(actual[0].sentences) == ["one", "two"]
     blank = [c for c in map(chr, range(0x110000)) if c.isspace() and c not in "\x1c\x1d\x1e\x1f"]
     assert sorted(documents.WHITE_SPACE) == blank
 
@@ -104,8 +104,8 @@ def test_slices_are_the_text(tmp_path, name, monkeypatch):
         content = "\n".join(json.dumps({"text": text}) for text in texts)
     path = _write(tmp_path / name, content)
     expected = [text.strip(documents.WHITE_SPACE) for text in texts]
-    found, _ = _read(path)
-    assert ["".join(document.sentences) for document in found] == expected
+    actual, _ = _read(path)
+    assert ["".join(document.sentences) for document in actual] == expected
     monkeypatch.setattr(documents, "MAX_PART_CHARACTERS", 10)
     parts, tally = _read(path)
     joined = []
@@ -115,7 +115,7 @@ def test_slices_are_the_text(tmp_path, name, monkeypatch):
         ]
     assert joined == expected and tally.documents == len(texts)
     assert tally.long == sum(a.continues < b.continues for a, b in itertools.pairwise(parts)) > 50
-    for document in found + parts:
+    for document in actual + parts:
         assert document.characters == sum(map(len, documents.cleaned(document.sentences)))
         for number, text in enumerate(document.sentences):
             assert text[-1] not in documents.WHITE_SPACE
@@ -127,8 +127,8 @@ def test_bytes_that_are_not_utf8(tmp_path):
     path = _write(tmp_path / "a.txt", b"one\ntw\xf6\n\nthree\n")
     with pytest.raises(UserError, match=r"a\.txt:2: not UTF-8 \(byte 0xf6 at column 3\).*--on_bad"):
         _read(path)
-    found, tally = _read(path, on_bad_utf8="skip")
-    assert [document.sentences for document in found] == [["one"], ["three"]]
+    actual, tally = _read(path, on_bad_utf8="skip")
+    assert [document.sentences for document in actual] == [["one"], ["three"]]
     assert tally.skipped == {"lines not UTF-8": 1}
 
 
@@ -140,9 +140,9 @@ def test_a_line_of_about_the_limit_is_left_out_alone(tmp_path, monkeypatch, name
     line = "é" * 9 + "xy" + "z" * longer if longer >= 0 else "é" * 9 + "x"
     assert len(line.encode()) == 20 + longer
     path = _write(tmp_path / name, f"first\n{line}{end}")
-    found, tally = _read(path, on_long_line="skip")
+    actual, tally = _read(path, on_long_line="skip")
     expected = ["first", *([f"\n{line}"] if longer <= 0 else []), *["\nlast"] * ("last" in end)]
-    assert [document.sentences for document in found] == [expected]
+    assert [document.sentences for document in actual] == [expected]
     assert tally.skipped == ({"lines too long": 1} if longer > 0 else {})
     if longer > 0:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 0 MiB: break"):
@@ -153,8 +153,8 @@ def test_lone_surrogate_in_json(tmp_path):
     path = _write(tmp_path / "a.jsonl", '{"text": "ok"}\n{"text": "x\\ud83d"}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:2: not UTF-8 \(lone surrogate \\ud83d"):
         _read(path)
-    found, tally = _read(path, on_bad_utf8="skip")
-    assert len(found) == 1 and tally.skipped == {"lines not UTF-8": 1}
+    actual, tally = _read(path, on_bad_utf8="skip")
+    assert len(actual) == 1 and tally.skipped == {"lines not UTF-8": 1}
 
 
 @pytest.mark.parametrize("name", ["long.txt", "long.txt.gz", "long.jsonl"])
@@ -169,33 +169,33 @@ def test_line_of_100_megabytes(tmp_path, name):
     try:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 16 MiB: break"):
             _read(path)
-        found, tally = _read(path, on_long_line="skip")
+        actual, tally = _read(path, on_long_line="skip")
         assert tracemalloc.get_traced_memory()[1] < 5 * documents.MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
-    assert "last" in found[-1].sentences[-1]
+    assert "last" in actual[-1].sentences[-1]
     assert tally.skipped == {"lines too long": 1}
 
 
 def test_a_document_without_end_comes_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "MAX_PART_CHARACTERS", 10)
     text = "\n".join(f"line {i}" for i in range(7))
-    found, tally = _read(_write(tmp_path / "a.txt", f"{text}\n\0\n\nnext\n"))
-    assert [(len(part.sentences), part.line, part.continues) for part in found] == [
+    actual, tally = _read(_write(tmp_path / "a.txt", f"{text}\n\0\n\nnext\n"))
+    assert [(len(part.sentences), part.line, part.continues) for part in actual] == [
         (2, 1, False), (2, 3, True), (2, 5, True), (2, 7, True), (1, 10, False)
     ]  # fmt: skip
     assert (tally.documents, tally.long) == (2, 1)
-    found, tally = _read(_write(tmp_path / "a.jsonl", json.dumps({"text": text})))
-    assert [len(document.sentences) for document in found] == [2, 2, 2, 1]
+    actual, tally = _read(_write(tmp_path / "a.jsonl", json.dumps({"text": text})))
+    assert [len(document.sentences) for document in actual] == [2, 2, 2, 1]
     assert (tally.documents, tally.long) == (1, 1)
 
 
 def test_parts_are_bounded_where_nothing_counts(tmp_path, monkeypatch):
     """Lines of control characters alone, and much white space."""
     monkeypatch.setattr(documents, "MAX_LINE_BYTES", 40)
-    found, tally = _read(_write(tmp_path / "a.txt", "x\n" + "\0\n" * 100 + f"y{' ' * 30}\n" * 9))
-    assert max(sum(map(len, part.sentences)) for part in found) < 40 + 2 * 40
-    assert (tally.documents, tally.long) == (1, 1) and len(found) > 5
+    actual, tally = _read(_write(tmp_path / "a.txt", "x\n" + "\0\n" * 100 + f"y{' ' * 30}\n" * 9))
+    assert max(sum(map(len, part.sentences)) for part in actual) < 40 + 2 * 40
+    assert (tally.documents, tally.long) == (1, 1) and len(actual) > 5
 
 
 @pytest.mark.parametrize(

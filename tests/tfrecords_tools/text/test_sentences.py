@@ -24,10 +24,10 @@ from tfrecords_tools.text import sentences
 )
 def test_split(expected):
     paragraph = "  " + " \t".join(expected) + " "
-    found = sentences.split(paragraph)
-    assert [sentence.strip() for sentence in found] == expected
-    assert "".join(found) == paragraph
-    assert all(sentence.startswith(" \t") for sentence in found[1:])
+    actual = sentences.split(paragraph)
+    assert [sentence.strip() for sentence in actual] == expected
+    assert "".join(actual) == paragraph
+    assert all(sentence.startswith(" \t") for sentence in actual[1:])
 
 
 def test_ideographic_stops_need_no_blank():
@@ -46,6 +46,6 @@ def test_blank_paragraphs():
 def test_linear_on_odd_text(part):
     text = part * (1_000_000 // len(part))
     start = time.process_time()
-    found = sentences.split(text)
+    actual = sentences.split(text)
     assert time.process_time() - start < 10
-    assert "".join(found) == text
+    assert "".join(actual) == text

@@ -29,9 +29,9 @@ def test_pairs_are_joined_most_frequent_first():
     counts = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3}
     # By hand: 9 times e+s (its pieces come before those of s+t), es+t; 7 times l+o, lo+w; 6 times
     # e+w, n+ew, new+est; 3 times d+est, i+dest, w+idest; twice e+r, low+er.
-    made = "es est lo low ew new newest dest idest widest er lower".split()
+    result = "es est lo low ew new newest dest idest widest er lower".split()
     pieces, merges = learn(counts, LEAST + 12)
-    assert pieces[LEAST:] == made
+    assert pieces[LEAST:] == result
     assert ["".join(pair) for pair in merges] == pieces[LEAST:]
     assert learn(counts, LEAST + 4)[0] == pieces[: LEAST + 4]
     tokenizer = tokenizers.ByteBPE(pieces, merges)

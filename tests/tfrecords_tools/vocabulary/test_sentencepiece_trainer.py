@@ -50,11 +50,11 @@ def test_long_lines_are_cut_and_nothing_is_lost(monkeypatch):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_model(kind):
     data = learn(LINES, kind, 33, 1.0, lower_case=False)
-    made = sentencepiece.SentencePieceProcessor(model_proto=data)
-    pieces = [made.id_to_piece(i) for i in range(len(made))]
+    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=data)
+    pieces = [tokenizer.id_to_piece(i) for i in range(len(tokenizer))]
     assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert len(pieces) == 33 and "T" in "".join(pieces[5:])
-    assert not set(made.encode("a [MASK] [PAD]")) & {0, 2, 3, 4}
+    assert not set(tokenizer.encode("a [MASK] [PAD]")) & {0, 2, 3, 4}
     assert learn(LINES, kind, 33, 1.0, lower_case=False) == data
     folded = sentencepiece.SentencePieceProcessor(model_proto=learn(LINES, kind, 30, 1.0, True))
     assert folded.encode("THE CAT") == folded.encode("the cat")

@@ -323,7 +323,7 @@ def test_residual_outputs_may_begin_smaller():
 
 def cached(encoder, steps, **options):
     """The outputs of TOKENS given a few at a time, and the cache."""
-    cache, slot, found = encoder.empty_cache(2, 9), 0, []
+    cache, slot, actual = encoder.empty_cache(2, 9), 0, []
     real = np.pad(PADDING, ((0, 0), (0, 2)), constant_values=True)
     for length in steps:
         tokens = TOKENS[:, slot : slot + length]
@@ -336,9 +336,9 @@ def cached(encoder, steps, **options):
             slot=tf.constant(slot),
             **options,
         )
-        found.append(outputs["sequence_output"])
+        actual.append(outputs["sequence_output"])
         cache, slot = outputs["cache"], slot + length
-    return np.concatenate(found, axis=1), cache
+    return np.concatenate(actual, axis=1), cache
 
 
 @pytest.mark.parametrize("steps", [(7,), (1,) * 7, (3, 1, 2, 1)], ids=str)
@@ -346,9 +346,9 @@ def cached(encoder, steps, **options):
 def test_a_cache_stands_for_the_tokens_before(steps, changes):
     encoder = make("float64", causal=True, **changes)
     whole = run(encoder)["sequence_output"].numpy()
-    found, cache = cached(encoder, steps)
+    actual, cache = cached(encoder, steps)
     # The row that is padded on the left has positions that see nothing, for nobody's eyes.
-    np.testing.assert_allclose(found[PADDING], whole[PADDING], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(actual[PADDING], whole[PADDING], rtol=0, atol=1e-12)
     assert len(cache) == len(encoder.depths)
     for keys, values in cache:
         assert keys.shape == values.shape == (2, 3, 9, 4)
@@ -493,13 +493,13 @@ def test_one_row_of_segments_is_every_token_s():
     # RoBERTa: the second text of a pair has no segment of its own.
     encoder = make(segment_types=1, position_offset=2)
     alike = encoder(tf.constant(TOKENS), attention_mask=masks.padding(PADDING))
-    found = run(encoder)
-    np.testing.assert_array_equal(found["sequence_output"], alike["sequence_output"])
+    actual = run(encoder)
+    np.testing.assert_array_equal(actual["sequence_output"], alike["sequence_output"])
     table = arrays(encoder)["embeddings/segment_embedding/table"]
     assert SEGMENTS.any() and table.shape == (1, 12)
     # Its row is added to each token: with a zero in its place the outputs are others.
     encoder.embeddings.segment.table.assign(np.zeros_like(table))
-    assert np.abs(run(encoder)["sequence_output"] - found["sequence_output"]).max() > 1e-3
+    assert np.abs(run(encoder)["sequence_output"] - actual["sequence_output"]).max() > 1e-3
 
 
 FIRST = [
@@ -523,14 +523,14 @@ def test_the_first_position_alone_is_what_it_is_among_all(changes):
 
 def test_the_first_position_alone_has_the_same_gradients():
     encoder = make("float64")
-    found = []
+    actual = []
     for first_only in (False, True):
         with tf.GradientTape() as tape:
             outputs = run(encoder, first_only=first_only)
             loss = tf.reduce_sum(tf.sin(outputs["pooled_output"]))
             loss += tf.reduce_sum(tf.square(outputs["sequence_output"][:, 0]))
-        found.append(tape.gradient(loss, [v.value for v in encoder.variables]))
-    for variable, whole, alone in zip(encoder.variables, *found, strict=True):
+        actual.append(tape.gradient(loss, [v.value for v in encoder.variables]))
+    for variable, whole, alone in zip(encoder.variables, *actual, strict=True):
         np.testing.assert_allclose(alone, whole, rtol=1e-10, atol=1e-12, err_msg=variable.path)
 
 

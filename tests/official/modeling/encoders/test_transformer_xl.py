@@ -229,15 +229,15 @@ def test_tokens_read_with_a_cache_see_one_long_row(changes, dtype, exact):
         cache = encoder.empty_cache(2, 13)  # two slots more than there are tokens
         if filled:  # What stands in slots yet to be filled does not matter.
             cache = tuple((*pair, layer[2]) for pair, layer in zip(noise, cache, strict=True))
-        found, slot = [], 0
+        actual, slot = [], 0
         for count in (5, 1, 1, 3, 1):
             read = tokens[:, slot : slot + count]
             outputs = encoder(read, attention_mask=seen, cache=cache, slot=tf.constant(slot))
             assert outputs.keys() == {"sequence_output", "cache"}
-            found.append(outputs["sequence_output"].numpy())
+            actual.append(outputs["sequence_output"].numpy())
             cache, slot = outputs["cache"], slot + count
-        found = np.concatenate(found, axis=1)
-        np.testing.assert_allclose(found[real], whole[real], rtol=0, atol=exact)
+        actual = np.concatenate(actual, axis=1)
+        np.testing.assert_allclose(actual[real], whole[real], rtol=0, atol=exact)
     assert np.abs(whole[:, 1:] - whole[:, :-1]).max() > 0.1
 
 
@@ -262,8 +262,8 @@ def test_segments_count_only_as_same_or_other():
     plain = run(encoder, **memory)["sequence_output"]
     renamed = np.array([0, 7, 4])[SEGMENTS].astype("int32")
     options = {"attention_mask": masks.padding(PADDING), **memory}
-    found = encoder(TOKENS, renamed, **options)["sequence_output"]
-    np.testing.assert_allclose(found, plain, rtol=1e-12)
+    actual = encoder(TOKENS, renamed, **options)["sequence_output"]
+    np.testing.assert_allclose(actual, plain, rtol=1e-12)
     zeros = encoder(TOKENS, np.zeros_like(SEGMENTS), **options)["sequence_output"]
     np.testing.assert_allclose(
         encoder(TOKENS, **options)["sequence_output"], zeros, rtol=1e-9, atol=1e-12
@@ -333,12 +333,12 @@ def test_a_batch_gives_all_of_it_and_other_encoders_refuse_what_they_cannot_read
         "backward": tf.constant(BACKWARD),
         **memory_of(encoder, "float32"),
     }
-    found = encode_batch(encoder, batch)
+    actual = encode_batch(encoder, batch)
     expected = run(encoder, **QUERIES, backward=BACKWARD, **memory_of(encoder, "float32"))
-    np.testing.assert_array_equal(found.pop("padding_mask"), PADDING)
-    assert found.keys() == expected.keys()
+    np.testing.assert_array_equal(actual.pop("padding_mask"), PADDING)
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value)
+        np.testing.assert_array_equal(actual[name], value)
     # Masked positions without an order are those of a masked LM.
     del batch["permutation_mask"]
     assert "query_output" not in encode_batch(encoder, batch)
@@ -489,10 +489,10 @@ def test_batch_and_length_may_be_dynamic():
     for rows, length in [(1, 2), (2, 7), (2, 3)]:
         tokens, real = TOKENS[:rows, :length], PADDING[:rows, :length].astype("int32")
         expected = encoder(tokens, attention_mask=masks.padding(real))
-        found = encode_any(tokens, real)
+        actual = encode_any(tokens, real)
         for name, value in expected.items():
             np.testing.assert_allclose(
-                tf.cast(found[name], tf.float32), tf.cast(value, tf.float32), atol=1e-5
+                tf.cast(actual[name], tf.float32), tf.cast(value, tf.float32), atol=1e-5
             )
 
 

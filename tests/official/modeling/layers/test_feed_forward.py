@@ -9,14 +9,14 @@ from official.modeling.layers.random import Draws
 
 
 def layer(activation, dtype="float32"):
-    made = FeedForward(
+    result = FeedForward(
         6, 10, activation=activation, initializer="glorot_normal", name="network", dtype=dtype
     )
-    made.build()
+    result.build()
     rng = np.random.default_rng(0)
-    for variable in made.variables:
+    for variable in result.variables:
         variable.assign(rng.normal(size=variable.shape))
-    return made
+    return result
 
 
 def test_plain_activations_have_the_same_names_and_values():
@@ -31,26 +31,26 @@ def test_plain_activations_have_the_same_names_and_values():
     ("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5), ("mixed_bfloat16", 0.1)]
 )
 def test_without_draws_it_maps_as_in_training(activation, dtype, tolerance):
-    made = layer(activation, dtype)
+    built = layer(activation, dtype)
     x = np.random.default_rng(1).normal(size=(2, 3, 6))
-    kernels = [np.asarray(variable, np.float64) for variable in made.variables]
+    kernels = [np.asarray(variable, np.float64) for variable in built.variables]
     inner = ACTIVATIONS[activation](tf.constant(x @ kernels[0] + kernels[1])).numpy()
     wanted = inner @ kernels[2] + kernels[3]
-    given = keras.ops.convert_to_tensor(x, made.compute_dtype)
+    given = keras.ops.convert_to_tensor(x, built.compute_dtype)
     for rng in (None, Draws((1, 2))):
-        found = made(given, rng=rng)
-        assert found.dtype == made.compute_dtype and found.shape == (2, 3, 6)
+        actual = built(given, rng=rng)
+        assert actual.dtype == built.compute_dtype and actual.shape == (2, 3, 6)
         # A number of 8 bits of mantissa is off by up to 1/512 of itself, more after two products.
         relative = tolerance / 10
-        found = tf.cast(found, tf.float64)
-        np.testing.assert_allclose(found, wanted, rtol=relative, atol=tolerance)
+        actual = tf.cast(actual, tf.float64)
+        np.testing.assert_allclose(actual, wanted, rtol=relative, atol=tolerance)
 
 
 def test_of_any_number_of_rows_in_a_graph():
-    made = layer("gelu")
-    graph = tf.function(made, input_signature=[tf.TensorSpec([None, None, 6])], autograph=False)
+    built = layer("gelu")
+    graph = tf.function(built, input_signature=[tf.TensorSpec([None, None, 6])], autograph=False)
     x = tf.constant(np.random.default_rng(1).normal(size=(2, 3, 6)), tf.float32)
-    np.testing.assert_allclose(graph(x), made(x), atol=1e-6)
+    np.testing.assert_allclose(graph(x), built(x), atol=1e-6)
     assert graph(x[:, :0]).shape == (2, 0, 6) and graph(x[:0]).shape == (0, 3, 6)
     # The sum that TensorFlow computes with its product.
     assert "BiasAdd" in str(graph.get_concrete_function().graph.as_graph_def())

@@ -20,14 +20,14 @@ def test_shift_equals_a_matrix_made_by_hand(bidirectional):
         for memory in (0, 1, 4):
             keys = memory + length
             scores, column = by_distance(rng, length, keys, length, bidirectional)
-            found = np.asarray(distances.shift(tf.constant(scores), keys))
-            assert found.shape == (2, 3, length, keys)
+            actual = np.asarray(distances.shift(tf.constant(scores), keys))
+            assert actual.shape == (2, 3, length, keys)
             for i in range(length):
                 for j in range(keys):
                     distance = memory + i - j
                     if bidirectional or distance >= 0:
                         expected = scores[:, :, i, column(distance)]
-                        np.testing.assert_array_equal(found[:, :, i, j], expected)
+                        np.testing.assert_array_equal(actual[:, :, i, j], expected)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -42,11 +42,11 @@ def test_rows_from_anywhere_and_their_gradient(bidirectional):
             scores = tf.constant(scores)
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                found = distances.shift_to(scores, tf.constant(length - places), keys=keys)
+                actual = distances.shift_to(scores, tf.constant(length - places), keys=keys)
                 # What lies after a query has no score of its own where distances are one-sided.
                 after = np.arange(keys) > memory + places[:, None, :, None]
                 counted = np.where(after & (not bidirectional), 0, factors)
-                total = tf.reduce_sum(found * counted)
+                total = tf.reduce_sum(actual * counted)
             gradient = np.zeros(scores.shape)
             for b in range(2):
                 for p in range(5):
@@ -54,7 +54,7 @@ def test_rows_from_anywhere_and_their_gradient(bidirectional):
                         distance = memory + places[b, p] - j
                         if bidirectional or distance >= 0:
                             c = column(distance)
-                            np.testing.assert_array_equal(found[b, :, p, j], scores[b, :, p, c])
+                            np.testing.assert_array_equal(actual[b, :, p, j], scores[b, :, p, c])
                             gradient[b, :, p, c] += counted[b, :, p, j]
             np.testing.assert_allclose(tape.gradient(total, scores), gradient, atol=1e-12)
 
@@ -67,9 +67,9 @@ def test_distance_vectors(clamp):
     assert vectors.shape == (2, 8, 6)
     for column, distance in enumerate(range(5, -3, -1)):
         distance = max(-2, min(2, distance)) if clamp else distance
-        for sign, found in zip((1, -1), vectors[:, column], strict=True):
+        for sign, actual in zip((1, -1), vectors[:, column], strict=True):
             angles = [sign * distance * 10000 ** (-2 * i / 6) for i in range(3)]
-            np.testing.assert_allclose(found, [*np.sin(angles), *np.cos(angles)], atol=1e-12)
+            np.testing.assert_allclose(actual, [*np.sin(angles), *np.cos(angles)], atol=1e-12)
     one_sided = distance_vectors(3, 5, 6, bidirectional=False, clamp=clamp, dtype="float64")
     np.testing.assert_allclose(one_sided, vectors[:1, :6], atol=1e-12)
 

@@ -10,8 +10,8 @@ def test_no_groups():
 @pytest.mark.parametrize("layers", [4, 6, 12, 24])
 def test_a_layer_belongs_to_the_group_of_alberts_release(layers):
     for groups in (n for n in range(1, layers + 1) if layers % n == 0):
-        found = block_names(layers, groups)
-        assert found == tuple(f"group_{int(i / layers * groups)}_layer_0" for i in range(layers))
+        actual = block_names(layers, groups)
+        assert actual == tuple(f"group_{int(i / layers * groups)}_layer_0" for i in range(layers))
 
 
 def test_the_inner_layers_of_a_group_run_one_after_the_other():

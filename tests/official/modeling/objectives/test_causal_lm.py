@@ -59,17 +59,17 @@ def make(dtype="float64", **options):
 
 
 def prepared(batch, **options):
-    made = make(**options)[0].prepare({n: tf.constant(v) for n, v in batch.items()})
-    return {name: value.numpy() for name, value in made.items()}
+    result = make(**options)[0].prepare({n: tf.constant(v) for n, v in batch.items()})
+    return {name: value.numpy() for name, value in result.items()}
 
 
 def test_forward_reads_all_but_the_last_and_is_asked_for_all_but_the_first():
-    made = prepared(BATCH)
+    corrupted = prepared(BATCH)
     for name in ("token_ids", "segment_ids", "padding_mask"):
-        np.testing.assert_array_equal(made[name], BATCH[name][:, :-1])
-    np.testing.assert_array_equal(made["causal_ids"], BATCH["token_ids"][:, 1:])
+        np.testing.assert_array_equal(corrupted[name], BATCH[name][:, :-1])
+    np.testing.assert_array_equal(corrupted["causal_ids"], BATCH["token_ids"][:, 1:])
     weights = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [0] * 5]
-    np.testing.assert_array_equal(made["causal_weights"], weights)
+    np.testing.assert_array_equal(corrupted["causal_weights"], weights)
 
 
 def test_a_row_that_goes_on_is_read_to_its_end():
@@ -80,39 +80,39 @@ def test_a_row_that_goes_on_is_read_to_its_end():
         "example_weights": np.ones(2, np.float32),
         "next_id": np.array([4, 5], np.int32),
     }
-    made = prepared(stream)
+    corrupted = prepared(stream)
     for name in ("token_ids", "segment_ids", "padding_mask"):
-        np.testing.assert_array_equal(made[name], stream[name])
-    np.testing.assert_array_equal(made["causal_ids"], [[6, 7, 4], [9, 10, 5]])
-    np.testing.assert_array_equal(made["causal_weights"], np.ones((2, 3)))
+        np.testing.assert_array_equal(corrupted[name], stream[name])
+    np.testing.assert_array_equal(corrupted["causal_ids"], [[6, 7, 4], [9, 10, 5]])
+    np.testing.assert_array_equal(corrupted["causal_weights"], np.ones((2, 3)))
     objective, _ = make()
-    for batch in (stream, made):  # before and after `prepare`
-        found = objective.weight_sums({n: tf.constant(v) for n, v in batch.items()})
-        assert float(found["causal_lm"]) == 6
+    for batch in (stream, corrupted):  # before and after `prepare`
+        actual = objective.weight_sums({n: tf.constant(v) for n, v in batch.items()})
+        assert float(actual["causal_lm"]) == 6
 
 
 def test_backward_reads_the_text_turned_round():
-    made = prepared(BATCH, direction="backward")
+    corrupted = prepared(BATCH, direction="backward")
     turned = [[2, 6, 5, 1, 0, 0], [2, 10, 9, 8, 7, 1], [2, 3, 3, 3, 1, 0]]
-    np.testing.assert_array_equal(made["token_ids"], np.array(turned)[:, :-1])
-    np.testing.assert_array_equal(made["causal_ids"], np.array(turned)[:, 1:])
-    np.testing.assert_array_equal(made["segment_ids"][:2, :4], [[1, 1, 0, 0], [1, 1, 1, 0]])
-    np.testing.assert_array_equal(made["padding_mask"], BATCH["padding_mask"][:, :-1])
+    np.testing.assert_array_equal(corrupted["token_ids"], np.array(turned)[:, :-1])
+    np.testing.assert_array_equal(corrupted["causal_ids"], np.array(turned)[:, 1:])
+    np.testing.assert_array_equal(corrupted["segment_ids"][:2, :4], [[1, 1, 0, 0], [1, 1, 1, 0]])
+    np.testing.assert_array_equal(corrupted["padding_mask"], BATCH["padding_mask"][:, :-1])
     weights = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [0] * 5]
-    np.testing.assert_array_equal(made["causal_weights"], weights)
+    np.testing.assert_array_equal(corrupted["causal_weights"], weights)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_parts_of_a_row_stay_apart(direction):
-    made = prepared(PACKED, direction=direction)
-    np.testing.assert_array_equal(made["part_ids"], PACKED["part_ids"][:, :-1])
-    np.testing.assert_array_equal(made["positions"], PACKED["positions"][:, :-1])
-    np.testing.assert_array_equal(made["causal_weights"], [[1, 1, 0, 1, 0], [1, 1, 1, 0, 0]])
+    corrupted = prepared(PACKED, direction=direction)
+    np.testing.assert_array_equal(corrupted["part_ids"], PACKED["part_ids"][:, :-1])
+    np.testing.assert_array_equal(corrupted["positions"], PACKED["positions"][:, :-1])
+    np.testing.assert_array_equal(corrupted["causal_weights"], [[1, 1, 0, 1, 0], [1, 1, 1, 0, 0]])
     rows = [[1, 5, 2, 1, 2, 0], [1, 6, 7, 2, 0, 0]]
     if direction == "backward":
         rows = [[2, 5, 1, 2, 1, 0], [2, 7, 6, 1, 0, 0]]
-    np.testing.assert_array_equal(made["token_ids"], np.array(rows)[:, :-1])
-    np.testing.assert_array_equal(made["causal_ids"], np.array(rows)[:, 1:])
+    np.testing.assert_array_equal(corrupted["token_ids"], np.array(rows)[:, :-1])
+    np.testing.assert_array_equal(corrupted["causal_ids"], np.array(rows)[:, 1:])
 
 
 def losses_by_hand(encoder, tokens):
@@ -160,10 +160,10 @@ def test_a_short_row_that_goes_on_is_asked_for_the_token_behind_it():
     np.testing.assert_array_equal(batch["causal_weights"], weights)
     asked = batch["causal_ids"].numpy()[weights > 0].tolist()
     assert asked == text[1:]
-    found = objective.terms(batch, encode(encoder, batch), encoder).losses["causal_lm"]
+    actual = objective.terms(batch, encode(encoder, batch), encoder).losses["causal_lm"]
     rows = (text[:6], text[5:])
     expected = sum(loss for row in rows for loss, _ in losses_by_hand(encoder, row))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_blocks_are_read_backward_too():
@@ -186,10 +186,10 @@ def test_blocks_are_read_backward_too():
 def test_packed_rows_lose_what_their_parts_would_alone():
     objective, encoder = make()
     batch = objective.prepare({n: tf.constant(v) for n, v in PACKED.items()})
-    found = objective.terms(batch, encode(encoder, batch), encoder).losses["causal_lm"]
+    actual = objective.terms(batch, encode(encoder, batch), encoder).losses["causal_lm"]
     parts = ([1, 5, 2], [1, 2], [1, 6, 7, 2])
     expected = sum(loss for part in parts for loss, _ in losses_by_hand(encoder, part))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])

@@ -91,8 +91,8 @@ def test_what_is_shared_is_one_variable(sharing, expected):
     blocks = {path for path in own(model) if "/layer_" in path}
     assert len(blocks) == 2 * 12 and own(model) - blocks == HEAD | expected
     ours, theirs = model.objectives[0].generator.embeddings, model.encoder.embeddings
-    for part, found in (("token", "table"), ("position", "table"), ("norm", "scale")):
-        same = getattr(getattr(ours, part), found) is getattr(getattr(theirs, part), found)
+    for part, actual in (("token", "table"), ("position", "table"), ("norm", "scale")):
+        same = getattr(getattr(ours, part), actual) is getattr(getattr(theirs, part), actual)
         assert same == (part in SHARED[sharing])
     assert len({id(v) for v in model.trainable_variables}) == len(model.trainable_variables)
 
@@ -107,9 +107,9 @@ def test_sizes_are_shares_of_the_encoders():
     base = dataclasses.replace(
         ENCODER, hidden_size=768, num_heads=12, intermediate_size=3072, num_layers=12
     )
-    found = THIRD.network(base)
-    assert (found.hidden_size, found.num_heads, found.intermediate_size) == (256, 4, 1024)
-    assert (found.num_layers, found.embedding_size, found.pooler) == (12, 768, False)
+    actual = THIRD.network(base)
+    assert (actual.hidden_size, actual.num_heads, actual.intermediate_size) == (256, 4, 1024)
+    assert (actual.num_layers, actual.embedding_size, actual.pooler) == (12, 768, False)
     small = dataclasses.replace(base, embedding_size=128)
     assert GeneratorConfig().network(small).embedding_size == 128
     alone = GeneratorConfig(sharing="none", num_layers=3)
@@ -132,13 +132,13 @@ def test_masked_positions_are_filled_and_nothing_else(sharing, size):
     prepare = tf.function(model.prepare)
     for seed in range(20):
         seeds = tf.constant([[seed, 2], [seed, 4]])
-        found = prepare({**tensors(), "row_seeds": seeds})
-        np.testing.assert_array_equal(found["original_ids"], IDS)
-        np.testing.assert_array_equal(found["masked"], CHOSEN)
-        token_ids = found["token_ids"].numpy()
+        actual = prepare({**tensors(), "row_seeds": seeds})
+        np.testing.assert_array_equal(actual["original_ids"], IDS)
+        np.testing.assert_array_equal(actual["masked"], CHOSEN)
+        token_ids = actual["token_ids"].numpy()
         np.testing.assert_array_equal(token_ids[~CHOSEN], IDS[~CHOSEN])
         # A draw that is the original counts as original, and the kept token was filled as well.
-        np.testing.assert_array_equal(found["replaced"], token_ids != IDS)
+        np.testing.assert_array_equal(actual["replaced"], token_ids != IDS)
         drawn.add(tuple(token_ids[CHOSEN]))
     assert len(drawn) > 10
     hits = [d[i] == IDS[CHOSEN][i] for d in drawn for i in range(4)]
@@ -164,10 +164,10 @@ def test_the_generator_reads_the_masked_text_and_scores_like_masked_lm():
     for a, b in zip(head.variables, objective.head.variables, strict=True):
         a.assign(b)
     expected = head.terms(BATCH, {"sequence_output": hidden}, model.encoder)
-    found = objective.terms(prepared, None, model.encoder)
-    np.testing.assert_allclose(found.losses["generator"], expected.losses["masked_lm"])
+    actual = objective.terms(prepared, None, model.encoder)
+    np.testing.assert_allclose(actual.losses["generator"], expected.losses["masked_lm"])
     np.testing.assert_allclose(
-        found.metrics["generator_accuracy"], expected.metrics["masked_lm_accuracy"]
+        actual.metrics["generator_accuracy"], expected.metrics["masked_lm_accuracy"]
     )
     np.testing.assert_allclose(model.weight_sums(BATCH)["generator"], 4)
     assert model.term_weights == {"generator": 1.0}
@@ -180,16 +180,16 @@ def test_draws_follow_the_softmax():
     rows = np.broadcast_to(logits, (40, count // 40, 5)).astype("float32")
     drawn = tf.function(generator.sample)(rows, seeds).numpy()
     expected = np.exp(logits[0]) / np.exp(logits[0]).sum() * count
-    found = np.bincount(drawn.ravel(), minlength=5)
-    assert ((found - expected) ** 2 / expected).sum() < 18.5  # chi-square, 4 degrees: p = 0.001
+    actual = np.bincount(drawn.ravel(), minlength=5)
+    assert ((actual - expected) ** 2 / expected).sum() < 18.5  # chi-square, 4 degrees: p = 0.001
 
 
 def test_temperature():
     sharp = make(dataclasses.replace(THIRD, temperature=1e-4))
-    found = sharp.prepare(BATCH)
-    best = found["generator_logits"].numpy().argmax(-1).reshape(2, 3)
-    assert found["token_ids"][0, 2] == best[0, 0]
-    np.testing.assert_array_equal(found["token_ids"].numpy()[1, [1, 4, 6]], best[1])
+    actual = sharp.prepare(BATCH)
+    best = actual["generator_logits"].numpy().argmax(-1).reshape(2, 3)
+    assert actual["token_ids"][0, 2] == best[0, 0]
+    np.testing.assert_array_equal(actual["token_ids"].numpy()[1, [1, 4, 6]], best[1])
 
 
 def test_a_row_draws_the_same_in_any_company():
@@ -224,10 +224,10 @@ def test_the_encoders_loss_does_not_reach_the_generator(sharing):
 
 
 def test_gather_place():
-    found = gather.place(
+    actual = gather.place(
         tf.constant([[5, 7, 0, 1], [2, 3, 4, 0]]), tf.constant([[2, 0, 0, 2], [1, 3, 0, 0]]), 4
     )
-    np.testing.assert_array_equal(found, [[7, 0, 6, 0], [4, 2, 0, 3]])
+    np.testing.assert_array_equal(actual, [[7, 0, 6, 0], [4, 2, 0, 3]])
 
 
 def test_dropout_is_drawn_in_training_alone():

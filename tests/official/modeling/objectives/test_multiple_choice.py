@@ -41,13 +41,13 @@ def test_values():
     )
     assert float(objective.weight_sums(BATCH)["multiple_choice"]) == 2
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    found = objective.predictions(batch, encoded, encoder)
-    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-9)
+    actual = objective.predictions(batch, encoded, encoder)
+    np.testing.assert_allclose(actual["probabilities"], expected, rtol=1e-9)
     # The same head with two choices: it knows nothing of their number.
     two = {**batch, "example_weights": np.ones(6, "float32")}
-    found = objective.predictions(two, encoded, encoder)["probabilities"]
+    actual = objective.predictions(two, encoded, encoder)["probabilities"]
     expected = np.exp(logits.reshape(6, 2)) / np.exp(logits.reshape(6, 2)).sum(1, keepdims=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_every_choice_is_a_row_for_the_encoder():
@@ -63,11 +63,11 @@ def test_every_choice_is_a_row_for_the_encoder():
 def test_the_first_position_in_place_of_a_pooler():
     objective, encoder, v = make(multiple_choice, pooling="first")
     states = RNG.standard_normal((B * C, T, 8))
-    found = objective.predictions(BATCH, {"sequence_output": states}, encoder)["probabilities"]
+    actual = objective.predictions(BATCH, {"sequence_output": states}, encoder)["probabilities"]
     scores = states[:, 0] @ v["multiple_choice/output/kernel"]
     logits = scores.reshape(B, C)
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_errors():

@@ -282,7 +282,7 @@ def test_the_first_position_in_place_of_a_pooler(module, options):
     encoder_config = dataclasses.replace(ENCODER, pooler=False)
     objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="first", **options)
     encoded = {"sequence_output": ENCODED["sequence_output"]}
-    found = objective.predictions(BATCH, encoded, encoder)
+    actual = objective.predictions(BATCH, encoded, encoder)
     pooler, _, _ = make(module, **options)
     for a, b in zip(pooler.variables, objective.variables, strict=True):
         a.assign(b)
@@ -290,7 +290,7 @@ def test_the_first_position_in_place_of_a_pooler(module, options):
         BATCH, {"pooled_output": ENCODED["sequence_output"][:, 0]}, encoder
     )
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value)
+        np.testing.assert_allclose(actual[name], value)
 
 
 @pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
@@ -307,12 +307,12 @@ def test_the_mean_of_what_is_no_padding_in_place_of_a_pooler(module, options):
     for mask, given in ((real, states), (real, changed), (None, states)):
         encoded = {"sequence_output": given}
         encoded |= {} if mask is None else {"padding_mask": mask}
-        found = objective.predictions(BATCH, encoded, encoder)
+        actual = objective.predictions(BATCH, encoded, encoder)
         rows = [row if mask is None else row[keep] for row, keep in zip(given, real, strict=True)]
         means = np.stack([row.mean(axis=0) for row in rows])
         expected = pooler.predictions(BATCH, {"pooled_output": means}, encoder)
         for name, value in expected.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(actual[name], value, rtol=1e-5, atol=1e-6)
 
 
 def test_the_output_of_masked_lm_is_the_token_table_itself():

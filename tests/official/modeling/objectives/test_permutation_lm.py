@@ -45,8 +45,8 @@ def permuted(unit="token", perm_size=None):
     """Two rows with different padding, and their targets."""
     rows = [np.array([CLS, *range(10, 20), SEP]), np.array([CLS, 20, 21, 22, 23, SEP, 24, 25, SEP])]
     config = PermutationConfig(unit=unit, k=2, num_predict=6, max_span=3, perm_size=perm_size)
-    made = permutation.corrupt(config, VOCABULARY, pad(rows), seeds_of(2))
-    return {name: value.numpy() for name, value in made.items()}
+    corrupted = permutation.corrupt(config, VOCABULARY, pad(rows), seeds_of(2))
+    return {name: value.numpy() for name, value in corrupted.items()}
 
 
 @pytest.mark.parametrize("unit, perm_size", [("token", None), ("word_span", 6)])
@@ -99,8 +99,8 @@ def test_every_order_gives_a_joint_distribution(dtype, tolerance):
     query = encode(encoder, batch)["query_output"]
     logits = objective.logits(tf.reshape(query, [-1, 16]), encoder)
     conditionals = tf.nn.log_softmax(logits).numpy().reshape(24, 81, 4, 3)
-    found = np.take_along_axis(conditionals, sequences[None, :, :, None], axis=3)
-    joint = np.exp(found[..., 0].sum(axis=2))  # [24, 81]
+    actual = np.take_along_axis(conditionals, sequences[None, :, :, None], axis=3)
+    joint = np.exp(actual[..., 0].sum(axis=2))  # [24, 81]
     np.testing.assert_allclose(joint.sum(axis=1), 1, rtol=0, atol=tolerance)
     # Each order has a distribution of its own, and none is uniform.
     assert (joint.std(axis=0) > 1e-4).mean() > 0.8 and (joint.std(axis=1) > 1e-3).all()

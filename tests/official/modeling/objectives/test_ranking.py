@@ -51,12 +51,12 @@ def batch():
 
 def make(module, **options):
     """A model with random values in every variable."""
-    made = configs.Config(
+    settings = configs.Config(
         "ranks",
         encoder=ENCODER,
         objectives=(OBJECTIVES[module.__name__.rpartition(".")[2]](**options),),
     )
-    model = Model(made, dtype="float64")
+    model = Model(settings, dtype="float64")
     for variable in model.variables:
         variable.assign(np.random.default_rng(3).normal(0, 0.5, variable.shape))
     return model, model.objectives[0]
@@ -114,8 +114,8 @@ def test_tokens_of_all_sequences_are_counted(ready):
     given = batch()
     model, _ = make(ranking)
     statistics = Statistics()
-    made = model.prepare({name: tf.constant(value) for name, value in given.items()})
-    row = statistics.pack({}, {}, {}, made if ready else given)
+    result = model.prepare({name: tf.constant(value) for name, value in given.items()})
+    row = statistics.pack({}, {}, {}, result if ready else given)
     assert statistics.names == ["tokens"]
     assert float(row[0]) == given["padding_mask"][:2].sum()  # the third has no weight
     # A ranking is evaluated without a loss, and then there is none.
@@ -222,8 +222,8 @@ def test_scores_are_those_of_transformers():
     golden = np.load(GOLDEN / "ranking.npz")
     source = huggingface.read(GOLDEN / "hf_files" / "pretraining")
     encoder = dataclasses.replace(source.config.encoder, pooler=True)
-    made = configs.Config("ranks", encoder=encoder, objectives=(RankingConfig(),))
-    model = Model(made, dtype="float32")
+    settings = configs.Config("ranks", encoder=encoder, objectives=(RankingConfig(),))
+    model = Model(settings, dtype="float32")
     arrays = {**source.variables, **{f"ranking/output/{k}": golden[k] for k in ("kernel", "bias")}}
     for path, variable in model.variables_by_path().items():
         variable.assign(arrays[path])

@@ -47,9 +47,9 @@ def batch(layout, weights=(1, 1, 1)):
         "answer_start": answer[0],
         "answer_end": answer[1],
     }
-    made = {name: tf.constant(value, tf.int32) for name, value in fields.items()}
+    result = {name: tf.constant(value, tf.int32) for name, value in fields.items()}
     return {
-        **made,
+        **result,
         "padding_mask": tf.constant(mask.copy()),
         "example_weights": tf.constant(weights, tf.float32),
     }
@@ -86,12 +86,12 @@ def load(objective, weights):
 
 def losses(objective, fields, states):
     """Of each row."""
-    found = []
+    actual = []
     for i in range(3):
         weights = {"example_weights": tf.one_hot(i, 3)}
         terms = objective.terms({**fields, **weights}, {"sequence_output": states}, None)
-        found.append(float(terms.losses["span_answer"]))
-    return found
+        actual.append(float(terms.losses["span_answer"]))
+    return actual
 
 
 def test_bert_is_that_of_transformers():
@@ -153,8 +153,8 @@ def check_xlnet(path):
     missing = np.array([0, 0, 1])
     chance = 1 / (1 + np.exp(-logits))
     against = -np.log(np.where(missing, chance, 1 - chance))
-    found = losses(objective, fields, states)
-    assert np.allclose(found, arrays["loss"] + 0.5 * against, **CLOSE)
+    actual = losses(objective, fields, states)
+    assert np.allclose(actual, arrays["loss"] + 0.5 * against, **CLOSE)
     terms = objective.terms(fields, {"sequence_output": states}, None)
     right, weight = terms.metrics["span_answer_answerable_accuracy"]
     assert (float(right), float(weight)) == (sum((logits > 0) == missing), 3.0)
@@ -163,12 +163,12 @@ def check_xlnet(path):
 def spans_by_hand(scores, i, longest):
     """All spans of row i with their scores, best first; `scores` takes positions in the row."""
     begin, size = CONTEXT_START[i], CONTEXT_LENGTH[i]
-    found = []
+    actual = []
     for start in range(begin, begin + size):
         for end in range(start, min(start + longest, begin + size)):
             number = FIRST[i] - begin
-            found.append((scores(start, end), start + number, end + number))
-    return sorted(found, reverse=True)
+            actual.append((scores(start, end), start + number, end + number))
+    return sorted(actual, reverse=True)
 
 
 def check_spans(outputs, i, expected, count):

@@ -13,7 +13,7 @@ GIVEN = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
 
 def examples(**columns):
     """Serialised examples of int64 lists or of texts."""
-    made = []
+    result = []
     for row in zip(*columns.values(), strict=True):
         features = {
             name: tf.train.Feature(int64_list=tf.train.Int64List(value=value))
@@ -22,8 +22,8 @@ def examples(**columns):
             for name, value in zip(columns, row, strict=True)
         }
         features = tf.train.Features(feature=features)
-        made.append(tf.train.Example(features=features).SerializeToString())
-    return tf.constant(made)
+        result.append(tf.train.Example(features=features).SerializeToString())
+    return tf.constant(result)
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])
@@ -32,8 +32,8 @@ def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
     saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     ours = signatures["tokens"](**{name: tf.constant(value) for name, value in GIVEN.items()})
-    found = signatures["serve"](**{name: tf.constant(value) for name, value in GIVEN.items()})
-    assert found.keys() == {"outputs"}
+    actual = signatures["serve"](**{name: tf.constant(value) for name, value in GIVEN.items()})
+    assert actual.keys() == {"outputs"}
 
     def same(outputs, answers):
         if kind == "regression":
@@ -42,7 +42,7 @@ def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
             np.testing.assert_allclose(tf.nn.softmax(outputs), answers["probabilities"], atol=1e-6)
             assert abs(outputs.numpy().sum(axis=1) - 1).max() > 1e-3  # no probabilities
 
-    same(found["outputs"], ours)
+    same(actual["outputs"], ours)
     same(signatures["serve_examples"](examples=examples(**GIVEN))["outputs"], ours)
     # Of ids alone: padding is what has its id, and all is one segment.
     plain = signatures["tokens"](
@@ -63,9 +63,9 @@ def test_pairs_are_examples_with_two_texts(tmp_path):
     saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     first, second = [b"The cat sat.", b"a"], [b"on the mat", b"dog " * 30]
-    found = signatures["serve_text_examples"](examples=examples(text=first, text_b=second))
+    actual = signatures["serve_text_examples"](examples=examples(text=first, text_b=second))
     expected = signatures["pair"](text=tf.constant(first), text_b=tf.constant(second))
-    np.testing.assert_allclose(found["outputs"][:, 0], expected["score"], atol=1e-6)
+    np.testing.assert_allclose(actual["outputs"][:, 0], expected["score"], atol=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="text_b"):
         signatures["serve_text_examples"](examples=examples(text=first))
 

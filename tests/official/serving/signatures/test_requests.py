@@ -27,9 +27,9 @@ HEADS = {
 
 
 def blocks(kind):
-    found = re.findall(rf"```{kind}\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    return found
+    actual = re.findall(rf"```{kind}\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    assert actual
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def signatures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     test_export.make(folder / "model", "classification")
     saved_model.export(folder / "model", folder / "saved")
-    found = dict(tf.saved_model.load(str(folder / "saved")).signatures)
+    actual = dict(tf.saved_model.load(str(folder / "saved")).signatures)
     for name, head in HEADS.items():
         more = {"encoder": test_export.causal_encoder()} if name == "sample" else {}
         test_export.make(folder / name, "bare", objectives=(head,), **more)
@@ -46,8 +46,8 @@ def signatures(tmp_path_factory):
         (folder / name / "task.json").write_text(json.dumps(task))
         saved_model.export(folder / name, folder / f"{name}-saved")
         loaded = tf.saved_model.load(str(folder / f"{name}-saved"))
-        found[name] = loaded.signatures[name]
-    return found
+        actual[name] = loaded.signatures[name]
+    return actual
 
 
 def columns(body):
@@ -140,8 +140,8 @@ def predict_request():
       }
     """
     pool.Add(text_format.Parse(text, descriptor_pb2.FileDescriptorProto()))
-    found = pool.FindMessageTypeByName("tensorflow.serving.PredictRequest")
-    return message_factory.GetMessageClass(found)
+    actual = pool.FindMessageTypeByName("tensorflow.serving.PredictRequest")
+    return message_factory.GetMessageClass(actual)
 
 
 @pytest.mark.parametrize("block", blocks("textproto"))

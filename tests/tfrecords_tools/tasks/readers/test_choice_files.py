@@ -58,14 +58,14 @@ def test_articles_of_race_in_folders(tmp_path):
         high__1=article(),
     )
     (path / "high" / "notes.md").write_text("not an article")
-    found, _ = read(tasks.TASKS["race"], path)
-    assert [values(question) for question in found] == [
+    actual, _ = read(tasks.TASKS["race"], path)
+    assert [values(question) for question in actual] == [
         (0, "Tom has a dog.\nIt is old.", "Who has a dog?", ("Tom", "Ann", "Sue", "Bob"), 0),
         (1, "Tom has a dog.\nIt is old.", "The dog is _ .", ("old", "new", "red", "big"), 0),
         (2, "M", "Who has a dog?", ("Tom", "Ann", "Sue", "Bob"), 3),
         (3, "M", "The dog is _ .", ("old", "new", "red", "big"), 1),
     ]
-    assert found[3].location == f"{path}/middle/2.txt, question 2"
+    assert actual[3].location == f"{path}/middle/2.txt, question 2"
 
 
 def test_race_as_json_lines(tmp_path):
@@ -76,8 +76,8 @@ def test_race_as_json_lines(tmp_path):
         }
         for i, answer in enumerate("CA")
     ]  # fmt: skip
-    found, _ = read(tasks.TASKS["race"], lines(tmp_path / "race.jsonl", *rows))
-    assert [values(question) for question in found] == [
+    actual, _ = read(tasks.TASKS["race"], lines(tmp_path / "race.jsonl", *rows))
+    assert [values(question) for question in actual] == [
         (0, "A", "q0", ("1", "2", "3", "4"), 2),
         (1, "A", "q1", ("1", "2", "3", "4"), 0),
     ]
@@ -99,15 +99,15 @@ def test_swag(tmp_path):
         '0,v1,12,A man sits. He,A man sits.,He,gold,"sings, loudly.",eats.,runs.,flies.,2\n'
         "1,v1,13,Rain falls. It,Rain falls.,It,gold,a.,b.,c.,d.,0\n"
     )
-    found, _ = read(tasks.TASKS["swag"], path)
-    assert [values(question) for question in found] == [
+    actual, _ = read(tasks.TASKS["swag"], path)
+    assert [values(question) for question in actual] == [
         (0, "A man sits.", "He", ("sings, loudly.", "eats.", "runs.", "flies."), 2),
         (1, "Rain falls.", "It", ("a.", "b.", "c.", "d."), 0),
     ]
     test = tmp_path / "test.csv"
     test.write_text(f"{SWAG}\n0,v1,12,A man sits. He,A man sits.,He,gold,s.,e.,r.,f.\n")
-    found, _ = read(tasks.TASKS["swag"], test, optional=True)
-    assert [question.answer for question in found] == [None]
+    actual, _ = read(tasks.TASKS["swag"], test, optional=True)
+    assert [question.answer for question in actual] == [None]
     with pytest.raises(UserError, match="test.csv has no column 'label'"):
         list(choice_files.read(tasks.TASKS["swag"], test, False, tables.BadRows()))
     path.write_text(f"{SWAG},label\n0,v,1,s,a,b,gold,1,2,3,4,4\n")
@@ -126,28 +126,28 @@ def test_dream(tmp_path):
     path = tmp_path / "train.json"
     second = [["W: Yes."], [{**DIALOGUE[1][0], "answer": "Noon."}] * 2, "3-2"]
     path.write_text(json.dumps([DIALOGUE, second]))
-    found, _ = read(tasks.TASKS["dream"], path)
+    actual, _ = read(tasks.TASKS["dream"], path)
     context, choices = "M: Hello.\nW: Good morning!", ("Noon.", "Morning.", "Night.")
-    assert [values(question) for question in found] == [
+    assert [values(question) for question in actual] == [
         (0, context, "When is it?", choices, 1),
         (1, "W: Yes.", "When is it?", choices, 0),
         (2, "W: Yes.", "When is it?", choices, 0),
     ]
-    assert found[2].location == f"{path}, dialogue 2, question 2"
+    assert actual[2].location == f"{path}, dialogue 2, question 2"
 
 
 def test_json_lines_of_ones_own(tmp_path):
     rows = [row(answer=0, id="a"), row(question=None), row(answer=1, id=7)]
-    found, _ = read(GENERIC, lines(tmp_path / "own.jsonl", *rows))
-    assert [(q.text, q.choices, q.answer) for q in found] == [
+    actual, _ = read(GENERIC, lines(tmp_path / "own.jsonl", *rows))
+    assert [(q.text, q.choices, q.answer) for q in actual] == [
         ("q", ("x", "y"), 0),
         ("", ("x", "y"), 1),
         ("q", ("x", "y"), 1),
     ]
     assert choice_files.count_choices(tmp_path / "own.jsonl") == 2
     test = lines(tmp_path / "test.jsonl", row(answer=None), row(answer=None))
-    found, _ = read(GENERIC, test, optional=True)
-    assert [question.answer for question in found] == [None, None]
+    actual, _ = read(GENERIC, test, optional=True)
+    assert [question.answer for question in actual] == [None, None]
 
 
 BAD_ROWS = {
@@ -171,8 +171,8 @@ def test_what_cannot_be_used_is_named_or_counted(tmp_path, reason):
     path = lines(tmp_path / "own.jsonl", row(id=3), bad, row(id=4, context="last"))
     with pytest.raises(UserError, match=f"own.jsonl, line 2: {words}; --skip_bad_rows leaves"):
         read(GENERIC, path)
-    found, counts = read(GENERIC, path, skip=True)
-    assert [(q.number, q.context) for q in found] == [(0, "c"), (2, "last")]
+    actual, counts = read(GENERIC, path, skip=True)
+    assert [(q.number, q.context) for q in actual] == [(0, "c"), (2, "last")]
     assert counts == {reason: 1}
 
 
@@ -222,8 +222,8 @@ def test_articles_that_cannot_be_used(tmp_path, reason):
     )
     with pytest.raises(UserError, match=f"/1.txt: {words}"):
         read(tasks.TASKS["race"], path)
-    found, counts = read(tasks.TASKS["race"], path, skip=True)
-    assert counts == {reason: 1} and [q.number for q in found] == [0, 1, 4, 5]
+    actual, counts = read(tasks.TASKS["race"], path, skip=True)
+    assert counts == {reason: 1} and [q.number for q in actual] == [0, 1, 4, 5]
 
 
 def test_questions_of_an_article_that_cannot_be_used(tmp_path):
@@ -257,8 +257,8 @@ def test_dialogues_that_cannot_be_used(tmp_path, reason):
     path.write_text(json.dumps([DIALOGUE, dialogue]))
     with pytest.raises(UserError, match=f"dev.json, dialogue 2(, |: ){words}"):
         read(tasks.TASKS["dream"], path)
-    found, counts = read(tasks.TASKS["dream"], path, skip=True)
-    assert len(found) == 1 and counts == {reason: 1}
+    actual, counts = read(tasks.TASKS["dream"], path, skip=True)
+    assert len(actual) == 1 and counts == {reason: 1}
 
 
 def test_an_answer_that_stands_twice_among_the_choices(tmp_path):

@@ -45,9 +45,9 @@ def folder(request, tmp_path_factory):
     """Of a tokenizer with merges that have white space, signs and bytes of characters in them."""
     counts = byte_bpe.word_counts()
     counts.add(corpus(seed=1))
-    made = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 400), request.param)
+    tokenizer = tokenizers.ByteBPE(*byte_bpe.learn(counts.words(), 400), request.param)
     path = tmp_path_factory.mktemp("made") / "tokenizer"
-    made.save(path)
+    tokenizer.save(path)
     return str(path)
 
 
@@ -82,8 +82,8 @@ def expected_texts(tokenizer, texts):
 
 
 def rows_of(piece, how):
-    made = examples.process_chunk(piece, how)
-    parsed = features.parse(tf.constant(made.examples), ["token_ids"])["token_ids"].to_list()
+    rows = examples.process_chunk(piece, how)
+    parsed = features.parse(tf.constant(rows.examples), ["token_ids"])["token_ids"].to_list()
     # The examples come in a drawn order.
     order = seeding.numpy_rng(how.seed, piece.number).permutation(len(parsed))
     return [parsed[place] for place in np.argsort(order)]
@@ -93,14 +93,14 @@ def rows_of(piece, how):
 @pytest.mark.parametrize("split", [False, True])
 def test_a_document_has_the_tokens_of_its_text(tmp_path, folder, name, split):
     texts, tokenizer = corpus(json_lines="jsonl" in name), tokenizers.load(folder)
-    found, count = [], 0
+    actual, count = [], 0
     for piece in written(tmp_path / name, texts):
         tokens, _ = examples.tokenize_chunk(piece, settings(folder, split))
         ends = tokens.sentences[tokens.documents]
-        found += [tokens.ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
+        actual += [tokens.ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
         count += len(tokens.sentences) - 1
-    assert found == [ids.tolist() for ids in tokenizer.encode(texts)]
-    assert [spelled(tokenizer, ids) for ids in found] == expected_texts(tokenizer, texts)
+    assert actual == [ids.tolist() for ids in tokenizer.encode(texts)]
+    assert [spelled(tokenizer, ids) for ids in actual] == expected_texts(tokenizer, texts)
     lines = sum(bool(line.strip(documents.WHITE_SPACE)) for t in texts for line in t.split("\n"))
     assert count == lines if not split else count > 1.2 * lines
 
@@ -121,15 +121,15 @@ def test_rows_are_slices_of_the_text(tmp_path, folder, split, format):
     texts, tokenizer = corpus(), tokenizers.load(folder)
     expected = expected_texts(tokenizer, texts)
     how = settings(folder, split, max_length=40, **FORMATS[format])
-    found = []
+    actual = []
     for piece in written(tmp_path / "a.jsonl", texts):
         for row in rows_of(piece, how):
-            found += runs(tokenizer, row)
+            actual += runs(tokenizer, row)
     everything = b"\n\n\n\n\n".join(expected)
-    assert len(found) > 100 and all(run in everything for run in found)
-    assert format == "blocks" or any(run.startswith(b"\n") for run in found)
+    assert len(actual) > 100 and all(run in everything for run in actual)
+    assert format == "blocks" or any(run.startswith(b"\n") for run in actual)
     if format in ("full_sentences", "doc_sentences", "blocks"):
-        assert b"".join(found) == b"".join(expected)
+        assert b"".join(actual) == b"".join(expected)
 
 
 def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
@@ -139,8 +139,8 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
     separators = asked = rows = 0
     whole = []
     for piece in written(tmp_path / "a.jsonl", texts):
-        made = examples.process_chunk(piece, how)
-        parsed = features.parse(tf.constant(made.examples), ["token_ids", "next_id"])
+        examples_cut = examples.process_chunk(piece, how)
+        parsed = features.parse(tf.constant(examples_cut.examples), ["token_ids", "next_id"])
         ids, after = parsed["token_ids"].to_list(), parsed["next_id"].numpy().tolist()
         order = np.argsort(seeding.numpy_rng(how.seed, piece.number).permutation(len(ids)))
         ids, after = [ids[place] for place in order], [after[place] for place in order]
@@ -155,11 +155,11 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
         asked += targets.count(tokenizer.sep_id)
         rows += len(ids)
         assert not {tokenizer.cls_id, tokenizer.pad_id} & set(text)
-        assert made.documents == len(piece.documents)
+        assert examples_cut.documents == len(piece.documents)
     assert separators == asked == len(texts) and rows > 40
     groups = itertools.groupby(whole, lambda token: token == tokenizer.sep_id)
-    found = [spelled(tokenizer, group) for is_end, group in groups if not is_end]
-    assert found == expected_texts(tokenizer, texts)
+    actual = [spelled(tokenizer, group) for is_end, group in groups if not is_end]
+    assert actual == expected_texts(tokenizer, texts)
 
 
 @pytest.mark.parametrize("reuse", [0, 10])
@@ -176,9 +176,9 @@ def test_streams_are_the_text(tmp_path, folder, reuse):
     everything = b"\n\n\n\n\n".join(expected_texts(tokenizer, texts))
     for b in range(2):
         text = [token for row in rows[b::2] for token in row[: reuse or 40]]
-        found = runs(tokenizer, text)
-        assert all(run in everything for run in found)
-        assert len(b"".join(found)) > 0.4 * len(everything)
+        actual = runs(tokenizer, text)
+        assert all(run in everything for run in actual)
+        assert len(b"".join(actual)) > 0.4 * len(everything)
 
 
 def test_slices_of_any_kind_have_the_tokens_of_the_whole(folder):
@@ -218,6 +218,6 @@ def test_sentences_of_a_document_begin_with_their_blanks(folder):
     tokenizer = tokenizers.load(folder)
     text = "He left.  Then\the came back! 好。好"
     ids, splits = tokenizer.encode_slices([sentences.split(text)])
-    found = [spelled(tokenizer, ids[a:b]).decode() for a, b in itertools.pairwise(splits)]
+    actual = [spelled(tokenizer, ids[a:b]).decode() for a, b in itertools.pairwise(splits)]
     blank = " " * tokenizer.add_prefix_space
-    assert found == [f"{blank}He left.", "  Then\the came back!", " 好。", "好"]
+    assert actual == [f"{blank}He left.", "  Then\the came back!", " 好。", "好"]

@@ -124,10 +124,10 @@ def test_no_file(tmp_path):
 
 
 def records(folder, split):
-    found = manifest.read(folder)
-    names = [str(folder / shard.name) for shard in found.split(split)]
+    record = manifest.read(folder)
+    names = [str(folder / shard.name) for shard in record.split(split)]
     serialized = list(tf.data.TFRecordDataset(names).as_numpy_iterator())
-    parsed = features.parse(serialized, found.features)
+    parsed = features.parse(serialized, record.features)
     return [
         {name: value[i].numpy() for name, value in parsed.items()} for i in range(len(serialized))
     ]
@@ -135,9 +135,9 @@ def records(folder, split):
 
 def test_every_answer_is_found_again_in_its_windows(tmp_path):
     folder = squads.shard_folder(tmp_path / "shards", no_answers=True)
-    found = manifest.read(folder)
+    record = manifest.read(folder)
     assert integrity.verify(folder, deep=True) == []
-    asked = questions.read(folder, "train", found)
+    asked = questions.read(folder, "train", record)
     rows = records(folder, "train")
     tokenizer = tokenizers.load(folder / "tokenizer")
     contexts = tokenizer.encode_with_offsets([question.context for question in asked])
@@ -160,12 +160,12 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
     assert answered and len(answered) < len(asked) and len(rows) > len(asked)
     assert sum(whole[number] > 0 for number in answered) >= 0.9 * len(answered)
     assert all(not count or number in answered for number, count in whole.items())
-    totals = found.totals.splits["train"]
+    totals = record.totals.splits["train"]
     assert totals.questions == len(asked) and totals.examples == len(rows)
     assert totals.without_answer == len(asked) - len(answered)
     assert totals.with_answer_in_window == sum(whole.values())
-    assert found.length_histogram[squads.SIZES.max_length] > 0
-    assert found.task.kind == "span" and found.task.doc_stride == squads.SIZES.doc_stride
+    assert record.length_histogram[squads.SIZES.max_length] > 0
+    assert record.task.kind == "span" and record.task.doc_stride == squads.SIZES.doc_stride
 
 
 def test_a_test_split_may_be_without_answers(tmp_path):
@@ -176,7 +176,7 @@ def test_a_test_split_may_be_without_answers(tmp_path):
             asked.pop("is_impossible", None)
     (tmp_path / "test.json").write_text(json.dumps(document))
     lines = []
-    made = span.build(
+    built = span.build(
         tasks.TASKS["squad1"],
         {"test": tmp_path / "test.json"},
         tokenizers.load(small.tokenizer_folder(tmp_path / "tok")),
@@ -184,8 +184,8 @@ def test_a_test_split_may_be_without_answers(tmp_path):
         squads.SIZES,
         report=lines.append,
     )
-    assert made.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
-    assert all(q.answers is None for q in questions.read(tmp_path / "shards", "test", made))
+    assert built.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
+    assert all(q.answers is None for q in questions.read(tmp_path / "shards", "test", built))
 
 
 def test_shards_that_cannot_be_made(tmp_path):
@@ -205,18 +205,18 @@ def test_shards_that_cannot_be_made(tmp_path):
 
 def test_questions_that_have_changed(tmp_path):
     folder = squads.shard_folder(tmp_path / "shards")
-    found = manifest.read(folder)
+    record = manifest.read(folder)
     path = folder / "questions-train.jsonl"
     path.write_bytes(path.read_bytes().replace(b"ba", b"bo", 1))
     message = f"{path} has changed since it was written"
     with pytest.raises(UserError, match=f"{message}.*copy the folder again"):
-        questions.read(folder, "train", found)
+        questions.read(folder, "train", record)
     assert message in integrity.verify(folder, deep=True)[0]
     path.unlink()
     with pytest.raises(UserError, match="questions-train.jsonl is missing"):
-        questions.read(folder, "train", found)
+        questions.read(folder, "train", record)
     with pytest.raises(UserError, match="has no questions-test.jsonl"):
-        questions.read(folder, "test", found)
+        questions.read(folder, "test", record)
 
 
 def test_flags(tmp_path):
@@ -254,8 +254,8 @@ def test_the_command_makes_windows_of_384_tokens(tmp_path):
         output=str(tmp_path / "shards"),
     ):
         build_task_shards.main([])
-    found = manifest.read(tmp_path / "shards")
-    assert found.max_length == 384 and found.totals.examples == len(
+    record = manifest.read(tmp_path / "shards")
+    assert record.max_length == 384 and record.totals.examples == len(
         records(tmp_path / "shards", "train")
     )
-    assert np.array(found.config.doc_stride) == 128
+    assert np.array(record.config.doc_stride) == 128

@@ -103,8 +103,8 @@ def test_a_folder_of_texts_for_each_label(tmp_path):
     (tmp_path / "pos" / "0_7.txt").write_bytes(b"caf\xe9")
     assert f"{tmp_path}/pos/0_7.txt: not UTF-8: convert the file" in _error(tmp_path, ["text"])
     bad = BadRows(skip=True)
-    found = list(tables.read(tmp_path, ["text"], bad=bad))
-    assert [row.number for row in found] == [0, 2, 3] and dict(bad.counts) == {"not UTF-8": 1}
+    actual = list(tables.read(tmp_path, ["text"], bad=bad))
+    assert [row.number for row in actual] == [0, 2, 3] and dict(bad.counts) == {"not UTF-8": 1}
 
 
 def test_questions_of_trec(tmp_path):
