@@ -280,3 +280,6 @@ class PermutationConfig(CorruptionConfig):
                 f"(1 + {self.k}) = {longest} tokens, and a block has {size}: lower max_span to at "
                 f"most {size // (1 + self.k)}, or take unit: token"
             )
+
+
+PARTS = (TokenMasksConfig, PermutationConfig)

@@ -224,3 +224,6 @@ class TransformerXLConfig(EncoderConfig):
     def attention_window(self):
         """The number of positions that each one attends to if attention is 'uni'; 0 = no limit."""
         return self.memory_length if self.same_length else 0
+
+
+PARTS = (TransformerConfig, TransformerXLConfig)

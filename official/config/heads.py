@@ -231,3 +231,13 @@ class SpanAnswerConfig(ObjectiveConfig):
         """Returns the batch fields that the objective reads."""
         window = "context_start context_length window_start own_start own_end"
         return frozenset({*window.split(), "answer_start", "answer_end"})
+
+
+PARTS = (
+    ClassificationConfig,
+    RegressionConfig,
+    RankingConfig,
+    KernelRankingConfig,
+    SpanAnswerConfig,
+    MultipleChoiceConfig,
+)

@@ -196,3 +196,13 @@ class SpanBoundaryConfig(ObjectiveConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
+
+
+PARTS = (
+    MaskedLMConfig,
+    CausalLMConfig,
+    AllTokensLMConfig,
+    SentencePairConfig,
+    SpanBoundaryConfig,
+    PermutationLMConfig,
+)

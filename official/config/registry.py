@@ -4,50 +4,17 @@ import importlib
 import types
 from collections.abc import Iterable
 
-from official.config.corruption import PermutationConfig, TokenMasksConfig
-from official.config.encoders import TransformerConfig, TransformerXLConfig
-from official.config.heads import (
-    ClassificationConfig,
-    KernelRankingConfig,
-    MultipleChoiceConfig,
-    RankingConfig,
-    RegressionConfig,
-    SpanAnswerConfig,
-)
-from official.config.objectives import (
-    AllTokensLMConfig,
-    CausalLMConfig,
-    MaskedLMConfig,
-    PermutationLMConfig,
-    SentencePairConfig,
-    SpanBoundaryConfig,
-)
+from official.config import corruption, encoders, heads, objectives, replaced_tokens
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
-from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfig
 
 
 def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
     return {part.type: part for part in parts}
 
 
-CORRUPTIONS = _by_type(TokenMasksConfig, PermutationConfig)
-ENCODERS = _by_type(TransformerConfig, TransformerXLConfig)
-OBJECTIVES = _by_type(
-    MaskedLMConfig,
-    CausalLMConfig,
-    GeneratorConfig,
-    ReplacedTokensConfig,
-    AllTokensLMConfig,
-    SentencePairConfig,
-    SpanBoundaryConfig,
-    PermutationLMConfig,
-    ClassificationConfig,
-    RegressionConfig,
-    RankingConfig,
-    KernelRankingConfig,
-    SpanAnswerConfig,
-    MultipleChoiceConfig,
-)
+CORRUPTIONS = _by_type(*corruption.PARTS)
+ENCODERS = _by_type(*encoders.PARTS)
+OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",
@@ -62,6 +29,6 @@ def module_of(part: Part) -> types.ModuleType:
     return importlib.import_module(f"{package}.{part.type}")
 
 
-def objective_fields(objectives: Iterable[ObjectiveConfig]) -> frozenset[str]:
+def objective_fields(parts: Iterable[ObjectiveConfig]) -> frozenset[str]:
     """Returns the batch fields that objectives add for each other before the encoder runs."""
-    return frozenset().union(*(objective.gives() for objective in objectives))
+    return frozenset().union(*(objective.gives() for objective in parts))

@@ -157,3 +157,6 @@ class ReplacedTokensConfig(ObjectiveConfig):
         if self.adversarial_weight:
             fields |= {"masked_positions", "masked_weights", "sample_log_probs", "baseline_logits"}
         return fields
+
+
+PARTS = (GeneratorConfig, ReplacedTokensConfig)

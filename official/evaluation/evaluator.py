@@ -15,18 +15,15 @@ from official.data import ShardDataset
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
 from official.distribution.statistics import Statistics
+from official.evaluation import task_metrics
 from official.evaluation.loop import Outputs, ReplicaLoop
 from official.modeling.model import Model
 from official.tasks import kinds
 from official.utils.errors import UserError
 
 # Outputs that are fields of the batch, and the names of these fields.
-TARGETS = {
-    "example_weights": "example_weights",
-    "label": "label",
-    "answer": "answer",
-    "score_target": "score",
-    "row": "row",
+_FIELDS = {"example_weights": "example_weights", "row": "row"} | {
+    task_metrics.target_name(kind): kind.targets[0] for kind in kinds.KINDS.values() if kind.output
 }
 
 
@@ -181,7 +178,7 @@ class Evaluator:
         losses, metrics = self.model.terms(batch, encoded=encoded)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
         outputs = dict(self.model.predictions(batch, encoded))
-        for name, field in TARGETS.items():
+        for name, field in _FIELDS.items():
             if field in batch:
                 outputs[name] = batch[field]
         return statistics, outputs

@@ -14,6 +14,7 @@ import numpy as np
 from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import task_metrics
+from official.tasks.kinds import KINDS
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -25,8 +26,7 @@ class Scorer:
 
     def __init__(self, config: configs.Config, source: ShardDataset):
         self._config, self._source = config, source
-        kind = source.manifest.task.kind
-        self.outputs = (task_metrics.OUTPUTS[kind][1],)
+        self.outputs = (KINDS[source.manifest.task.kind].output,)
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `task_metrics.evaluate`."""

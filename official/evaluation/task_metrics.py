@@ -10,14 +10,8 @@ from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 from official.tasks import Description, nearest
+from official.tasks.kinds import KINDS, Kind
 from official.utils.errors import UserError
-
-# For each kind of task the names of its targets and of its predictions.
-OUTPUTS = {
-    "classification": ("label", "probabilities"),
-    "choice": ("answer", "probabilities"),
-    "regression": ("score_target", "score"),
-}
 
 
 def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
@@ -52,14 +46,19 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
     return computed
 
 
+def target_name(kind: Kind) -> str:
+    """Returns the name of a kind's first target among the outputs, where predictions are, too."""
+    return f"true_{kind.targets[0]}"
+
+
 def evaluate(task: Description, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Computes a task's own metrics.
 
     Args:
       task: the `task` of a manifest: its kind and metrics.
       outputs: of every example of a split, filler included: `example_weights` [B] and
-        `probabilities` [B, C] with `label` [B] (or with `answer`), or `score` [B] with
-        `score_target` [B].
+        those that the kind of the task names: the target [B] under its `target_name`, and the
+        `output` [B] or [B, C].
 
     Returns:
       The metrics by name.
@@ -67,14 +66,15 @@ def evaluate(task: Description, outputs: Mapping[str, np.ndarray]) -> dict[str, 
     Raises:
       UserError: the split has no labels.
     """
-    target, predicted = OUTPUTS[task.kind]
+    kind = KINDS[task.kind]
+    target = target_name(kind)
     if target not in outputs:
         raise UserError(
             f"the split has no labels of the task {task.name} to compare with: "
             "evaluate on a labelled one, or use --mode=predict"
         )
     real = outputs["example_weights"] > 0
-    return compute(task.metrics, outputs[target][real], outputs[predicted][real])
+    return compute(task.metrics, outputs[target][real], outputs[kind.output][real])
 
 
 def _classes(predictions: np.ndarray) -> np.ndarray:

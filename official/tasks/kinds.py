@@ -20,6 +20,7 @@ class Kind:
       builder: the module of the shard builder, which has `from_flags`.
       scorer: the module with the `Scorer`, which computes metrics and writes predictions.
       signatures: the module of the signatures of a SavedModel.
+      output: the prediction that is compared with the first target, of kinds with one target a row.
       max_length: the default length of examples, in tokens.
       generic: whether a user can define a task of this kind by naming columns.
     """
@@ -31,6 +32,7 @@ class Kind:
     builder: str
     scorer: str
     signatures: str
+    output: str = ""
     max_length: int = 128
     generic: bool = False
 
@@ -44,6 +46,7 @@ KINDS = {
         builder="tfrecords_tools.tasks.labelled_text",
         scorer="official.evaluation.rows",
         signatures="official.serving.signatures.classification",
+        output="probabilities",
         generic=True,
     ),
     "regression": Kind(
@@ -54,6 +57,7 @@ KINDS = {
         builder="tfrecords_tools.tasks.labelled_text",
         scorer="official.evaluation.rows",
         signatures="official.serving.signatures.classification",
+        output="score",
         generic=True,
     ),
     "ranking": Kind(
@@ -83,6 +87,7 @@ KINDS = {
         builder="tfrecords_tools.tasks.multiple_choice",
         scorer="official.evaluation.rows",
         signatures="official.serving.signatures.multiple_choice",
+        output="probabilities",
         max_length=512,
     ),
 }

@@ -66,14 +66,14 @@ def test_evaluate_leaves_filler_out():
     task = Description("mrpc", "classification", metrics=("accuracy", "f1"))
     outputs = {
         "example_weights": np.array([1.0, 1.0, 0.0]),
-        "label": np.array([0, 1, 1]),
+        "true_label": np.array([0, 1, 1]),
         "probabilities": np.array([[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]]),
     }
     assert task_metrics.evaluate(task, outputs) == {"accuracy": 1.0, "f1": 1.0}
     task = Description("stsb", "regression", metrics=("pearson",))
     outputs = {
         "example_weights": np.array([1.0, 1.0, 1.0, 0.0]),
-        "score_target": np.array([1.0, 2.0, 3.0, 0.0]),
+        "true_score": np.array([1.0, 2.0, 3.0, 0.0]),
         "score": np.array([-1.0, -2.0, -3.0, 100.0]),
     }
     assert task_metrics.evaluate(task, outputs)["pearson"] == pytest.approx(-1)
