@@ -11,12 +11,10 @@ counted are skipped with a note.
 """
 
 import dataclasses
-import sys
 
-from absl import app, flags
+from absl import flags
 
 from official import config as configs
-from official.modeling import weight_counts
 from official.utils import errors
 from official.utils.errors import UserError
 
@@ -36,6 +34,8 @@ def main(argv: list[str]) -> None:
     """Prints the numbers of weights of each config."""
     if len(argv) < 2:
         raise UserError("name configs: python -m official.parameters CONFIG...")
+    from official.modeling import weight_counts
+
     for path in argv[1:]:
         config = configs.load(path, flags.FLAGS.override)
         if config.encoder is not None and flags.FLAGS.vocab_size:
@@ -55,10 +55,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    app.define_help_flags()
-    arguments = app.parse_flags_with_usage(sys.argv)
-    sys.argv = sys.argv[:1]
-    errors.run(lambda _: main(arguments))
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

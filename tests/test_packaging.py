@@ -31,6 +31,23 @@ def test_every_command_is_a_console_command():
     assert commands == {script.split(":")[0] for script in SCRIPTS.values()}
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_help_of_a_console_command_is_that_of_its_module(name):
+    module, function = SCRIPTS[name].split(":")
+    program = f"import sys; sys.argv[0] = {name!r}; from {module} import {function}; {function}()"
+    module = module.removesuffix(".__main__")
+    shown = []
+    for command in (["-c", program], ["-m", module]):
+        done = subprocess.run(
+            [sys.executable, *command, "--help"], cwd=ROOT, capture_output=True, text=True
+        )
+        text, head, listed = done.stdout.partition("\nflags:\n")
+        assert head
+        flags = [line for line in listed.splitlines() if line.startswith("  -")]
+        shown.append((text.strip(), flags))
+    assert shown[0] == shown[1] and (shown[0][1] or name == "garden-parameters")
+
+
 @pytest.mark.slow
 def test_a_wheel_holds_every_module_and_config(tmp_path):
     copied = [

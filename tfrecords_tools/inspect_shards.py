@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from absl import app, flags
+from absl import flags
 
 from official.utils import checksums, errors, strict
 from official.utils.errors import UserError
@@ -256,10 +256,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    app.define_help_flags()
-    arguments = app.parse_flags_with_usage(sys.argv)
-    sys.argv = sys.argv[:1]
-    errors.run(lambda _: main(arguments))
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

@@ -38,17 +38,27 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
-def run(main: Callable[[list[str]], None]) -> None:
+def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
     """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
     The exit status is 2 after a `UserError`, without a traceback, and 130 after Ctrl-C.
+
+    Args:
+      main: the function `main` of the command's module.
+      positional: whether the command takes arguments that are not flags.
     """
-    from absl import app, logging
+    from absl import app, flags, logging
 
     quiet_import.install()
+    if main.__module__ != "__main__":
+        # An installed console command. `--help` shows the docstring of the module `__main__` and
+        # the key flags of `sys.argv[0]`.
+        sys.modules["__main__"].__doc__ = sys.modules[main.__module__].__doc__
+        for flag in flags.FLAGS.get_key_flags_for_module(main.__module__):
+            flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
     def guarded(argv: list[str]) -> None:
-        if len(argv) > 1:
+        if len(argv) > 1 and not positional:
             fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
         logging.set_verbosity(logging.WARNING)
         try:
