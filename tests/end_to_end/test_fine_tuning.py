@@ -1,8 +1,6 @@
 """An XLNet and a GPT-2 learn a task from the same kind of shards, by commands, and are served."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.serving import saved_model
 from official.training.trainer import Trainer
-from tests import ROOT, small
+from tests import commands, small
 from tests.streams import stream_folder
 from tfrecords_tools.tasks import labelled_text
 
@@ -51,10 +49,7 @@ GPT2 = {
 
 
 def run(module, *options):
-    command = [sys.executable, "-m", module, *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return commands.run(module, *options, status=0).stdout
 
 
 def pretrained(folder, settings):

@@ -1,8 +1,5 @@
 """MNLI with its two files of each kind, what GLUE takes of it, and RTE from the model of MNLI."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import yaml
@@ -10,7 +7,7 @@ import yaml
 from official import config as configs
 from official import tasks, tokenizers
 from official.saving import checkpoints
-from tests import ROOT, small
+from tests import commands, small
 from tfrecords_tools.tasks import labelled_text
 
 GOOD, BAD, NEITHER = small.WORDS[:15], small.WORDS[15:30], small.WORDS[30:45]
@@ -21,10 +18,7 @@ ENCODER = {
 
 
 def run(*options):
-    command = [sys.executable, "-m", "official.main", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return commands.run("official.main", *options, status=0).stdout
 
 
 def pairs(path, count, seed, labels, labelled=True):
@@ -117,11 +111,12 @@ def test_mnli_and_rte_from_it(tmp_path):
     assert after["classification/output/kernel"].shape == (32, 2)
     objective = configs.load(tmp_path / "rte-model").objectives[0]
     assert objective.labels == ("entailment", "not_entailment")
-    refused = subprocess.run(
-        [sys.executable, "-m", "official.main", "--mode=eval", f"--data={data}",
-         f"--model_dir={tmp_path}/model"],
-        cwd=ROOT, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
+    refused = commands.run(
+        "official.main",
+        "--mode=eval",
+        f"--data={data}",
+        f"--model_dir={tmp_path}/model",
+    )
     assert refused.returncode == 2
     assert (
         "rte: its labels are entailment, not_entailment, and the model knows entailment, neutral, "

@@ -2,8 +2,6 @@
 
 import os
 import random
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 from official import config as configs
 from official.saving import checkpoints
-from tests import small
+from tests import commands, small
 from tests.systems import SYSTEMS, shard_folder
 
 KILLS = int(os.environ.get("GARDEN_KILLS", "2"))
@@ -22,7 +20,7 @@ NAMES = SYSTEMS if os.environ.get("GARDEN_SYSTEMS") == "all" else ("electra", "x
 
 def command(folder, name):
     return [
-        sys.executable, "-m", "official.main", "--mode=train", f"--config={folder / 'run.yaml'}",
+        "official.main", "--mode=train", f"--config={folder / 'run.yaml'}",
         f"--data={folder / 'shards'}", f"--model_dir={folder / name}",
     ]  # fmt: skip
 
@@ -39,13 +37,13 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
     )
     configs.save(config, tmp_path / "run.yaml")
     shard_folder(tmp_path / "shards", config)
-    whole = subprocess.Popen(command(tmp_path, "whole"), stdout=subprocess.DEVNULL)
+    whole = commands.Command(*command(tmp_path, "whole"))
 
     moments = random.Random(kills)
     in_a_save = 0
     for _ in range(kills):
         before = checkpoints.last_step(tmp_path / "killed")
-        process = subprocess.Popen(command(tmp_path, "killed"), stdout=subprocess.DEVNULL)
+        process = commands.Command(*command(tmp_path, "killed"))
         while checkpoints.last_step(tmp_path / "killed") == before and process.poll() is None:
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.5))
@@ -53,7 +51,7 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
         process.wait()
         in_a_save += any((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))
     assert process.returncode == -9, "the run ended before it could be killed"
-    last = subprocess.run(command(tmp_path, "killed"), capture_output=True, text=True, check=True)
+    last = commands.run(*command(tmp_path, "killed"), status=0)
     assert "going on from step" in last.stdout and whole.wait() == 0
 
     print(f"{kills} kills, {in_a_save} of them during a save")

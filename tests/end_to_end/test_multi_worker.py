@@ -1,11 +1,8 @@
 """Two worker processes end at the weights of one, and at what one remembers of each row."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -17,7 +14,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints
 from official.training.trainer import Trainer
-from tests import small
+from tests import commands, small
 from tests.systems import SYSTEMS, shard_folder
 
 
@@ -30,16 +27,10 @@ def free_ports(count):
 
 
 def start(folder, name, *flags, environment=None):
-    return subprocess.Popen(
-        [
-            sys.executable, "-m", "official.main", "--mode=train_and_eval",
-            f"--config={folder / 'run.yaml'}", f"--data={folder / 'shards'}",
-            f"--validation_data={folder / 'shards'}", f"--model_dir={folder / name}", *flags,
-        ],
-        env={**os.environ, **(environment or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    return commands.Command(
+        "official.main", "--mode=train_and_eval", f"--config={folder / 'run.yaml'}",
+        f"--data={folder / 'shards'}", f"--validation_data={folder / 'shards'}",
+        f"--model_dir={folder / name}", *flags, environment=environment, merge=True,
     )  # fmt: skip
 
 
@@ -64,7 +55,9 @@ def start_two(folder, names, *flags):
 
 def end(processes, *statuses):
     """Waits for processes to end with these exit statuses; returns what they have said."""
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    for process in processes:
+        process.wait(300)
+    outputs = [process.output() for process in processes]
     for process, output, status in zip(processes, outputs, statuses, strict=True):
         assert process.returncode == status, output
         assert "Traceback" not in output
@@ -156,8 +149,7 @@ def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
     # Neither a report nor a save is due before the end: a signal must not wait for them.
     never = [f"--override=recipe.{key}_every={steps}" for key in ("report", "save")]
     processes = start_two(tmp_path, ["other", "other"], *never)
-    while "training runs" not in processes[0].stdout.readline():
-        assert processes[0].poll() is None
+    processes[0].wait_for("training runs")
     time.sleep(1)
     processes[1].terminate()
     asked = time.monotonic()

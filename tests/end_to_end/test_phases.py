@@ -1,15 +1,13 @@
 """BERT's two phases by their commands: short sequences, then long ones under the same schedule."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from official import config as configs
 from official.saving import checkpoints
-from tests import ROOT, small
+from tests import ROOT, commands, small
 
 CONFIGS = ROOT / "configs" / "pretrain"
 # Small, and a hundred thousandth of the steps.
@@ -25,14 +23,9 @@ SECOND = {**SIZES, "segments.max_length": 32, "corruption.max_predictions": 5, "
 
 
 def run(name, overrides, *options):
-    command = [
-        *(sys.executable, "-m", "official.main", "--mode=train", *map(str, options)),
-        f"--config={CONFIGS / name}.yaml",
-        *(f"--override={key}={value}" for key, value in overrides.items()),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    options += tuple(f"--override={key}={value}" for key, value in overrides.items())
+    options += (f"--config={CONFIGS / name}.yaml",)
+    return commands.run("official.main", "--mode=train", *options, status=0).stdout
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
 from official.tasks import trec
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import ROOT, commands
 from tests.official.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import ranking as ranking_shards
 from tfrecords_tools.tasks.readers import tables
@@ -196,12 +194,7 @@ def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
 
 
 def run_command(module, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return commands.run(module, *map(str, arguments), status=0).stdout
 
 
 @pytest.mark.slow

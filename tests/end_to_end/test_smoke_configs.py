@@ -1,15 +1,12 @@
 """Each system's smoke config, by the commands that a user types: from text to a SavedModel."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
 from official import config
-from tests import ROOT, small
+from tests import commands, small
 
 # Kind and size of the vocabulary, and what else is made of the text first.
 SYSTEMS = {
@@ -39,30 +36,30 @@ def test_from_text_to_a_saved_model(tmp_path, name):
     kind, size, more = SYSTEMS[name]
     write_text(tmp_path / "text.txt")
 
-    def run(module, *options):
-        command = [sys.executable, "-m", module, *options]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-
     settings = f"--config=configs/smoke/{name}.yaml"
     text, tokenizer = f"--input={tmp_path}/text.txt", f"{tmp_path}/tokenizer"
-    run(
+    commands.run(
         "tfrecords_tools.build_vocab", text, f"--output={tokenizer}", f"--type={kind}",
-        f"--vocab_size={size}",
+        f"--vocab_size={size}", status=0,
     )  # fmt: skip
     if "phrases" in more:
-        run("tfrecords_tools.build_phrases", text, f"--output={tmp_path}/phrases")
-    run(
+        commands.run(
+            "tfrecords_tools.build_phrases", text, f"--output={tmp_path}/phrases", status=0
+        )
+    commands.run(
         "tfrecords_tools.build_shards", settings, text, f"--tokenizer={tokenizer}",
-        f"--output={tmp_path}/shards", "--workers=1", *(f"--{f}={tmp_path}/{f}" for f in more),
+        f"--output={tmp_path}/shards", "--workers=1",
+        *(f"--{name}={tmp_path}/{name}" for name in more), status=0,
     )  # fmt: skip
-    run(
+    commands.run(
         "official.main", "--mode=train", settings, f"--data={tmp_path}/shards",
-        f"--model_dir={tmp_path}/model",
+        f"--model_dir={tmp_path}/model", status=0,
     )  # fmt: skip
-    run("official.main", "--mode=eval", f"--data={tmp_path}/shards", "--split=train",
-        f"--model_dir={tmp_path}/model")  # fmt: skip
-    run("official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved")
+    commands.run("official.main", "--mode=eval", f"--data={tmp_path}/shards", "--split=train",
+        f"--model_dir={tmp_path}/model", status=0)  # fmt: skip
+    commands.run(
+        "official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved", status=0
+    )
     serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
     answers = serve(text=tf.constant(["tada kobu", "ba be bi"]))
     assert answers and all(np.isfinite(value).all() for value in answers.values())

@@ -2,21 +2,18 @@
 
 import json
 import statistics
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import yaml
 
 from official import tasks, tokenizers
-from tests import ROOT, small
+from tests import commands, small
 from tfrecords_tools.tasks import labelled_text
 
 
 def run(*options):
-    command = [sys.executable, "-m", "official.main", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    return commands.run("official.main", *options)
 
 
 @pytest.mark.slow

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,17 +8,14 @@ from official.config.corruption import PermutationConfig
 from official.convert import converted_model, huggingface
 from official.plots import permutation
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import ROOT, commands
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 CITY = "New York is a city"
 
 
 def command(*options):
-    done = subprocess.run(
-        [sys.executable, "-m", "official.explain", *options],
-        capture_output=True, text=True, cwd=ROOT, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = commands.run("official.explain", *options)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -18,7 +18,7 @@ from official.config.replaced_tokens import GeneratorConfig, ReplacedTokensConfi
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import loaded_model, saved_model
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import ROOT, commands
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "bare"
 TEXTS = [
@@ -384,10 +384,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_command_line(tmp_path):
     def run(*flags):
-        return subprocess.run(
-            [sys.executable, "-m", "official.export", *flags],
-            cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        return commands.run("official.export", *flags)
 
     make(tmp_path / "model", "regression")
     done = run(f"--model_dir={tmp_path / 'model'}", f"--output={tmp_path / 'saved'}")

@@ -1,7 +1,5 @@
 import contextlib
 import io
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +10,7 @@ from official import parameters
 from official.config.encoders import TransformerConfig
 from official.modeling import weight_counts
 from official.utils.errors import UserError
-from tests import CONFIGS, small
+from tests import CONFIGS, commands, small
 
 PRETRAIN = CONFIGS / "pretrain"
 # Weights of the encoders as their releases have them, pooler included where there is one.
@@ -101,12 +99,7 @@ def test_the_sum_is_that_of_the_weights_of_a_model():
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "official.parameters", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    return commands.run("official.parameters", *arguments)
 
 
 @pytest.mark.slow

@@ -1,13 +1,11 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
 from official.evaluation import answer_files, squad_metrics
 from official.shards import manifest, questions
 from official.utils.errors import UserError
-from tests import ROOT, squads
+from tests import commands, squads
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +68,8 @@ def test_errors(shards, tmp_path):
 
 def test_the_command_line(shards, tmp_path):
     path = write(tmp_path / "a.json", {q.id: q.answers[0] for q in asked(shards[0])})
-    command = [sys.executable, "-m", "official.score_answers", f"--data={shards[0]}"]
-    done = subprocess.run(
-        [*command, f"--answers={path}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = ["official.score_answers", f"--data={shards[0]}"]
+    done = commands.run(*command, f"--answers={path}")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         "questions",

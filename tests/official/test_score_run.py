@@ -1,11 +1,8 @@
-import subprocess
-import sys
-
 import pytest
 
 from official.evaluation import ranking_metrics
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import commands
 
 
 @pytest.fixture
@@ -35,8 +32,7 @@ def test_a_run_of_other_queries(folder):
 
 def test_the_command_line(folder):
     def run(*arguments):
-        command = [sys.executable, "-m", "official.score_run", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return commands.run("official.score_run", *arguments)
 
     done = run(f"--qrels={folder / 'qrels'}", f"--run={folder / 'run'}", "--metrics=mrr")
     assert done.stdout.split() == ["queries", "2", "mrr", "0.750000"], done.stderr

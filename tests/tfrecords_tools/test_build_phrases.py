@@ -3,14 +3,12 @@
 import collections
 import math
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import commands
 from tfrecords_tools.vocabulary import phrases
 
 PHRASES = ["new york", "machine learning theory", "one of a kind"]
@@ -104,8 +102,7 @@ def test_bad_options(tmp_path, options, message):
 
 def test_command_line(tmp_path):
     def run(*options):
-        command = [sys.executable, "-m", "tfrecords_tools.build_phrases", *options]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        return commands.run("tfrecords_tools.build_phrases", *options)
 
     write(tmp_path / "a.txt")
     done = run(f"--input={tmp_path}/*.txt", f"--output={tmp_path}/out", "--min_count=15")

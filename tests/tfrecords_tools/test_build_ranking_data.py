@@ -1,12 +1,10 @@
 import math
-import subprocess
-import sys
 
 import pytest
 
 from official.tasks import trec
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import commands
 from tfrecords_tools.tasks import bm25
 from tfrecords_tools.tasks.readers import collections
 
@@ -165,11 +163,10 @@ def test_files_that_are_no_collection(tmp_path):
 def test_the_command_line(tmp_path):
     folder = write(tmp_path / "in", CRANFIELD)
     command = [
-        sys.executable, "-m", "tfrecords_tools.build_ranking_data", "--format=cranfield",
+        "tfrecords_tools.build_ranking_data", "--format=cranfield",
         f"--input={folder}", f"--output={tmp_path / 'out'}",
     ]  # fmt: skip
-    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run([*command, "--validation=0.34", "--test=0.33"], **options)
+    done = commands.run(*command, "--validation=0.34", "--test=0.33")
     assert done.returncode == 0, done.stderr
     assert "left out: 1 empty documents\n" in done.stdout
     assert "3 documents; queries: train 1, validation 1, test 1; 6 judgements" in done.stdout
@@ -179,6 +176,6 @@ def test_the_command_line(tmp_path):
     assert qrels["1"] == {"1": 4, "4": 1, "3": 0}
     runs = [trec.read_run(tmp_path / "out" / f"{s}.run") for s in ("train", "validation", "test")]
     assert sorted(query for run in runs for query in run) == ["1", "2", "3"]
-    done = subprocess.run([*command, "--validation=0.5", "--test=0.5"], **options)
+    done = commands.run(*command, "--validation=0.5", "--test=0.5")
     assert done.returncode == 2
     assert "leave nothing to learn from: their sum must be less than 1" in done.stderr

@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from absl import flags
@@ -9,7 +6,7 @@ from absl import flags
 from official import tasks
 from official.shards import manifest
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import commands
 from tfrecords_tools import build_task_shards
 
 
@@ -193,13 +190,7 @@ def test_command_line(tmp_path):
     (tmp_path / "train.csv").write_text('text,stars\n"good, films",1\nbad,0\n')
 
     def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "tfrecords_tools.build_task_shards", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            capture_output=True,
-            text=True,
-        )
+        return commands.run("tfrecords_tools.build_task_shards", *arguments)
 
     flags_given = (
         "--task=classification",

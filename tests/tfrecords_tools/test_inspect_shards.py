@@ -3,8 +3,6 @@
 import hashlib
 import math
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -15,7 +13,7 @@ from official.shards import example_bytes, features, integrity, manifest
 from official.shards.provenance import PretrainingSettings, PretrainingTotals
 from official.tasks import Description
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import commands, small
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.pretraining import tf_models
 
@@ -260,12 +258,7 @@ def test_unigram_entropy_leaves_specials_out(tmp_path):
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "tfrecords_tools.inspect_shards", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    return commands.run("tfrecords_tools.inspect_shards", *arguments)
 
 
 def test_command_line(tmp_path):

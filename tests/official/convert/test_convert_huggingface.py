@@ -2,8 +2,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +12,7 @@ import official
 from official.convert import converted_model, huggingface
 from official.saving import model_folder
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import ROOT, commands
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 KINDS = ("pretraining", "classification", "bare")
@@ -158,10 +156,7 @@ def test_load_encodes_as_transformers_does(folders):
 
 def test_the_command_line_says_what_it_did(tmp_path):
     def run(*flags):
-        return subprocess.run(
-            [sys.executable, "-m", "official.convert", *flags],
-            cwd=ROOT, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        return commands.run("official.convert", *flags)
 
     done = run("--source=hf", f"--input={GOLDEN / 'bare'}", f"--output={tmp_path / 'model'}")
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ from official.serving import saved_model
 from official.training import resolve
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import commands, small
 from tfrecords_tools.tasks import labelled_text
 
 ONE = tf.distribute.get_strategy()
@@ -286,8 +284,7 @@ def test_training_evaluation_resumption_prediction_and_export(folders, tmp_path)
 @pytest.mark.slow
 def test_command_line(folders, tmp_path):
     def run(*options):
-        command = [sys.executable, "-m", "official.main", *options]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+        return commands.run("official.main", *options)
 
     config = configs.to_dict(_config(steps=3))
     for objective in config["objectives"]:

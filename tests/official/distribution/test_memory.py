@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from official.saving import checkpoints, model_folder, named_arrays, warm_start
 from official.training.stop_signal import Stopped
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import commands, small
 from tests.streams import LENGTHS, marked, stream_folder
 
 REUSE, LENGTH, KEPT, ROWS = 8, 16, 9, 4
@@ -310,11 +308,13 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     assert actual[6] != pytest.approx(actual[40], rel=1e-4)
 
     def evaluated(kept):
-        return subprocess.run(
-            [sys.executable, "-m", "official.main", "--mode=eval", f"--data={folder}",
-             f"--model_dir={model_dir}", f"--override=encoder.memory_length={kept}"],
-            cwd=ROOT, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        return commands.run(
+            "official.main",
+            "--mode=eval",
+            f"--data={folder}",
+            f"--model_dir={model_dir}",
+            f"--override=encoder.memory_length={kept}",
+        )
 
     done = evaluated(40)
     assert done.returncode == 0, done.stderr

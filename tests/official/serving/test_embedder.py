@@ -1,8 +1,6 @@
 """Vectors of texts and of tokens, beside the encoder run by hand on one text at a time."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving import embedder
 from official.utils.errors import UserError
-from tests import small
+from tests import commands, small
 
 TEXTS = ["Ba be  bi", "", "ré BO-bu!", "do " * 60, "a fafe, “gi”", "ba"]
 LENGTH = 16  # of training
@@ -129,12 +127,14 @@ def test_what_cannot_be_is_refused(folder, tmp_path):
 @pytest.mark.slow
 def test_the_command(folder, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "official.main", "--mode=embed", f"--model_dir={folder}",
-         f"--texts={tmp_path / 'texts.txt'}", f"--output={tmp_path / 'v.npy'}", "--pooling=last"],
-        capture_output=True,
-        text=True,
-    )  # fmt: skip
+    done = commands.run(
+        "official.main",
+        "--mode=embed",
+        f"--model_dir={folder}",
+        f"--texts={tmp_path / 'texts.txt'}",
+        f"--output={tmp_path / 'v.npy'}",
+        "--pooling=last",
+    )
     assert done.returncode == 0, done.stderr
     assert "6 texts" in done.stdout
     wanted = official.load(folder).encode(TEXTS, pooling="last")

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +20,7 @@ from official.serving.generator import Generator, ends, left_padded
 from official.serving.sampling import Settings
 from official.utils import seeding
 from official.utils.errors import UserError
-from tests import ROOT
+from tests import commands
 from tests.official.convert import systems
 from tests.official.test_export import ask
 
@@ -286,10 +284,7 @@ def test_the_command_line(tmp_path):
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
 
     def run(*options):
-        return subprocess.run(
-            [sys.executable, "-m", "official.main", "--mode=generate", *options],
-            cwd=ROOT, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        return commands.run("official.main", "--mode=generate", *options)
 
     how = [f"--model_dir={folder}", "--max_new_tokens=6", "--top_k=9", "--seed=2"]
     done = run(*how, f"--prompts={tmp_path}/prompts.txt", f"--output={tmp_path}/out.jsonl")

@@ -2,14 +2,12 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from official.convert import converted_model, huggingface
-from tests import ROOT
+from tests import ROOT, commands
 from tests.official.test_export import ask
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "pretraining"
@@ -27,9 +25,7 @@ ODD = [
 
 
 def run(module, **flags):
-    words = [sys.executable, "-m", module, *(f"--{name}={value}" for name, value in flags.items())]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    commands.run(module, *(f"--{name}={value}" for name, value in flags.items()), status=0)
 
 
 def rows(number, seed):

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from official import config, data, tasks, tokenizers
 from official.shards import candidates, features, manifest
 from official.tasks import trec
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import commands, small
 from tfrecords_tools import build_task_shards, inspect_shards
 from tfrecords_tools.tasks import ranking
 from tfrecords_tools.tasks.readers import tables
@@ -361,17 +359,22 @@ def test_the_command_line(tmp_path):
     folder = write(tmp_path / "in")
     with open(folder / "qrels", "a") as stream:
         stream.write("q1 0 d9 1\n")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "tfrecords_tools.build_task_shards", "--task=ranking",
-            f"--input={folder}", "--queries=queries.tsv", "--documents=documents.tsv",
-            "--qrels=qrels", "--train_file=train.run", "--validation_file=validation.run",
-            f"--tokenizer={small.tokenizer_folder(tmp_path / 'tokenizer')}",
-            f"--output={tmp_path / 'out'}", "--max_length=32", "--negatives=2", "--seed=5",
-            "--skip_bad_rows",
-        ],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = commands.run(
+        "tfrecords_tools.build_task_shards",
+        "--task=ranking",
+        f"--input={folder}",
+        "--queries=queries.tsv",
+        "--documents=documents.tsv",
+        "--qrels=qrels",
+        "--train_file=train.run",
+        "--validation_file=validation.run",
+        f"--tokenizer={small.tokenizer_folder(tmp_path / 'tokenizer')}",
+        f"--output={tmp_path / 'out'}",
+        "--max_length=32",
+        "--negatives=2",
+        "--seed=5",
+        "--skip_bad_rows",
+    )
     assert done.returncode == 0, done.stderr
     assert "left out of queries, documents and qrels: 1 unknown document" in done.stdout
     assert "train: 2 queries, 6 triples" in done.stdout
