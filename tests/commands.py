@@ -1,0 +1,113 @@
+"""Runs the project's command lines in processes that have TensorFlow imported already.
+
+`python -m MODULE` spends most of a short command's time importing TensorFlow. Here a server imports
+it once, and each command runs in a process forked from the server, in which no operation has run.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests import ROOT
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
+
+
+class Command:
+    """A command line that runs, with the interface of `subprocess.Popen`.
+
+    Args:
+      module: what follows `python -m`.
+      options: the arguments.
+      environment: variables to set.
+      merge: whether standard error goes to `stdout`.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *options: object,
+        environment: Mapping[str, str] | None = None,
+        merge: bool = False,
+    ):
+        self._folder = tempfile.TemporaryDirectory()
+        self.stdout = Path(self._folder.name, "stdout")
+        self.stderr = self.stdout if merge else Path(self._folder.name, "stderr")
+        words = [module, *map(str, options)]
+        self._process = _CONTEXT.Process(
+            target=_execute, args=(words, self.stdout, self.stderr, dict(environment or {}))
+        )
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, -N after signal N, or None while the command runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Returns `returncode`."""
+        return self.returncode
+
+    def kill(self) -> None:
+        """Sends SIGKILL."""
+        self._process.kill()
+
+    def terminate(self) -> None:
+        """Sends SIGTERM."""
+        self._process.terminate()
+
+    def wait(self, timeout: float = 500) -> int:
+        """Waits for the end and returns the exit status."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+            raise TimeoutError(f"no end after {timeout} s: {self.output()}")
+        return self.returncode
+
+    def output(self) -> str:
+        """Returns what is on standard output so far."""
+        return self.stdout.read_text(errors="replace") if self.stdout.exists() else ""
+
+    def wait_for(self, words: str, timeout: float = 500) -> None:
+        """Waits until the output contains `words`."""
+        end = time.monotonic() + timeout
+        while words not in self.output():
+            assert self.poll() is None and time.monotonic() < end, self.output()
+            time.sleep(0.02)
+
+
+def run(module: str, *options: object, status: int | None = None) -> subprocess.CompletedProcess:
+    """Runs `python -m MODULE OPTIONS...` to its end.
+
+    Args:
+      module: the module.
+      options: the arguments.
+      status: the exit status that is expected; None = any.
+    """
+    command = Command(module, *options)
+    command.wait()
+    done = subprocess.CompletedProcess(
+        [module, *options], command.returncode, command.output(), command.stderr.read_text()
+    )
+    assert status is None or done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def _execute(words: list[str], stdout: Path, stderr: Path, environment: Mapping[str, str]) -> None:
+    for descriptor, path in ((1, stdout), (2, stderr)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    sys.argv = words
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
