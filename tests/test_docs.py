@@ -77,6 +77,7 @@ def has_flag(module, flag):
     return bool(source and re.search(rf'["\'](--)?{flag}["\']|\b{flag}=', text_of(source)))
 
 
+@pytest.mark.slow
 def test_the_page_of_commands_is_up_to_date():
     done = subprocess.run(
         [sys.executable, "-m", "docs.make_commands", "--check"],

@@ -26,6 +26,7 @@ def test_text_of_a_size(tmp_path):
         assert set(documents) <= set(whole.split("\n\n"))
 
 
+@pytest.mark.slow
 def test_our_side_is_measured(tmp_path):
     text = write_corpus(tmp_path)
     small.tokenizer_folder(tmp_path / "tokenizer")

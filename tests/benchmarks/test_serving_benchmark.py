@@ -148,6 +148,7 @@ def test_our_side_is_served_and_tabled(tmp_path):
     assert "Ids in, 32 tokens" in done.stdout and "Text in, 8 to 128 tokens" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_side_that_ends_is_shown(tmp_path):
     with pytest.raises(SystemExit, match="ended early:\n(?s:.*)requests.json"):
         serving.Server(OURS, tmp_path, 1, 1)

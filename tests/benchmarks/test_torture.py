@@ -74,6 +74,7 @@ def test_a_case_is_a_function_of_its_number():
     assert draws[0] == draws[1] != draws[2]
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.torture", "--parts=configs", "--share=0.02"],
@@ -85,6 +86,7 @@ def test_the_table_has_a_row_for_each_part_and_the_command_repeats_a_failure():
     assert "| 10 refused | 0 |" in done.stdout
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_bench_and_its_processes_at_once_and_the_case_is_run_again(tmp_path):
     command = [sys.executable, "-m", "benchmarks.torture", "--parts=flips,nan"]
     process = subprocess.Popen(

@@ -73,6 +73,7 @@ def test_rows_blank_names_of_modules_and_hold_no_text_twice():
     ]
 
 
+@pytest.mark.slow
 def test_the_real_corpus_is_enough_to_learn_from(real):
     train, validation = corpus.rows(real)
     assert len(train) > 5000 and len(validation) > 1000
@@ -93,6 +94,7 @@ def test_nothing_of_the_real_task_leaks(real):
     assert pretraining and held_out and not pretraining & held_out
 
 
+@pytest.mark.slow
 def test_write_is_the_same_each_time(tmp_path):
     sizes = corpus.write(tmp_path / "a")
     assert sizes == corpus.write(tmp_path / "b")

@@ -170,6 +170,7 @@ def compare(kind, expected, answer):
             assert answer["label"][row] == label.encode()
 
 
+@pytest.mark.slow
 def test_a_process_with_tensorflow_alone_answers_the_same(exported, tmp_path):
     kind, parent = exported
     loaded = official.load(parent / "model")
@@ -197,6 +198,7 @@ def test_a_process_with_tensorflow_alone_answers_the_same(exported, tmp_path):
     compare(kind, in_process(loaded, kind, replaced), answers[5])
 
 
+@pytest.mark.slow
 def test_token_signature_takes_padded_rows_of_any_size(exported):
     kind, parent = exported
     signature = tf.saved_model.load(str(parent / "saved")).signatures["tokens"]
@@ -229,6 +231,7 @@ def test_token_signature_takes_padded_rows_of_any_size(exported):
             np.testing.assert_allclose(given, value, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_token_signature_refuses_more_tokens_than_positions(exported):
     signature = tf.saved_model.load(str(exported[1] / "saved")).signatures["tokens"]
     long = tf.ones([1, 25], tf.int32)
@@ -261,6 +264,7 @@ def test_every_variable_is_stored_once(exported):
     assert sorted(shapes) == sorted(tuple(v.shape) for v in model.variables)
 
 
+@pytest.mark.slow
 def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
     objectives = (GeneratorConfig(size=1 / 3), ReplacedTokensConfig())
     make(
@@ -281,6 +285,7 @@ def test_pretraining_heads_and_the_generator_are_not_exported(tmp_path):
     np.testing.assert_allclose(answers[:, 0], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_of_pairs_is_served_pairs(tmp_path):
     make(tmp_path / "model", "regression", pair=True)
     assert saved_model.export(tmp_path / "model", tmp_path / "saved") == ("pair", 12)
@@ -291,6 +296,7 @@ def test_a_model_of_pairs_is_served_pairs(tmp_path):
     compare("regression", in_process(loaded, "regression", TEXTS, SECOND), answers)
 
 
+@pytest.mark.slow
 def test_the_length_can_be_chosen(tmp_path):
     make(tmp_path / "model", "regression")
     done = saved_model.export(tmp_path / "model", tmp_path / "saved", max_length=20, inputs="pair")
@@ -301,6 +307,7 @@ def test_the_length_can_be_chosen(tmp_path):
     compare("regression", expected, signature(text=tf.constant(TEXTS)))
 
 
+@pytest.mark.slow
 def test_the_checkpoint_can_be_chosen(tmp_path):
     make(tmp_path / "model", "regression")
     variables = checkpoints.load_variables(tmp_path / "model", "last")
@@ -317,6 +324,7 @@ def test_the_checkpoint_can_be_chosen(tmp_path):
     assert abs(scores["best"] - scores["last"]) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_head_of_pretraining_is_left_out(tmp_path):
     make(tmp_path / "model", "bare")
     config = configs.load(tmp_path / "model")
@@ -337,6 +345,7 @@ def test_the_head_of_pretraining_is_left_out(tmp_path):
     assert set(outputs) == {"sequence_output", "pooled_output"}
 
 
+@pytest.mark.slow
 def test_a_memory_is_not_given(tmp_path):
     encoder = TransformerXLConfig(
         vocab_size=tokenizers.load(GOLDEN).vocab_size, hidden_size=12, num_layers=1, num_heads=3,

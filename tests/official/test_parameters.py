@@ -54,12 +54,14 @@ def printed():
     return actual
 
 
+@pytest.mark.slow
 def test_what_a_config_leaves_open_keeps_no_other_from_being_counted(printed):
     assert printed.keys() == {path.stem for path in PRETRAIN.glob("*.yaml")}
     counted = {name for name, counts in printed.items() if counts}
     assert PUBLISHED.keys() <= counted and "roberta_mini" in printed.keys() - counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_configs_have_the_published_sizes(name, printed):
     assert printed[name]["encoder"] == PUBLISHED[name]

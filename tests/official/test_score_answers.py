@@ -66,6 +66,7 @@ def test_errors(shards, tmp_path):
         score(0, odds)
 
 
+@pytest.mark.slow
 def test_the_command_line(shards, tmp_path):
     path = write(tmp_path / "a.json", {q.id: q.answers[0] for q in asked(shards[0])})
     command = ["official.score_answers", f"--data={shards[0]}"]

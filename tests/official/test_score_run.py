@@ -30,6 +30,7 @@ def test_a_run_of_other_queries(folder):
         ranking_metrics.score_run(folder / "qrels", folder / "run")
 
 
+@pytest.mark.slow
 def test_the_command_line(folder):
     def run(*arguments):
         return commands.run("official.score_run", *arguments)

@@ -40,6 +40,7 @@ def test_commands_start_without_tensorflow(command):
     assert done.stdout == "False\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_build_loads_no_network_in_any_process(tmp_path):
     """(Keras itself is loaded whenever TensorFlow is: `tensorflow/__init__.py` imports it.)"""
     lines = [f"{' '.join(small.WORDS[i : i + 6])}." for i in range(0, 60, 6)]

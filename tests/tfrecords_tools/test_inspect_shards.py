@@ -261,6 +261,7 @@ def run(*arguments):
     return commands.run("tfrecords_tools.inspect_shards", *arguments)
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path):
     folder = folder_of_pairs(tmp_path / "made")
     done = run(folder, "--verify", "--examples", "1")
@@ -273,6 +274,7 @@ def test_command_line(tmp_path):
     assert "train-00001-of-00002.tfrecord has changed since it was written" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -123,6 +123,7 @@ OTHER = {
 NOT = {"dae": ("num_predict", "perm_size")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["k6", *ABLATIONS])
 def test_each_trains_at_a_small_size(name, tmp_path):
     kept = [o for o in SMALL if not any(key in o for key in NOT.get(name, ()))]
@@ -156,6 +157,7 @@ def test_each_trains_at_a_small_size(name, tmp_path):
         assert training.memory.arrays()["memory/mask"].all()
 
 
+@pytest.mark.slow
 def test_next_sentence_is_read_from_the_last_position_of_a_row_that_goes_on(tmp_path):
     """[CLS] stands there, and its pooled output says whether B follows A."""
     config = load("xlnet_ablation_next_sentence", SMALL)

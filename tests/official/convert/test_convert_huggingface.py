@@ -154,6 +154,7 @@ def test_load_encodes_as_transformers_does(folders):
         np.testing.assert_allclose(vector, states[0].mean(axis=0), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_it_did(tmp_path):
     def run(*flags):
         return commands.run("official.convert", *flags)

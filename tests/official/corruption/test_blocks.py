@@ -40,6 +40,7 @@ def test_blocks_change_nothing_else():
         np.testing.assert_array_equal(corrupted[name], value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("static", [False, True])
 def test_batches_have_blocks(static, tmp_path):
     config = small.config(segments__static_masks=static, corruption__block_size=8)

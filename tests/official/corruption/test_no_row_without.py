@@ -163,6 +163,7 @@ def test_every_part_of_a_row_has_a_prediction(tokenizer, unit):
         assert set(np.searchsorted(ends, positions, side="right")) == set(range(len(row)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "static, masks",
     [

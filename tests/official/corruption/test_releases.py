@@ -7,6 +7,7 @@ tokens at the same place differ by less than four standard deviations of two suc
 import math
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from official.config.corruption import TokenMasksConfig
@@ -249,6 +250,7 @@ def test_masks_are_electras():
     np.testing.assert_array_equal(after[times == 0], texts[times == 0])
 
 
+@pytest.mark.slow
 def test_unknown_tokens_are_predicted_as_others_are():
     texts = make_texts(62)
     for config in (

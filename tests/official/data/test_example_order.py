@@ -57,6 +57,7 @@ def test_a_small_buffer_still_mixes_the_shards(tmp_path):
     assert sorted(rows["index"]) == list(range(2000))
 
 
+@pytest.mark.slow
 def test_a_buffer_as_large_as_the_data_shuffles_evenly(tmp_path):
     rows = take(write(tmp_path, [12, 8]), 20 * 500)
     places = np.zeros((20, 20))

@@ -127,6 +127,7 @@ def test_each_batch_is_of_one_task_and_has_nothing_for_the_others(folders):
             np.testing.assert_array_equal(target, first if name == mine else np.zeros(4))
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_any_step_and_on_any_number_of_replicas(folders):
     config = _config()
     source = _mixture(folders, config)
@@ -186,6 +187,7 @@ def test_a_head_learns_from_its_own_task_alone(folders):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas, accumulation, kind", [
     (1, 1, "adamw"), (1, 2, "adamw"), (2, 1, "adamw"), (2, 1, "lamb"),
 ])  # fmt: skip

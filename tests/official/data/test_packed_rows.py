@@ -116,6 +116,7 @@ MASKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", MASKS, ids=lambda options: options["unit"])
 def test_masks_are_those_of_the_parts_alone(options):
     parts, vocabulary, parsed = parsed_rows()
@@ -251,6 +252,7 @@ XL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoder",
     [{}, {"encoder": XL}, {"encoder": {**XL, "pooled_position": "first"}}],
@@ -302,6 +304,7 @@ ELECTRA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["all", "masked"])
 def test_what_a_generator_filled_is_judged_as_in_the_parts_alone(folder, tokens):
     objectives = [ELECTRA[0], {**ELECTRA[1], "tokens": tokens}, ELECTRA[2]]

@@ -248,6 +248,7 @@ def test_the_seed_changes_order_and_masks(tmp_path):
     ).mean() > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [(), (8, 11)])
 def test_a_resumed_run_gets_the_batches_it_would_have_got(tmp_path, buckets):
     folder = write(tmp_path, make_examples(150), shards=4)
@@ -259,6 +260,7 @@ def test_a_resumed_run_gets_the_batches_it_would_have_got(tmp_path, buckets):
         assert_same(arrays(anew.dataset(12, start_step=step).take(50 - step)), whole[step:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "training, buckets, workers, per_worker",
     [
@@ -324,6 +326,7 @@ def test_masks_are_those_of_the_example_and_epoch(tmp_path):
         assert batch["masked_weights"].sum() > 10
 
 
+@pytest.mark.slow
 def test_masks_of_an_evaluation_are_always_the_same(tmp_path):
     folder = write(tmp_path, make_examples(30))
     config = make_config(MASKS)

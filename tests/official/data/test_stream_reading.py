@@ -49,6 +49,7 @@ def batches(source, count, **options):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "replicas"), [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)])
 def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas):
     source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
@@ -79,6 +80,7 @@ def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas
     assert (walked[0]["token_ids"] != walked[steps]["token_ids"]).any()
 
 
+@pytest.mark.slow
 def test_a_resumed_reader_goes_on(folder):
     source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4

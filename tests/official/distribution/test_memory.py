@@ -148,6 +148,7 @@ def by_hand(result, source):
         yield tuple(np.concatenate(part) for part in zip(*kept, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_each_row_gets_its_own_memory(shards, tmp_path, mirrored, replicas):
     """Weights stand still; the rows begin anew in the second epoch."""
@@ -203,6 +204,7 @@ def test_memory_has_not_seen_what_the_next_row_asks_for(shards):
     assert model.terms({**then, **memory})[0]["masked_lm"] == answers["masked_lm"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     settings = config(BOTH_WAYS, steps=8)
     training = trainer(shards, tmp_path / "one", settings)
@@ -325,6 +327,7 @@ def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     assert "memory_length: 161, and the longest text that a row continues has 160" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_the_memory_and_others_need_none(shards, tmp_path):
     settings = config(BOTH_WAYS, steps=2)
     training = trainer(shards, tmp_path, settings)

@@ -76,6 +76,7 @@ def compare(reference):
     np.testing.assert_allclose(losses, reference["losses"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_logits_gradients_and_100_losses_agree_with_transformers():
     with np.load(GOLDEN / "choice.npz") as reference:
         compare(dict(reference))

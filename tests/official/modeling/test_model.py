@@ -150,6 +150,7 @@ def loss_and_gradients(model, batch, pair):
     return loss, tape.gradient(loss, [v.value for v in model.trainable_variables])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "float64"])
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_step_compiles_and_all_gradients_are_dense(dtype, jit_compile):
@@ -165,6 +166,7 @@ def test_a_step_compiles_and_all_gradients_are_dense(dtype, jit_compile):
         assert np.isfinite(gradient).all(), variable.path
 
 
+@pytest.mark.slow
 def test_compiled_gradients_are_the_plain_ones():
     model = make(
         *PRETRAINING,
@@ -177,6 +179,7 @@ def test_compiled_gradients_are_the_plain_ones():
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_differences():
     model = make(*PRETRAINING, dtype="float64")
     batch = tensors()

@@ -114,6 +114,7 @@ def by_hand(generator, row, settings, number):
     return new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_the_cache_changes_nothing(generator, settings):
     read = [ids.tolist() for ids in generator.tokenizer.encode(PROMPTS)]
@@ -160,6 +161,7 @@ def test_rows_say_what_opens_a_text_and_ends_it():
     assert found("backward", format="full_sentences") == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_whole_is_one_graph_of_static_shapes(generator):
     rows = [[generator.start_id, 40, 41, 42], [generator.start_id, 43]]
     ids, mask = (tf.constant(values) for values in left_padded(rows, 5, 1))
@@ -193,6 +195,7 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
     assert len(np.unique(golden["free"])) > 2
 
 
+@pytest.mark.slow
 def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
     texts = generator.texts(PROMPTS, DRAWN)
     end = str.endswith if generator.backward else str.startswith
@@ -214,6 +217,7 @@ def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
     assert generator.texts([], DRAWN) == []
 
 
+@pytest.mark.slow
 def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
     saved_model.export(folder, tmp_path / "saved", max_length=24, max_new_tokens=9)
     greedy = generator.texts(PROMPTS, GREEDY)
@@ -265,6 +269,7 @@ def test_the_saved_model_writes_the_same(folder, generator, tmp_path):
             sampled(*bad, 3)
 
 
+@pytest.mark.slow
 def test_a_loaded_model_writes(folder, generator):
     loaded = official.load(folder)
     greedy = generator.texts(["the"], GREEDY)

@@ -109,6 +109,7 @@ def test_what_is_no_model_folder_is_refused(folder, tmp_path):
         official.load(folder)
 
 
+@pytest.mark.slow
 def test_shapes_take_no_memory_later_either(original):
     settings = config.load(original)
     large = dataclasses.replace(settings.encoder, vocab_size=10**12)

@@ -63,6 +63,7 @@ def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
     assert not [node.name for node in nodes if "_gradient_op_type" in node.attr]
 
 
+@pytest.mark.slow
 def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(tmp_path):
     model = test_export.make(tmp_path / "model", "classification")
     for name in ("float32", "bfloat16"):
@@ -91,6 +92,7 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
     np.testing.assert_allclose(answer["probabilities"], expected, atol=3e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoder", [None, SHARED, XL], ids=["transformer", "shared_layers", "transformer_xl"]
 )
@@ -123,6 +125,7 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
     np.testing.assert_allclose(json.loads(again.stdout), actual, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])
 def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
     model = test_export.make(

@@ -33,6 +33,7 @@ def folders(tmp_path_factory):
     return test_export.make(folder / "model", "classification"), folder / "shards"
 
 
+@pytest.mark.slow
 def test_the_figures_of_each_precision_stand_side_by_side(folders):
     model_dir, shards = folders
     actual = precision_report.compare(model_dir, shards, "bfloat16")

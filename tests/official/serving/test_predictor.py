@@ -57,6 +57,7 @@ def constants(*texts):
     return [tf.constant(values, tf.string) for values in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [2, 32])
 def test_labels(tmp_path, batch_size):
     loaded = load(tmp_path, {"type": "classification", "labels": ["bad", "good", "neither"]})
@@ -73,6 +74,7 @@ def test_labels(tmp_path, batch_size):
     assert loaded.classify([]) == []
 
 
+@pytest.mark.slow
 def test_scores(tmp_path):
     loaded = load(tmp_path, {"type": "regression"}, encoder=XLNET)
     actual = loaded.score(TEXTS, SECOND, batch_size=4)
@@ -94,6 +96,7 @@ def test_documents(tmp_path, kind):
     assert loaded.rank("the dog", []).shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form, encoder", [("independent", BERT), ("conditional", XLNET)])
 def test_answers(tmp_path, form, encoder):
     objective = {"type": "span_answer", "form": form, "max_answer_length": 4}
@@ -136,6 +139,7 @@ def test_choices(tmp_path):
     assert loaded.choose([], [], []) == []
 
 
+@pytest.mark.slow
 def test_a_model_of_several_tasks_is_told_which(tmp_path):
     loaded = load(
         tmp_path,

@@ -55,6 +55,7 @@ def test_the_reader_seeds_each_example(shards):
     np.testing.assert_array_equal(np.concatenate([b["row_seeds"] for b in halves]), batches[0])
 
 
+@pytest.mark.slow
 def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
     """Twenty steps in float64: the draws too belong to the example, not to its place."""
     config = small.replace(still(recipe__precision="float64"), steps=20, report_every=1)
@@ -75,6 +76,7 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
     )
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     whole = trainer(electra(), shards, tmp_path / "whole")
     whole.train()
@@ -89,12 +91,14 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
         np.testing.assert_array_equal(weights(resumed)[path], value, err_msg=path)
 
 
+@pytest.mark.slow
 def test_jit_compile_in_the_recipe(shards, tmp_path):
     config = small.replace(electra(), steps=2, report_every=1, jit_compile=True)
     trainer(config, shards, tmp_path).train()
     assert all(np.isfinite(loss) for loss in losses(tmp_path).values())
 
 
+@pytest.mark.slow
 def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
     config = small.replace(still(), eval_batch_size=20)
     source = ShardDataset(shards, config)
@@ -105,6 +109,7 @@ def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored
     assert again == pytest.approx(actual, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
     config = electra()
     training = trainer(config, shards, tmp_path)
@@ -138,6 +143,7 @@ def test_replaced_tokens_without_a_generator_are_refused():
     assert str(caught.value).endswith("; the objective generator gives replaced")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "objectives",
     [
@@ -168,6 +174,7 @@ def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_pa
             assert (value != start[path]).any(), path
 
 
+@pytest.mark.slow
 def test_two_stages(shards, tmp_path):
     """The generator alone; then the encoder, from the same weights, against it frozen."""
     first = electra(objectives=[{"type": "masked_lm"}])

@@ -48,6 +48,7 @@ def steps(model_dir):
     return sorted(int(path.name[5:]) for path in (model_dir / "checkpoints").glob("step-*"))
 
 
+@pytest.mark.slow
 def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, capsys):
     training = trainer(shards, tmp_path)
     assert training.train(validation=training.source) == {"loss": 1.0}
@@ -70,6 +71,7 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
     assert "done: 12 steps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 @pytest.mark.parametrize("at", [4, 6])
 def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment):

@@ -61,6 +61,7 @@ def assert_as_whole(whole, result, model_dir):
     assert checkpoints.load(model_dir, "last").state["best"] == whole[2]["best"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["last chunk", "last evaluation"])
 def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     shards, tmp_path, whole, moment, capsys
@@ -94,12 +95,14 @@ def test_an_evaluation_that_a_signal_left_out_is_made_at_the_next_start(
     assert best is None or actual["figures"]["loss"] <= best["value"]
 
 
+@pytest.mark.slow
 def test_a_run_without_an_evaluation_gets_it_when_it_is_asked_for(shards, tmp_path, whole):
     trainer(shards, tmp_path).train()
     assert trainer(shards, tmp_path).train(held_out(shards)) == whole[1]
     assert checkpoints.best(tmp_path)["step"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", ["variables.safetensors", "state.json"])
 def test_a_run_goes_on_from_the_newest_whole_checkpoint(shards, tmp_path, whole, damaged, capsys):
     trainer(shards, tmp_path, {"eval_every": 2}).train(held_out(shards))
@@ -117,6 +120,7 @@ def test_a_run_goes_on_from_the_newest_whole_checkpoint(shards, tmp_path, whole,
     assert checkpoints.best(tmp_path) == best
 
 
+@pytest.mark.slow
 def test_a_missing_best_is_written_anew(shards, tmp_path):
     training = trainer(shards, tmp_path, {"eval_every": 2})
     losses = {2: 1.0, 4: 2.0, 6: 3.0}
@@ -132,6 +136,7 @@ def test_a_missing_best_is_written_anew(shards, tmp_path):
     assert best.read_bytes() == written and checkpoints.load(tmp_path).step == 2
 
 
+@pytest.mark.slow
 def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
@@ -157,6 +162,7 @@ def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
     trainer(few, tmp_path, recipe).train()  # from here on it is the run's data
 
 
+@pytest.mark.slow
 def test_other_validation_data_is_refused(folder, shards, tmp_path):
     trainer(shards, tmp_path).train(held_out(shards))
     other = small.shard_folder(folder / "other", small.config(), count=9, seed=2)

@@ -110,6 +110,7 @@ def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
     assert losses["mixed_bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["albert", "electra", "xlnet"])
 def test_no_sum_has_an_order_that_is_left_to_the_machine(name, tmp_path):
     """`AddN` of three tensors begins with whichever buffer is free, and so differs from run to run.

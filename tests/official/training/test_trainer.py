@@ -92,6 +92,7 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
         )
 
 
+@pytest.mark.slow
 def test_losses_agree_in_float32(shards, tmp_path, mirrored):
     config = small.replace(still(), steps=50, report_every=1, accumulation=2)
     trainer(config, shards, tmp_path / "one").train()
@@ -125,6 +126,7 @@ def test_replicas_steps_and_seeds_draw_different_dropout(mirrored):
     assert (other.numpy() != first[0][0]).any()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     config = small.replace(small.config(), steps=6)
     whole = trainer(config, shards, tmp_path / "whole")
@@ -141,6 +143,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
     assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
     config = small.replace(small.config(), steps=1000, save_every=1000, report_every=1000)
     training = trainer(config, shards, tmp_path)
@@ -160,6 +163,7 @@ def test_sigterm_saves_and_stops(shards, tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_every_variable(shards, tmp_path):
     training = trainer(small.config(), shards, tmp_path)
     training.train()
@@ -172,6 +176,7 @@ def test_a_checkpoint_has_every_variable(shards, tmp_path):
     assert int(saved["optimizer/iteration"]) == 6
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, tmp_path):
     config = small.replace(small.config(), steps=40, max_bad_steps=3)
     training = trainer(config, shards, tmp_path)
@@ -185,6 +190,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_weights(shards, 
         np.testing.assert_array_equal(variable.numpy(), before[path], err_msg=path)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_not_finite_is_named(shards, tmp_path):
     """sqrt at 0 has a finite value and an infinite gradient."""
     config = small.replace(small.config(), steps=40, max_bad_steps=2)
@@ -202,6 +208,7 @@ def test_a_gradient_that_is_not_finite_is_named(shards, tmp_path):
         training.train()
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_checkpoint_before(shards, tmp_path, monkeypatch):
     training = trainer(small.replace(small.config(), steps=4), shards, tmp_path)
     real = checkpoints.safetensors.numpy.save_file
@@ -232,6 +239,7 @@ def test_tokens_count_no_padding(shards):
     assert figures == {"loss": 1.0, "t": 0.5, "m": 0.75}
 
 
+@pytest.mark.slow
 def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
     config = small.replace(small.config(), steps=8, eval_every=2, keep_checkpoints=1)
     training = trainer(config, shards, tmp_path)
@@ -243,6 +251,7 @@ def test_best_checkpoint_is_kept_and_named(shards, tmp_path):
     assert steps == ["step-00000004", "step-00000008"]
 
 
+@pytest.mark.slow
 def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     """Also with a last batch that is not full, and shared out over replicas."""
     config = small.replace(still(), batch_size=8, eval_batch_size=20)
@@ -285,6 +294,7 @@ def test_the_whole_step_compiles_with_xla(shards, tmp_path, accumulation):
     assert np.isfinite(row).all() and int(training.optimizer.iterations.numpy()) == 1
 
 
+@pytest.mark.slow
 def test_jit_compile_in_the_recipe(shards, tmp_path):
     curves = {}
     for jit in (False, True):
@@ -294,6 +304,7 @@ def test_jit_compile_in_the_recipe(shards, tmp_path):
     np.testing.assert_allclose(curves[True], curves[False], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_second_run_goes_on_where_the_first_one_ended(shards, tmp_path):
     """Weights, moments and step are those of one run; the same data give the same weights."""
     schedule = {"type": "bert", "warmup_steps": 2}

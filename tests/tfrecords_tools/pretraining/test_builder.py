@@ -102,6 +102,7 @@ def test_a_shard_folder(tmp_path, tokenizer):
         assert part in summary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
     monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
@@ -164,6 +165,7 @@ def test_the_seed_decides(tmp_path, tokenizer):
     assert a == c and a != b
 
 
+@pytest.mark.slow
 def test_static_masks_in_the_manifest(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 30)
     settings = small.config(segments__static_masks=True)
@@ -175,6 +177,7 @@ def test_static_masks_in_the_manifest(tmp_path, tokenizer):
     assert len(records(tmp_path / "their")) == built.totals.examples
 
 
+@pytest.mark.slow
 def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
     # Words that are no piece of their own become [UNK]; "ba" and "be" are all that is left.
     rng = np.random.default_rng(0)
@@ -202,6 +205,7 @@ def test_static_masks_drawn_by_the_counts_of_the_corpus(tmp_path, tokenizer):
     assert abs(np.mean(np.array(drawn) == ba) - share) < 4 * deviation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("static", [False, True])
 def test_phrases_and_entities(tmp_path, tokenizer, static):
     # Each word is two pieces: the phrase has four, the entity six.
@@ -525,6 +529,7 @@ def run(arguments):
     return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 20)
     done = run(command(tmp_path, tokenizer, "--override=segments.duplicates=2", "--seed=5"))
@@ -542,6 +547,7 @@ def test_command_line(tmp_path, tokenizer):
     assert record.shards == expected.shards
 
 
+@pytest.mark.slow
 def test_command_line_errors(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_bytes(b"\xff\n")
     done = run(command(tmp_path, tokenizer))
@@ -638,6 +644,7 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
         data.ShardDataset(tmp_path / "out", small.config())
 
 
+@pytest.mark.slow
 def test_one_folder_serves_the_three_stages_of_ernie(tmp_path, tokenizer):
     """Boundaries go with the examples: each stage hides its own units of the same shards."""
     text = ["bade bido bofu gapa", "mema bade bido fufu"] * 30

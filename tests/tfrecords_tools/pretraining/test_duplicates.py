@@ -79,6 +79,7 @@ def test_neighbours_and_labels_differ(folder):
         assert np.mean([len(actual) > 1 for actual in seconds.values()]) > 0.3, relation
 
 
+@pytest.mark.slow
 def test_copies_of_a_stream_differ_in_order_cuts_and_second_segments(tmp_path):
     documents, words = streams.marked(streams.LENGTHS * 4)
     result = {}

@@ -114,6 +114,7 @@ def test_formats(folder, options, cutter, label):
     assert rows.left_out == dropped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"relation": "none"}, {"format": "full_sentences"}])
 @pytest.mark.parametrize("static", [False, True])
 def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
@@ -194,6 +195,7 @@ def test_a_piece_of_one_document_borrows_random_segments(folder):
     assert with_others.examples == without.examples
 
 
+@pytest.mark.slow
 def test_pure(folder):
     how = settings(folder, static_masks=True, duplicates=2)
     first = examples.process_chunk(text_chunk(5), how)
@@ -212,6 +214,7 @@ def test_batches_leave_no_trace(folder, monkeypatch):
     assert examples.process_chunk(text_chunk(), how).examples == whole.examples
 
 
+@pytest.mark.slow
 def test_static_masks_are_those_of_the_corruption(folder):
     chunk, how = text_chunk(number=2), settings(folder, static_masks=True, duplicates=2)
     rows = examples.process_chunk(chunk, how)

@@ -391,6 +391,7 @@ def test_dropout_makes_no_variables():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_forward_and_backward_compile(jit_compile):
     encoder = make()

@@ -408,6 +408,7 @@ def test_initial_weights_are_a_function_of_seed_and_name():
             np.testing.assert_array_equal(first[path], np.full_like(first[path], constant))
 
 
+@pytest.mark.slow
 def test_dropout_is_seeded_and_off_without_draws():
     rates = ("dropout", "attention_dropout", "inner_dropout")
     plain = make(**dict.fromkeys(rates, 0.0))
@@ -425,6 +426,7 @@ def test_dropout_is_seeded_and_off_without_draws():
             assert not np.allclose(first, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_forward_and_backward_compile(dtype, jit_compile):
@@ -450,6 +452,7 @@ def test_forward_and_backward_compile(dtype, jit_compile):
         assert np.isfinite(gradient).all() and np.any(gradient), variable.path
 
 
+@pytest.mark.slow
 def test_compiled_results_are_those_of_the_plain_graph():
     encoder = make()
     options = {**QUERIES, "backward": BACKWARD, **memory_of(encoder, "float32")}

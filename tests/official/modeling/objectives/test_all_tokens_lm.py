@@ -64,6 +64,7 @@ def test_masked_lm_behind_a_generator_reads_draws_in_place_of_masks():
     assert set(losses) == {"generator", "masked_lm"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [MaskedLMConfig(), AllTokensLMConfig()])
 def test_a_step_compiles(question):
     model = make(THIRD, question, dtype="float32")

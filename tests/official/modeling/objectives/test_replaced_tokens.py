@@ -82,6 +82,7 @@ def test_weights_of_the_loss():
     assert model.term_weights == {"generator": 1.0, "replaced_tokens": 50.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype, sharing, size", [("float32", "embeddings", 1 / 3), ("mixed_bfloat16", "all", 1.0)]
 )

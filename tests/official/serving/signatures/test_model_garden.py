@@ -26,6 +26,7 @@ def examples(**columns):
     return tf.constant(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
     test_export.make(tmp_path / "model", kind)
@@ -58,6 +59,7 @@ def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
     )
 
 
+@pytest.mark.slow
 def test_pairs_are_examples_with_two_texts(tmp_path):
     test_export.make(tmp_path / "model", "regression", pair=True)
     saved_model.export(tmp_path / "model", tmp_path / "saved")

@@ -82,6 +82,7 @@ def rows_of(given):
     return max(len(v) for v in given.values() if isinstance(v, list))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", blocks("json"))
 def test_a_rest_body_is_answered(signatures, block):
     body = json.loads(block)
