@@ -1,6 +1,7 @@
 """Shared by all tests: four logical CPU devices, so that strategies with replicas can run."""
 
 import functools
+import gc
 import os
 import resource
 
@@ -15,6 +16,13 @@ from official.distribution import strategies
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected():
+    """Frees the graphs of a module's models, which are in reference cycles."""
+    yield
+    gc.collect()
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def score(
         raise UserError(f"{data}: the {split} split has no answers to compare with")
     no_answers = bool(folder.task.no_answers)
     if null_odds is not None and not no_answers:
-        raise UserError(f"--null_odds={null_odds}: every question of {folder.task['name']} has one")
+        raise UserError(f"--null_odds={null_odds}: every question of {folder.task.name} has one")
     metrics = squad_metrics.evaluate(
         _read(answers, str, "a text"),
         {question.id: question.answers for question in asked},

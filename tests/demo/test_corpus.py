@@ -85,6 +85,7 @@ def test_the_real_corpus_is_enough_to_learn_from(real):
     assert characters > 1_500_000
 
 
+@pytest.mark.slow
 def test_nothing_of_the_real_task_leaks(real):
     train, validation = corpus.rows(real)
     assert not {text for text, _ in train} & {text for text, _ in validation}

@@ -94,6 +94,7 @@ def configs(unit, rule):
             yield TokenMasksConfig(replacement=True, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_row_has_a_prediction(tokenizer, unit, rule):

@@ -138,6 +138,7 @@ def test_a_row_does_not_depend_on_its_batch_or_padding(unit, size):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", TARGET_UNITS)
 @pytest.mark.parametrize("places", [60, None])
 def test_the_same_eagerly_and_in_tf_data(unit, places):

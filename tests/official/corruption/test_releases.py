@@ -112,6 +112,7 @@ def spanbert(text, rng):
     return list(hidden)
 
 
+@pytest.mark.slow
 def test_spans_are_spanberts():
     """By the distance from the end of the row; once its last ten tokens were hidden too rarely."""
     texts = make_texts(98)
@@ -150,6 +151,7 @@ def albert(text, rng):
     return list(hidden)
 
 
+@pytest.mark.slow
 def test_ngrams_are_alberts():
     texts = make_texts(62)
     _, times = ours(TokenMasksConfig(unit="ngram"), texts)

@@ -200,6 +200,7 @@ def test_other_epochs_have_other_masks():
         assert set(first["masked_positions"][i]) != set(second["masked_positions"][i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_a_hundred_thousand_masked_tokens(unit):
     config = TokenMasksConfig(unit=unit)

@@ -216,6 +216,6 @@ def test_memory_wants_rows_that_go_on():
     with pytest.raises(UserError, match="encoder.reuse_length: 0, and segments.reuse_length: 5: t"):
         configs.from_dict(raw)
     raw["segments"] = {"max_length": 16, "format": "doc_sentences"}
-    message = "encoder.memory_length: 7, and rows of segments.format: doc_sentences do not go on"
+    message = "encoder.memory_length: 7, and rows of segments.format: doc_sentences do not continue"
     with pytest.raises(UserError, match=message):
         configs.from_dict(raw)

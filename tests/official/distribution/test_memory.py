@@ -94,8 +94,6 @@ def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, m
     steps = ShardDataset(shards, settings).num_examples // ROWS
     assert steps < 31
     for name, strategy, changes in (
-        ("cut", None, {"accumulation": 2}),
-        ("two", mirrored(2), {}),
         ("two, cut", mirrored(2), {"accumulation": 2}),
         ("xla", None, {"jit_compile": True}),
     ):
@@ -245,6 +243,7 @@ def test_an_evaluation_has_a_memory_of_its_own(shards, tmp_path, mirrored):
     assert evaluator.run(source)["masked_lm"] != pytest.approx(total / weight, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
     """Causal LM over rows of 16 with memory = over the whole text of each row at once."""
     documents, words = marked(LENGTHS)

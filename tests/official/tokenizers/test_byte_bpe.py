@@ -128,6 +128,7 @@ def test_a_piece_that_is_made_too_late():
         reachable(merges, "v")
 
 
+@pytest.mark.slow
 def test_long_words():
     """The cost is n log n: a cost of n² would take minutes here."""
     rng = random.Random(0)

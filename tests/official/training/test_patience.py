@@ -113,6 +113,7 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
         np.testing.assert_array_equal(resumed.variables[path].numpy(), value, err_msg=path)
 
 
+@pytest.mark.slow
 def test_figures_that_are_no_numbers_are_not_better(shards, tmp_path):
     training = trainer(shards, tmp_path, [3.0, float("nan"), float("nan"), 1.0])
     training.train(validation=training.source)

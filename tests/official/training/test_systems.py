@@ -61,13 +61,15 @@ def assert_close(actual, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, caplog):
+def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, caplog):
+    """A run that is stopped on two replicas and ends on one device, compiled, and a whole run."""
     still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     config = small.config(**still, **SYSTEMS[name], recipe__precision="float64")
     config = small.replace(config, steps=20, save_every=8)
     shards = shard_folder(tmp_path / "shards", config)
-    start = named_arrays.values(trainer(shards, tmp_path / "start", config).variables)
-    whole = trained(trainer(shards, tmp_path / "one", config))
+    training = trainer(shards, tmp_path / "one", config)
+    start = named_arrays.values(training.variables)
+    whole = trained(training)
     own, count = OWN[name]
     paths = [path for path in whole if path.startswith(own)]
     assert len(paths) == count, sorted(whole)
@@ -77,19 +79,16 @@ def test_two_replicas_xla_and_a_stop_change_nothing(name, tmp_path, mirrored, ca
         )
     for path in paths:
         assert np.abs(whole[path] - start[path]).max() > 1e-4, path
-    assert_close(trained(trainer(shards, tmp_path / "two", config, mirrored(2))), whole)
-    compiled = trained(trainer(shards, tmp_path / "xla", small.replace(config, jit_compile=True)))
-    assert "AutoGraph" not in caplog.text
-    if name != "electra":  # XLA draws other random numbers, and so other tokens.
-        assert_close(compiled, whole)
-    training = trainer(shards, tmp_path / "stopped", config)
+
+    training = trainer(shards, tmp_path / "two", config, mirrored(2))
     training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped):
         training.train()
-    assert checkpoints.last_step(tmp_path / "stopped") < 20
-    again = trained(trainer(shards, tmp_path / "stopped", config))
-    for path, value in whole.items():
-        np.testing.assert_array_equal(again[path], value, err_msg=path)
+    assert 8 <= checkpoints.last_step(tmp_path / "two") < 20
+    # XLA draws other random numbers for ELECTRA, and so other tokens.
+    compiled = small.replace(config, jit_compile=name != "electra")
+    assert_close(trained(trainer(shards, tmp_path / "two", compiled)), whole)
+    assert "AutoGraph" not in caplog.text
 
 
 @pytest.mark.slow

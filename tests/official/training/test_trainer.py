@@ -68,7 +68,6 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
         for name, strategy, accumulation in (
             ("one device", None, 1),
             ("one device, accumulated", None, 4),
-            ("mirrored 2", mirrored(2), 2),
             ("mirrored 4", mirrored(4), 2),
         ):
             training = trainer(

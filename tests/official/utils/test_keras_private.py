@@ -49,6 +49,7 @@ def test_sublayers_are_each_listed_once():
     assert names(direct) == ["inner", "single"], changed("sublayers", what)
 
 
+@pytest.mark.slow
 def test_variables_stay_uninitialized_after_the_block():
     name = "uninitialized_variables"
     drawn = []

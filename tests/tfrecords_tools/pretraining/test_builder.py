@@ -59,6 +59,7 @@ def records(folder):
     return list(tf.data.TFRecordDataset(paths).as_numpy_iterator())
 
 
+@pytest.mark.slow
 def test_a_shard_folder(tmp_path, tokenizer):
     write_text(tmp_path / "a.txt", 40, seed=1)
     rows = [{"text": "\n".join(d)} for d in [*small.documents(30, seed=2), ["\u200b"], []]]
@@ -137,6 +138,7 @@ def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
     assert f"{padding:.1%} of the rows is padding" in lines[-1] and padding < 0.1
 
 
+@pytest.mark.slow
 def test_one_sentence_has_no_order(tmp_path, tokenizer):
     ordered = small.config(segments__relation="sentence_order", objectives=[{"type": "masked_lm"}])
     (tmp_path / "a.txt").write_text("ba be\n\nbi bo\nbu da\n\nde di\n")

@@ -145,6 +145,7 @@ def predict_request():
     return message_factory.GetMessageClass(actual)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", blocks("textproto"))
 def test_a_grpc_body_is_answered(signatures, block):
     request = text_format.Parse(block, predict_request()())
