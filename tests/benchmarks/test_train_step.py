@@ -13,7 +13,8 @@ def test_our_sides_run_and_are_tabled():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.train_step", "--sides", "encoder garden",
          "encoder garden, ALBERT", "encoder garden, ELECTRA", "encoder garden, XLNet",
-         *SMALL.split(), "--vocab", "100", "--steps", "2", "--rounds", "2"],
+         *SMALL.split(), "--vocab", "100", "--steps", "2", "--rounds", "2",
+         "--precisions", "float32"],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -21,16 +22,13 @@ def test_our_sides_run_and_are_tabled():
     assert done.returncode == 0, done.stderr
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
-    assert losses == pytest.approx([5.30] * 4 + [39.26] * 2 + [4.61] * 2, abs=0.3)
+    assert losses == pytest.approx([5.30] * 2 + [39.26, 4.61], abs=0.3)
     table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table]
     assert rows == [
-        (side, precision)
-        for side in train_step.SIDES
-        if side.startswith("encoder garden")
-        for precision in ("float32", "bfloat16")
+        (side, "float32") for side in train_step.SIDES if side.startswith("encoder garden")
     ]
-    assert "1.00x" in table[0] + table[1]
+    assert "1.00x" in table[0]
 
 
 def test_flops_of_a_sequence():
