@@ -75,7 +75,7 @@ class Command:
 
     def output(self) -> str:
         """Returns what is on standard output so far."""
-        return self.stdout.read_text(errors="replace") if self.stdout.exists() else ""
+        return _read(self.stdout)
 
     def wait_for(self, words: str, timeout: float = 500) -> None:
         """Waits until the output contains `words`."""
@@ -96,10 +96,14 @@ def run(module: str, *options: object, status: int | None = None) -> subprocess.
     command = Command(module, *options)
     command.wait()
     done = subprocess.CompletedProcess(
-        [module, *options], command.returncode, command.output(), command.stderr.read_text()
+        [module, *options], command.returncode, command.output(), _read(command.stderr)
     )
     assert status is None or done.returncode == status, done.stdout + done.stderr
     return done
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _execute(words: list[str], stdout: Path, stderr: Path, environment: Mapping[str, str]) -> None:
