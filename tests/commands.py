@@ -2,12 +2,13 @@
 
 `python -m MODULE` spends most of a short command's time importing TensorFlow. Here a server imports
 it once, and each command runs in a process forked from the server, in which no operation has run.
+A process has one such server. If a build with workers has started it before, it imports the modules
+that the build names, and a command imports TensorFlow itself.
 """
 
 import multiprocessing
 import os
 import runpy
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ _CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
 
 
 class Command:
-    """A command line that runs, with the interface of `subprocess.Popen`.
+    """A command line that runs, with the files of its output.
 
     Args:
       module: what follows `python -m`.
@@ -46,16 +47,11 @@ class Command:
             target=_execute, args=(words, self.stdout, self.stderr, dict(environment or {}))
         )
         self._process.start()
-        self.pid = self._process.pid
 
     @property
     def returncode(self) -> int | None:
         """The exit status, -N after signal N, or None while the command runs."""
         return self._process.exitcode
-
-    def poll(self) -> int | None:
-        """Returns `returncode`."""
-        return self.returncode
 
     def kill(self) -> None:
         """Sends SIGKILL."""
@@ -69,7 +65,7 @@ class Command:
         """Waits for the end and returns the exit status."""
         self._process.join(timeout)
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            self.kill()
             raise TimeoutError(f"no end after {timeout} s: {self.output()}")
         return self.returncode
 
@@ -81,7 +77,7 @@ class Command:
         """Waits until the output contains `words`."""
         end = time.monotonic() + timeout
         while words not in self.output():
-            assert self.poll() is None and time.monotonic() < end, self.output()
+            assert self.returncode is None and time.monotonic() < end, self.output()
             time.sleep(0.02)
 
 

@@ -45,7 +45,7 @@ def test_the_help_of_a_console_command_is_that_of_its_module(name):
         assert head
         flags = [line for line in listed.splitlines() if line.startswith("  -")]
         shown.append((text.strip(), flags))
-    assert shown[0] == shown[1] and (shown[0][1] or name == "garden-parameters")
+    assert shown[0] == shown[1] and shown[0][1]
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
 
 
 def target_name(kind: Kind) -> str:
-    """Returns the name of a kind's first target among the outputs, where predictions are, too."""
+    """Returns the name of a kind's first target in the outputs of an evaluation."""
     return f"true_{kind.targets[0]}"
 
 
@@ -56,9 +56,8 @@ def evaluate(task: Description, outputs: Mapping[str, np.ndarray]) -> dict[str, 
 
     Args:
       task: the `task` of a manifest: its kind and metrics.
-      outputs: of every example of a split, filler included: `example_weights` [B] and
-        those that the kind of the task names: the target [B] under its `target_name`, and the
-        `output` [B] or [B, C].
+      outputs: those of all examples of a split, including filler: `example_weights` [B], the
+        target [B] under its `target_name`, and the `output` of the kind, [B] or [B, C].
 
     Returns:
       The metrics by name.

@@ -44,7 +44,7 @@ def test_killed_runs_end_at_the_same_weights(name, kills, tmp_path):
     for _ in range(kills):
         before = checkpoints.last_step(tmp_path / "killed")
         process = commands.Command(*command(tmp_path, "killed"))
-        while checkpoints.last_step(tmp_path / "killed") == before and process.poll() is None:
+        while checkpoints.last_step(tmp_path / "killed") == before and process.returncode is None:
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.5))
         process.kill()

@@ -138,7 +138,7 @@ def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
         before = checkpoints.last_step(tmp_path / "other") or 0
         processes = start_two(tmp_path, ["other", "other"])
         while (checkpoints.last_step(tmp_path / "other") or 0) <= before:
-            assert processes[0].poll() is None
+            assert processes[0].returncode is None
             time.sleep(0.02)
         processes[killed].kill()
         statuses = [2, 2]

@@ -2,9 +2,8 @@
 
 Keras' own optimizers clip before the gradients of the replicas are summed, square the slices of
 a repeated embedding row before they are summed, and let one replica's NaN reach the weights of
-all. Here a replica hands over the gradient of *its share of the summed loss*; the sum over
-replicas is made dense, its global norm is taken, and the update is left out as a whole where
-that norm is not finite.
+all. Here each replica passes the gradient of *its share of the summed loss*. The sum over replicas
+is dense. If its global norm is not finite, the whole update is skipped.
 """
 
 import functools
@@ -23,10 +22,10 @@ class Optimizer(keras_private.JointUpdateOptimizer):
     Args:
       learning_rate: a number or a schedule.
       weight_decay: factor of the weight itself in its update.
-      no_decay: regular expressions; a variable whose path one of them finds does not decay.
+      no_decay: regular expressions. Variables whose path matches one have no weight decay.
       clip_norm: largest global norm of the reduced gradient; 0 = no clipping.
-      rate_factors: what the learning rate is multiplied with, by the path of the variable; None =
-        1 for all. A variable that is not in it is an error.
+      rate_factors: the factor of the learning rate by the path of the variable; None = 1 for all.
+        Each variable needs a factor.
       heads: the head that a variable belongs to, by the path of the variable. A step may leave out
         heads (see `apply`). Variables of no head are updated in every step.
 
