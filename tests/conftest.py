@@ -8,6 +8,11 @@ import resource
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Compiling costs more than running what is compiled: LLVM's passes are left out. XLA's own remain.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
 
 import tensorflow as tf  # isort: skip
 
