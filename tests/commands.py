@@ -2,8 +2,8 @@
 
 `python -m MODULE` spends most of a short command's time importing TensorFlow. Here a server imports
 it once, and each command runs in a process forked from the server, in which no operation has run.
-A process has one such server. If a build with workers has started it before, it imports the modules
-that the build names, and a command imports TensorFlow itself.
+A process has one such server, which also forks the workers of builds: `start_server` comes before a
+build, which would start it without TensorFlow.
 """
 
 import multiprocessing
@@ -14,19 +14,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from pathlib import Path
 
 from tests import ROOT
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
+
+
+def start_server() -> None:
+    """Starts the server that imports TensorFlow; returns at once."""
+    _CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
+    forkserver.ensure_running()
 
 
 class Command:
     """A command line that runs, with the files of its output.
 
     Args:
-      module: what follows `python -m`.
+      module: what follows `python -m`, or the path of a script, which runs in its own folder and
+        cannot import this project.
       options: the arguments.
       environment: variables to set.
       merge: whether standard error goes to `stdout`.
@@ -34,7 +41,7 @@ class Command:
 
     def __init__(
         self,
-        module: str,
+        module: str | Path,
         *options: object,
         environment: Mapping[str, str] | None = None,
         merge: bool = False,
@@ -81,11 +88,13 @@ class Command:
             time.sleep(0.02)
 
 
-def run(module: str, *options: object, status: int | None = None) -> subprocess.CompletedProcess:
-    """Runs `python -m MODULE OPTIONS...` to its end.
+def run(
+    module: str | Path, *options: object, status: int | None = None
+) -> subprocess.CompletedProcess:
+    """Runs `python -m MODULE OPTIONS...` or a script to its end.
 
     Args:
-      module: the module.
+      module: the module, or the script's path.
       options: the arguments.
       status: the exit status that is expected; None = any.
     """
@@ -102,12 +111,19 @@ def _read(path: Path) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
 
 
-def _execute(words: list[str], stdout: Path, stderr: Path, environment: Mapping[str, str]) -> None:
+def _execute(
+    words: list[str | Path], stdout: Path, stderr: Path, environment: Mapping[str, str]
+) -> None:
     for descriptor, path in ((1, stdout), (2, stderr)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, descriptor)
         os.close(file)
     os.environ.update(environment)
-    os.chdir(ROOT)
-    sys.argv = words
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    sys.argv = list(map(str, words))
+    if isinstance(words[0], Path):
+        os.chdir(words[0].parent)
+        sys.path = [path for path in sys.path if Path(path).resolve() != ROOT]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        os.chdir(ROOT)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -17,7 +17,9 @@ os.environ.setdefault(
 import tensorflow as tf  # isort: skip
 
 from official.distribution import strategies
+from tests import commands
 
+commands.start_server()
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.objectives import CausalLMConfig
 from official.saving import model_folder
 from official.serving import precision, saved_model
+from tests import commands
 from tests.official import test_export
 
 TEXTS = tf.constant(test_export.TEXTS)
@@ -118,10 +117,9 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
             ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]])
             expected = loaded.model.predictions({"token_ids": ids, "segment_ids": ids * 0})
             np.testing.assert_allclose(actual[row], expected["probabilities"][0], atol=1e-5)
-    again = subprocess.run(
-        [sys.executable, "-c", SESSION, str(tmp_path / "saved"), json.dumps(test_export.TEXTS)],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    (tmp_path / "session.py").write_text(SESSION)
+    texts = json.dumps(test_export.TEXTS)
+    again = commands.run(tmp_path / "session.py", tmp_path / "saved", texts, status=0)
     np.testing.assert_allclose(json.loads(again.stdout), actual, atol=1e-6)
 
 
