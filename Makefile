@@ -37,16 +37,14 @@ help:
 demo: .venv/.ready
 	$(PY) -m demo.run
 
-PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --maxschedchunk=1
+# The tests of a file share its fixtures, and so run in one process. The short ones come last.
+PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 test: .venv/.ready
 	$(PYTEST) -m "not slow" tests --ignore=tests/parity
 
-# In parts: a process keeps what TensorFlow prepared for each shape that it met.
 test-all: .venv/.ready
-	$(PYTEST) tests --ignore=tests/official --ignore=tests/parity
-	$(PYTEST) tests/official/*/
-	$(PYTEST) tests/official/test_*.py
+	$(PYTEST) tests --ignore=tests/parity
 
 lint: .venv/.ready imports
 	.venv/bin/ruff check .

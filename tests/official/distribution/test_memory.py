@@ -86,37 +86,21 @@ BOTH_WAYS = {"backward": True}
 
 
 @pytest.mark.slow
-def test_replicas_accumulation_xla_and_a_stop_change_nothing(shards, tmp_path, mirrored):
+def test_replicas_accumulation_and_a_stop_change_nothing(shards, tmp_path, mirrored):
     settings = config(BOTH_WAYS, steps=32)  # into the second epoch
     whole = trained(trainer(shards, tmp_path / "one", settings))
     assert whole["memory/states"].shape == (ROWS, 2, KEPT, 8)
     assert np.abs(whole["memory/states"]).min() > 0
     steps = ShardDataset(shards, settings).num_examples // ROWS
     assert steps < 31
-    for name, strategy, changes in (
-        ("two, cut", mirrored(2), {"accumulation": 2}),
-        ("xla", None, {"jit_compile": True}),
-    ):
-        other = trainer(shards, tmp_path / name, small.replace(settings, **changes), strategy)
-        assert_close(trained(other), whole)
-
-    def stopped(name, strategy=None):
-        training = trainer(shards, tmp_path / name, settings, strategy)
-        training.save = lambda at, save=training.save: (
-            save(at),
-            os.kill(os.getpid(), signal.SIGTERM),
-        )
-        with pytest.raises(Stopped):
-            training.train()
-        assert checkpoints.last_step(tmp_path / name) < 32
-
-    stopped("stopped")
-    actual = trained(trainer(shards, tmp_path / "stopped", settings))
-    assert actual.keys() == whole.keys()
-    for path, value in whole.items():
-        np.testing.assert_array_equal(actual[path], value, err_msg=path)
-    stopped("moved", mirrored(4))  # goes on with fewer replicas than it began with
-    assert_close(trained(trainer(shards, tmp_path / "moved", settings, mirrored(2))), whole)
+    # The run goes on with other replicas, and other parts of a batch, than it began with.
+    training = trainer(shards, tmp_path / "moved", settings, mirrored(4))
+    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped):
+        training.train()
+    assert checkpoints.last_step(tmp_path / "moved") < 32
+    cut = small.replace(settings, accumulation=2)
+    assert_close(trained(trainer(shards, tmp_path / "moved", cut, mirrored(2))), whole)
 
 
 def by_hand(result, source):

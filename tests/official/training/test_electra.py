@@ -1,7 +1,5 @@
-"""Runs of generator and discriminator: shared out, stopped, compiled, evaluated, fine-tuned."""
+"""Runs of generator and discriminator: shared out, compiled, evaluated, fine-tuned."""
 
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, warm_start
 from official.training import resolve
-from official.training.stop_signal import Stopped
 from official.utils.errors import UserError
 from tests import small
 from tests.official.training.test_trainer import losses, precision, trainer, weights
@@ -74,21 +71,6 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
     np.testing.assert_allclose(
         list(losses(tmp_path / "two").values()), list(curve.values()), rtol=1e-9
     )
-
-
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_to_the_same_weights(shards, tmp_path):
-    whole = trainer(electra(), shards, tmp_path / "whole")
-    whole.train()
-    training = trainer(electra(), shards, tmp_path / "stopped")
-    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(Stopped):
-        training.train()
-    assert checkpoints.last_step(tmp_path / "stopped") < 6
-    resumed = trainer(electra(), shards, tmp_path / "stopped")
-    resumed.train()
-    for path, value in weights(whole).items():
-        np.testing.assert_array_equal(weights(resumed)[path], value, err_msg=path)
 
 
 @pytest.mark.slow

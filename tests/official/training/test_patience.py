@@ -44,6 +44,14 @@ def trainer(shards, model_dir, losses=LOSSES, **recipe):
     return training
 
 
+@pytest.fixture(scope="module")
+def whole(shards, tmp_path_factory):
+    """A run that nothing stops but the patience."""
+    training = trainer(shards, tmp_path_factory.mktemp("runs") / "whole")
+    training.train(validation=training.source)
+    return training
+
+
 def steps(model_dir):
     return sorted(int(path.name[5:]) for path in (model_dir / "checkpoints").glob("step-*"))
 
@@ -74,10 +82,8 @@ def test_a_run_ends_after_evaluations_that_were_not_better(shards, tmp_path, cap
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 @pytest.mark.parametrize("at", [4, 6])
-def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment):
+def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, whole, at, moment):
     """Before an evaluation, between its checkpoint and its comparison, or after that."""
-    whole = trainer(shards, tmp_path / "whole")
-    whole.train(validation=whole.source)
     training = trainer(shards, tmp_path / "killed")
     compare, evaluate = training.best.update, training.evaluator.run
 
@@ -106,8 +112,8 @@ def test_a_run_that_is_killed_ends_at_the_same_step(shards, tmp_path, at, moment
     assert training.evaluated[-1] == (at - 2 if moment == "before" else at)
     resumed = trainer(shards, tmp_path / "killed")
     resumed.train(validation=resumed.source)
-    assert steps(tmp_path / "killed") == steps(tmp_path / "whole") == [4, 6, 8]
-    best = [checkpoints.best(tmp_path / name) for name in ("whole", "killed")]
+    assert steps(tmp_path / "killed") == steps(whole.model_dir) == [4, 6, 8]
+    best = [checkpoints.best(folder) for folder in (whole.model_dir, tmp_path / "killed")]
     assert best[0] == best[1] == {"step": 4, "metric": "loss", "value": 1.0}
     for path, value in named_arrays.values(whole.variables).items():
         np.testing.assert_array_equal(resumed.variables[path].numpy(), value, err_msg=path)
