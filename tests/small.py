@@ -43,7 +43,7 @@ def config(**changes) -> configs.Config:
             "type": "transformer",
             "vocab_size": len(SPECIALS) + 2 * len(WORDS),
             "hidden_size": 16,
-            "num_layers": 2,
+            "num_layers": 1,
             "num_heads": 2,
             "intermediate_size": 32,
             "max_positions": 32,

@@ -1,11 +1,8 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from benchmarks import finetune_epoch
-from tests import small
+from tests import commands, small
 
 LABELLED = (("hi", 0), ("lo", 1))
 ROWS = [
@@ -65,15 +62,19 @@ def test_table(capsys):
 @pytest.mark.slow
 def test_our_side_runs_and_is_tabled(tmp_path):
     source = write_task(tmp_path / "task")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.finetune_epoch", f"--data={source}", "--vocab=50",
-         "--sides", finetune_epoch.OURS, "--examples=32", "--turns=2", "--learning_rate=3e-4",
-         "--override=recipe.batch_size=4", "--override=recipe.bucket_lengths=[8,128]"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = commands.run(
+        "benchmarks.finetune_epoch",
+        f"--data={source}",
+        "--vocab=50",
+        "--sides",
+        finetune_epoch.OURS,
+        "--examples=32",
+        "--turns=2",
+        "--learning_rate=3e-4",
+        "--override=recipe.batch_size=4",
+        "--override=recipe.bucket_lengths=[8,128]",
+        status=0,
+    )
     first, *turns = done.stdout.splitlines()[:3]
     assert first.startswith("encoder garden: 8 steps; before them loss 0.")
     before, after = (

@@ -1,10 +1,8 @@
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks import masks
 from official.config.corruption import TARGET_UNITS, UNITS
+from tests import commands
 
 ROWS = [*UNITS, *(f"permutation/{unit}" for unit in TARGET_UNITS)]
 
@@ -16,13 +14,11 @@ def test_every_unit_has_a_row():
 
 @pytest.mark.slow
 def test_table():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.masks", *"--batch 8 --batches 3 --rounds 1".split()],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
+    done = commands.run(
+        "benchmarks.masks",
+        *"--batch 8 --batches 3 --rounds 1".split(),
+        status=0,
     )
-    assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
     assert [row[1].strip() for row in rows] == ROWS
     assert all(int(row[2].replace(",", "")) > 0 for row in rows)

@@ -1,10 +1,8 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from benchmarks import new_york
+from tests import commands
 
 
 def test_the_language():
@@ -16,13 +14,11 @@ def test_the_language():
 
 @pytest.mark.slow
 def test_permutation_lm_learns_the_joint_and_masked_lm_stays_short_of_it():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.new_york", "--steps=300"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
+    done = commands.run(
+        "benchmarks.new_york",
+        "--steps=300",
+        status=0,
     )
-    assert done.returncode == 0, done.stderr
     print(done.stdout)
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
     joint = {row[1].strip(): float(row[-2]) for row in rows}

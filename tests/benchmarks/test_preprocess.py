@@ -1,12 +1,11 @@
 import argparse
-import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
 from benchmarks import preprocess
-from tests import small
+from tests import commands, small
 
 
 def write_corpus(folder):
@@ -55,14 +54,17 @@ def test_a_failing_side_is_shown(tmp_path):
 def test_table_of_memory(tmp_path):
     text = write_corpus(tmp_path)
     vocabulary = small.tokenizer_folder(tmp_path / "tokenizer") / "vocab.txt"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.preprocess", f"--text={text}", "--workers=1",
-         f"--vocabulary={vocabulary}", "--memory", "--memory_megabytes", "0.01", "0.03"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = commands.run(
+        "benchmarks.preprocess",
+        f"--text={text}",
+        "--workers=1",
+        f"--vocabulary={vocabulary}",
+        "--memory",
+        "--memory_megabytes",
+        "0.01",
+        "0.03",
+        status=0,
+    )
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| 0 |")]
     assert len(rows) == 2 and int(rows[0][2].replace(",", "")) < int(rows[1][2].replace(",", ""))
     assert "growth of the worker process: " in done.stdout

@@ -1,7 +1,5 @@
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from official import tokenizers
 from official.config.heads import ClassificationConfig
 from official.convert import converted_model
 from official.saving import model_folder
-from tests import small
+from tests import commands, small
 
 OURS = "encoder garden, float32"
 THEIRS = "ONNX Runtime, float32"
@@ -132,16 +130,17 @@ def test_our_side_is_served_and_tabled(tmp_path):
     }
     converted = converted_model.Converted(config, tokenizers.load(vocabulary.parent), variables, [])
     converted_model.write(converted, tmp_path / "made" / "converted")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.serving", f"--folder={tmp_path}/made", f"--text={text}",
-         f"--vocabulary={vocabulary}", f"--vocab={config.encoder.vocab_size}", "--sides", OURS,
-         "--requests=4", "--rounds=2", "--batches", "1", "3", "--lengths", "short", "mixed",
-         "--threads=2", "--at_once", "1", "2"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = commands.run(
+        "benchmarks.serving",
+        f"--folder={tmp_path}/made",
+        f"--text={text}",
+        f"--vocabulary={vocabulary}",
+        f"--vocab={config.encoder.vocab_size}",
+        f"--sides={OURS}",
+        *"--requests=4 --rounds=2 --batches 1 3 --lengths short mixed --threads=2".split(),
+        *"--at_once 1 2".split(),
+        status=0,
+    )
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith(f"| {OURS}")]
     assert len(rows) == 5 and all(float(row[3].replace(",", "")) > 0 for row in rows)
     assert all(len(row) == 9 and float(row[7].replace(",", "")) > 0 for row in rows[:4])

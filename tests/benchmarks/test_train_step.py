@@ -1,25 +1,18 @@
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks import train_step
+from tests import commands
 
 SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 4 --predictions 5"
 
 
 @pytest.mark.slow
 def test_our_sides_run_and_are_tabled():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.train_step", "--sides", "encoder garden",
-         "encoder garden, ALBERT", "encoder garden, ELECTRA", "encoder garden, XLNet",
-         *SMALL.split(), "--vocab", "100", "--steps", "2", "--rounds", "2",
-         "--precisions", "float32"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    sides = [f"encoder garden{name}" for name in ("", ", ALBERT", ", ELECTRA", ", XLNet")]
+    more = "--vocab 100 --steps 2 --rounds 2 --precisions float32"
+    done = commands.run(
+        "benchmarks.train_step", "--sides", *sides, *SMALL.split(), *more.split(), status=0
+    )
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
     assert losses == pytest.approx([5.30] * 2 + [39.26, 4.61], abs=0.3)

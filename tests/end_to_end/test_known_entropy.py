@@ -101,6 +101,7 @@ def config_of(**changes):
     return small.config(
         **changes,
         encoder__vocab_size=STATES + FIRST,
+        encoder__num_layers=2,
         encoder__hidden_size=64,
         encoder__num_heads=4,
         encoder__intermediate_size=128,

@@ -21,7 +21,9 @@ LENGTH = 16  # of training
 def folder(request, tmp_path_factory):
     """A model with random weights; the second kind has its special tokens at the end."""
     folder = tmp_path_factory.mktemp("embedding") / "model"
-    config = small.config(segments__max_length=LENGTH, encoder__initializer_range=0.5)
+    config = small.config(
+        segments__max_length=LENGTH, encoder__num_layers=2, encoder__initializer_range=0.5
+    )
     if request.param == "transformer_xl":
         sizes = {"vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
         config = small.config(

@@ -1,6 +1,5 @@
 """Runs of generator and discriminator: shared out, compiled, evaluated, fine-tuned."""
 
-
 import numpy as np
 import pytest
 
