@@ -170,9 +170,14 @@ def rows(texts: Sequence[Passage]) -> tuple[list[tuple[str, str]], list[tuple[st
     return train, validation
 
 
-def write(folder: Path) -> dict[str, int]:
-    """Writes the corpus and the task to a folder, and returns their sizes by name."""
-    texts = list(passages())
+def write(folder: Path, every: int = 1) -> dict[str, int]:
+    """Writes the corpus and the task to a folder, and returns their sizes by name.
+
+    Args:
+      folder: the folder.
+      every: N, to take each N-th passage; 1 = all.
+    """
+    texts = list(passages())[::every]
     sizes = {}
     for name, side in zip(("train", "heldout"), documents(texts), strict=True):
         with atomic.file(folder / "text" / f"{name}.txt") as file:

@@ -1,4 +1,4 @@
-"""The whole way, in small: what `make demo` runs, with four steps of training."""
+"""The whole way, in small: what `make demo` runs, with less text and four steps of training."""
 
 import subprocess
 import sys
