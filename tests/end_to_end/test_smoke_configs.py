@@ -30,18 +30,30 @@ def write_text(path):
     path.write_text("\n\n".join("\n".join(document) for document in documents))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of the text, and of the vocabularies by their kinds."""
+    folder = tmp_path_factory.mktemp("text")
+    write_text(folder / "text.txt")
+    return folder
+
+
+def build_vocabulary(folder, kind, size):
+    """Builds a vocabulary of the text, unless a system before had the same."""
+    if not (folder / kind).exists():
+        commands.run(
+            "tfrecords_tools.build_vocab", f"--input={folder}/text.txt",
+            f"--output={folder}/{kind}", f"--type={kind}", f"--vocab_size={size}", status=0,
+        )  # fmt: skip
+    return folder / kind
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_from_text_to_a_saved_model(tmp_path, name):
+def test_from_text_to_a_saved_model(folder, tmp_path, name):
     kind, size, more = SYSTEMS[name]
-    write_text(tmp_path / "text.txt")
-
-    settings = f"--config=configs/smoke/{name}.yaml"
-    text, tokenizer = f"--input={tmp_path}/text.txt", f"{tmp_path}/tokenizer"
-    commands.run(
-        "tfrecords_tools.build_vocab", text, f"--output={tokenizer}", f"--type={kind}",
-        f"--vocab_size={size}", status=0,
-    )  # fmt: skip
+    settings, text = f"--config=configs/smoke/{name}.yaml", f"--input={folder}/text.txt"
+    tokenizer = build_vocabulary(folder, kind, size)
     if "phrases" in more:
         commands.run(
             "tfrecords_tools.build_phrases", text, f"--output={tmp_path}/phrases", status=0
@@ -52,11 +64,9 @@ def test_from_text_to_a_saved_model(tmp_path, name):
         *(f"--{name}={tmp_path}/{name}" for name in more), status=0,
     )  # fmt: skip
     commands.run(
-        "official.main", "--mode=train", settings, f"--data={tmp_path}/shards",
-        f"--model_dir={tmp_path}/model", status=0,
+        "official.main", "--mode=train_and_eval", settings, f"--data={tmp_path}/shards",
+        f"--validation_data={tmp_path}/shards", f"--model_dir={tmp_path}/model", status=0,
     )  # fmt: skip
-    commands.run("official.main", "--mode=eval", f"--data={tmp_path}/shards", "--split=train",
-        f"--model_dir={tmp_path}/model", status=0)  # fmt: skip
     commands.run(
         "official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved", status=0
     )
