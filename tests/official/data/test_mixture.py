@@ -213,7 +213,7 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
             changed = {path for path in own if (before[path] != after[path]).any()}
             assert changed == (set(own) if task == list(SIZES)[number] else set()), task
         moved = [p for p in after if p.startswith("encoder/") and (before[p] != after[p]).any()]
-        assert len(moved) > 20
+        assert len(moved) > 15
         before = after
     for place, task in enumerate(SIZES):
         assert after[f"optimizer/updates_{task}"] == (drawn == place).sum()
