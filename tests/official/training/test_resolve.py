@@ -152,7 +152,7 @@ def test_a_task_adds_the_pooler_that_it_reads_and_leaves_memory_out():
     assert kept == expected
     config = tuned(objectives=[{"type": "classification", "pooling": "first"}])
     assert not resolve.inherit(config, initial).encoder.pooler
-    with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 1 in the model"):
+    with pytest.raises(UserError, match="encoder.num_layers: 3 in the config and 2 in the model"):
         resolve.inherit(tuned(encoder={**XL, "num_layers": 3}), initial)
 
 
