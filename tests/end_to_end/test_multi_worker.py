@@ -129,7 +129,7 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
 
 @pytest.mark.slow
 def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
-    steps = 300
+    steps = 600
     config = small.replace(bert(tmp_path / "shards"), steps=steps, report_every=50, save_every=50)
     configs.save(config, tmp_path / "run.yaml")
     end(start_two(tmp_path, ["whole", "whole"]), 0, 0)
