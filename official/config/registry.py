@@ -4,7 +4,14 @@ import importlib
 import types
 from collections.abc import Iterable
 
-from official.config import corruption, encoders, heads, objectives, replaced_tokens
+from official.config import (
+    corruption,
+    distillation,
+    encoders,
+    heads,
+    objectives,
+    replaced_tokens,
+)
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
 
@@ -14,7 +21,9 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 CORRUPTIONS = _by_type(*corruption.PARTS)
 ENCODERS = _by_type(*encoders.PARTS)
-OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS)
+OBJECTIVES = _by_type(
+    *objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS
+)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

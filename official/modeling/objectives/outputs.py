@@ -1,0 +1,46 @@
+"""The outputs of objectives that a student learns from its teacher, one row for each prediction.
+
+Shapes: B batch, T length, P predictions, D hidden, C outputs of a row (classes, choices or the
+vocabulary), R rows: B, B * T or B * P.
+"""
+
+from keras import ops
+
+from official.modeling.layers import gather
+
+
+def rows(head, batch, encoded, encoder, positions="real", rng=None):
+    """Returns the outputs of an objective before its softmax: [R, C].
+
+    Args:
+        head: an objective of a type in `official.config.distillation.HEADS`.
+        batch: the batch after `prepare`.
+        encoded: the outputs of the encoder for the batch.
+        encoder: the encoder, for outputs tied to its tables.
+        positions: of masked LM, 'real' for all tokens or 'masked' for those that it predicts.
+        rng: `Draws`, or None for inference (no dropout).
+    """
+    kind = head.config.type
+    if kind == "multiple_choice":
+        return head.logits(batch, encoded, rng)
+    if kind in ("classification", "regression"):
+        return head.outputs(encoded, rng)
+    hidden = encoded["sequence_output"]
+    if positions == "masked":
+        hidden = gather.positions(hidden, batch["masked_positions"])
+    return head.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
+
+
+def weights(head, batch, positions="real"):
+    """Returns the weight of each row of `rows`: [R].
+
+    The batch of a causal LM is one after `prepare`.
+    """
+    kind = head.config.type
+    if kind == "causal_lm":
+        return ops.reshape(batch["causal_weights"], (-1,))
+    examples = head.example_weights(batch)
+    if kind != "masked_lm":
+        return examples
+    field = "masked_weights" if positions == "masked" else "padding_mask"
+    return ops.reshape(head.as_loss(batch[field]) * examples[:, None], (-1,))
