@@ -4,7 +4,14 @@ import importlib
 import types
 from collections.abc import Iterable
 
-from official.config import corruption, encoders, heads, objectives, replaced_tokens
+from official.config import (
+    corruption,
+    encoder_decoder,
+    encoders,
+    heads,
+    objectives,
+    replaced_tokens,
+)
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
 
@@ -13,7 +20,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 
 CORRUPTIONS = _by_type(*corruption.PARTS)
-ENCODERS = _by_type(*encoders.PARTS)
+ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
 OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
