@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from official.config.sections import Config
 
 # The objectives whose outputs a student can learn, and those with an output for each token.
-HEADS = ("masked_lm", "causal_lm", "classification", "regression", "multiple_choice")
-TOKEN_HEADS = HEADS[:2]
+TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
+HEADS = (*TOKEN_HEADS, "classification", "regression", "multiple_choice")
 RELATIONS = ("attention", "query", "key", "value")
 PROJECTIONS = ("shared", "each", "none")
 TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")

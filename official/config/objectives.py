@@ -139,6 +139,42 @@ class PermutationLMConfig(ObjectiveConfig):
             )
 
 
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqLMConfig(ObjectiveConfig):
+    """Sequence-to-sequence LM: the targets of a decoder, from left to right (T5).
+
+    Attributes:
+        weight: factor of this loss in the sum.
+        z_loss: factor of log(Z) ** 2 of each target, in training only. Z is the sum that the
+            softmax divides by.
+        start_id: the id that the decoder reads first, which is that of the padding in T5.
+    """
+
+    type = "seq2seq_lm"
+    packs = True  # every example of a row has its own start token, and attends to itself
+
+    weight: float = 1.0
+    z_loss: float = 0.0
+    start_id: int = 0
+
+    def __post_init__(self):
+        at_least(self, 0, "z_loss", "start_id")
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"target_ids", "target_mask"})
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+        if whole.encoder is not None:
+            self.check_encoder(whole.encoder)
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the encoder has no decoder."""
+        if not hasattr(encoder, "decoder_layers"):
+            raise ValueError(f"encoder.type: {encoder.type} has no decoder: take encoder_decoder")
+
+
 # The relations of two segments with a label, and its feature.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
 POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
@@ -205,4 +241,5 @@ PARTS = (
     SentencePairConfig,
     SpanBoundaryConfig,
     PermutationLMConfig,
+    Seq2SeqLMConfig,
 )

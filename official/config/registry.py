@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from official.config import (
     corruption,
     distillation,
+    encoder_decoder,
     encoders,
     heads,
     objectives,
@@ -20,7 +21,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 
 CORRUPTIONS = _by_type(*corruption.PARTS)
-ENCODERS = _by_type(*encoders.PARTS)
+ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
 OBJECTIVES = _by_type(
     *objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS
 )

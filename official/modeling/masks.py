@@ -30,7 +30,20 @@ def parts(part_ids):
     Returns:
         bool [B, 1, T, T].
     """
-    return ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :])
+    return between_parts(part_ids, part_ids)
+
+
+def between_parts(query_part_ids, key_part_ids):
+    """Lets every query of one sequence attend to the keys of its part of another sequence.
+
+    Args:
+        query_part_ids: int [B, T].
+        key_part_ids: int [B, S].
+
+    Returns:
+        bool [B, 1, T, S].
+    """
+    return ops.equal(query_part_ids[:, None, :, None], key_part_ids[:, None, None, :])
 
 
 def blocks(block_ids):

@@ -18,7 +18,8 @@ class Counts:
     """The numbers of weights of a config.
 
     Attributes:
-      encoders: by name: `encoder`, and the networks of objectives (`generator/encoder`).
+      encoders: by name: `encoder`, the networks of objectives (`generator/encoder`), and
+        `encoder (without decoder)` if the encoder has a decoder.
       heads: by objective, without these networks.
       total: of the whole model. Shared weights count once.
     """
@@ -45,6 +46,9 @@ def count(config: configs.Config) -> Counts:
         model = Model(config)
     kinds = tuple(registry.module_of(part()).Encoder for part in registry.ENCODERS.values())
     encoders = {"encoder": model.encoder}
+    alone = None
+    if (decoder := getattr(model.encoder, "decoder", None)) is not None:
+        alone = _size(model.encoder.variables) - _size(decoder.variables)
     heads = {}
     for objective in model.objectives:
         inside = [
@@ -55,8 +59,9 @@ def count(config: configs.Config) -> Counts:
         encoders |= {f"{objective.name}/{layer.name}": layer for layer in inside}
         counted = {id(v) for layer in [model.encoder, *inside] for v in layer.variables}
         heads[objective.name] = _size(v for v in objective.variables if id(v) not in counted)
+    numbers = {name: _size(layer.variables) for name, layer in encoders.items()}
     return Counts(
-        {name: _size(layer.variables) for name, layer in encoders.items()},
+        numbers if alone is None else {**numbers, "encoder (without decoder)": alone},
         heads,
         _size(model.variables),
     )

@@ -1,7 +1,7 @@
 """Runs encoders on batches, for the model and for a generator beside it.
 
 Shapes: B batch, T length, S key length, N heads, K parts of a row, P predictions, L layers,
-M memory, D hidden.
+M memory, D hidden, U targets.
 """
 
 from keras import ops
@@ -10,7 +10,9 @@ from official.modeling import masks
 from official.utils.errors import UserError
 
 # Fields that only some encoders read; the `batch_fields` of an encoder name them.
-FIELDS = ("memory", "memory_mask", "permutation_mask", "backward")
+FIELDS = ("memory", "memory_mask", "permutation_mask", "backward", "decoder_ids")
+
+_TAKERS = {"decoder_ids": "encoder_decoder"}
 
 
 def encode(encoder, batch, rng=None, output_all=False, first_only=False):
@@ -26,7 +28,9 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
     * `memory` [B, L, M, D] and `memory_mask` [B, M], for encoders with a memory;
     * `permutation_mask` [B, T, T], for encoders with a query stream, which they compute for
       `masked_positions` [B, P];
-    * `backward` [B], for rows of reversed text.
+    * `backward` [B], for rows of reversed text;
+    * `decoder_ids` [B, U], for encoders with a decoder, and `target_part_ids` [B, U] with
+      `part_ids`: the decoder attends to its own part of both sequences.
 
     With `first_only`, an encoder with `can_stop_at_first` computes only the first position of the
     last layer, which saves most of that layer.
@@ -48,8 +52,15 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
         if name not in getattr(encoder, "batch_fields", ()):
             raise UserError(
                 f"{name}: the batch has this field, and the encoder cannot take it: use "
-                "encoder.type transformer_xl, or segments and corruption that do not give it"
+                f"encoder.type {_TAKERS.get(name, 'transformer_xl')}, or segments and corruption "
+                "that do not give it"
             )
+    if "decoder_ids" in options:
+        own = batch.get("target_part_ids")
+        between = None if own is None else masks.between_parts(own, part_ids)
+        options["cross_mask"] = masks.combine(padding, between)
+        options["decoder_mask"] = None if own is None else masks.parts(own)
+        options["decoder_positions"] = batch.get("target_positions")
     if "permutation_mask" in options and "masked_positions" in batch:
         options["query_positions"] = batch["masked_positions"]
     if first_only and getattr(encoder, "can_stop_at_first", False) and part_ids is None:

@@ -48,6 +48,8 @@ class Encoder(keras.Layer):
         `hidden_states` with `output_all`: a tuple of L + 1 tensors [B, T, D], the embeddings first
             and `sequence_output` last;
         `attentions` with `output_all`: L tensors [B, N, T, S];
+        `attention_parts` with `output_all`: L records `Attended`, with scores, queries, keys and
+            values beside the weights;
         `cache` with `cache`: the cache with these tokens.
 
     A call raises UserError if the sequence is longer than the position table, if a rank is wrong,
@@ -176,7 +178,7 @@ class Encoder(keras.Layer):
             slots = (length, None) if cache is None else (cache[0][0].shape[2], slot)
             attention_mask = masks.combine(attention_mask, masks.causal(length, *slots))
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
-        hidden_states, attentions, kept = self._run_blocks(
+        hidden_states, attended = self._run_blocks(
             x, attention_mask, rng=rng, cache=cache, slot=slot, first_only=first_only
         )
         outputs = {"sequence_output": hidden_states[-1]}
@@ -188,21 +190,21 @@ class Encoder(keras.Layer):
             outputs["pooled_output"] = activation(self.pooler(pooled))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
-            outputs["attentions"] = tuple(attentions)
+            outputs["attentions"] = tuple(layer.weights for layer in attended)
+            outputs["attention_parts"] = tuple(attended)
         if cache is not None:
-            outputs["cache"] = tuple(kept)
+            outputs["cache"] = tuple(layer.cache for layer in attended)
         return outputs
 
     def _run_blocks(self, x, attention_mask, *, rng, cache, slot, first_only):
         """Runs the blocks of all depths, and the final norm if there is one.
 
         Returns:
-            The states, L + 1 tensors [B, T, D]; the attention weights, L tensors [B, N, T, S];
-            the keys and values of each depth.
+            The states, L + 1 tensors [B, T, D]; the `Attended` of each depth.
         """
-        states, attentions, kept = [x], [], []
+        states, attended = [x], []
         for i, depth in enumerate(self.depths):
-            x, weights, pair = self.blocks[depth](
+            x, layer, _ = self.blocks[depth](
                 x,
                 attention_mask,
                 rng=rng,
@@ -211,11 +213,10 @@ class Encoder(keras.Layer):
                 first_only=first_only and i == len(self.depths) - 1,
             )
             states.append(x)
-            attentions.append(weights)
-            kept.append(pair)
+            attended.append(layer)
         if self.final_norm is not None:
             states[-1] = self.final_norm(x)
-        return states, attentions, kept
+        return states, attended
 
     def empty_cache(self, batch, slots):
         """Returns empty keys and values of every depth for a number of tokens.

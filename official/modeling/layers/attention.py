@@ -1,9 +1,13 @@
-"""Multi-head self-attention with one product for queries, keys and values.
+"""Multi-head attention: of a sequence to itself, and of a decoder to an encoder.
 
-Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden.
+Shapes: B batch, T query length, S key length or slots of a cache, N heads, H head size, D hidden,
+E hidden size of the sequence attended to.
 """
 
+from typing import Any, NamedTuple
+
 import keras
+import numpy as np
 from keras import ops
 
 from official.modeling import masks
@@ -13,34 +17,136 @@ from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
 
 
-class Attention(keras.Layer):
-    """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
+class Attended(NamedTuple):
+    """The result of an attention layer.
+
+    Attributes:
+        output: [B, T, D].
+        weights: the attention weights before dropout, [B, N, T, S].
+        scores: the logits of the weights, before the mask: [B, N, T, S].
+        query: [B, N, T, H], not scaled.
+        key: [B, N, S, H], of all slots if there is a cache.
+        value: [B, N, S, H].
+    """
+
+    output: Any
+    weights: Any
+    scores: Any
+    query: Any
+    key: Any
+    value: Any
+
+    @property
+    def cache(self):
+        """The keys and values, for the positions that follow."""
+        return self.key, self.value
+
+
+class _Heads(keras.Layer):
+    """What both kinds of attention share: heads, scores, weights and the output projection."""
 
     def __init__(
-        self, size, num_heads, *, dropout, initializer, name, output_initializer=None, dtype=None
+        self,
+        size,
+        num_heads,
+        *,
+        dropout,
+        initializer,
+        name,
+        head_size=None,
+        use_bias=True,
+        scale=True,
+        output_initializer=None,
+        dtype=None,
     ):
+        """Describes the layer.
+
+        Args:
+            size: D.
+            num_heads: N.
+            dropout: dropout rate of the attention weights.
+            initializer: initializer of the kernels.
+            name: last part of the variables' paths.
+            head_size: H; None = D / N.
+            use_bias: whether the projections have biases.
+            scale: whether scores are divided by sqrt(H). If they are not, the initial query
+                kernel is divided by it instead, as in T5.
+            output_initializer: initializer of the output kernel; None = `initializer`.
+            dtype: Keras dtype policy; None = the global one.
+        """
         super().__init__(name=name, dtype=dtype)
         self.num_heads = num_heads
-        self.head_size = size // num_heads
+        self.head_size = head_size or size // num_heads
+        self.inner_size = self.num_heads * self.head_size
         self.dropout = dropout
-        # The columns of the kernel are q | k | v, each of them head by head.
-        self.query_key_value = Linear(
-            size, 3 * size, initializer=initializer, name="query_key_value", dtype=dtype
-        )
+        self.factor = self.head_size**-0.5 if scale else None
+        self.initializer = initializer
+        self.options = {"use_bias": use_bias, "dtype": dtype}
         self.output_projection = Linear(
-            size,
+            self.inner_size,
             size,
             initializer=output_initializer or initializer,
             name="output",
-            dtype=dtype,
+            **self.options,
         )
+
+    def _projection(self, size, names):
+        """Makes one product for several of query, key and value, which are joined by column."""
+        initializer = self.initializer
+        if self.factor is None and "query" in names:
+            factors = np.ones(len(names) * self.inner_size)
+            factors[: self.inner_size] = self.head_size**-0.5  # the query comes first
+            initializer = _scaled(initializer, factors)
+        return Linear(
+            size,
+            len(names) * self.inner_size,
+            initializer=initializer,
+            name="_".join(names),
+            **self.options,
+        )
+
+    def _split(self, projected, count):
+        """Splits [B, T, count * N * H] into `count` tensors [B, N, T, H]."""
+        batch, length, _ = ops.shape(projected)
+        projected = ops.reshape(projected, (batch, length, count, self.num_heads, self.head_size))
+        return ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)), count)
+
+    def _attend(self, query, key, value, attention_mask, bias, rng):
+        """Returns `Attended` for queries, keys and values of all heads."""
+        batch, _, length, _ = ops.shape(query)
+        scaled = query if self.factor is None else query * self.factor
+        scores = ops.matmul(scaled, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, T, S]
+        scores = ops.cast(scores, accurate(self.compute_dtype))
+        if bias is not None:
+            scores = scores + ops.cast(bias, scores.dtype)
+        masked = scores
+        if attention_mask is not None:
+            masked = scores + masks.bias(attention_mask, scores.dtype)
+        weights = ops.softmax(masked)
+        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
+        context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
+        context = ops.reshape(context, (batch, length, self.inner_size))
+        output = self.output_projection(context)
+        return Attended(output, weights, scores, query, key, value)
+
+
+class Attention(_Heads):
+    """Attention of a sequence to itself (Vaswani et al. 2017, section 3.2)."""
+
+    def __init__(self, size, num_heads, **options):
+        """Describes the layer; the arguments are those of `_Heads`."""
+        super().__init__(size, num_heads, **options)
+        # The columns of the kernel are q | k | v, each of them head by head.
+        self.query_key_value = self._projection(size, ["query", "key", "value"])
 
     def build(self, input_shape=None):
         """Creates the variables."""
         self.query_key_value.build()
         self.output_projection.build()
 
-    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
+    def call(
+        self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False, bias=None
+    ):
         """Attends from each position of `x` to all positions.
 
         Args:
@@ -50,31 +156,62 @@ class Attention(keras.Layer):
             cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
             slot: int, the slot of the first position of `x`.
             first_only: whether only the first position attends, so that T is 1 in the results.
+            bias: added to the scores, broadcastable to [B, N, T, S]; None = 0.
 
         Returns:
-            The output [B, T, D]; the attention weights [B, N, T, S] before dropout; the keys and
-            values, [B, N, S, H] each.
+            `Attended`.
         """
-        batch, length, size = ops.shape(x)
-        projected = ops.reshape(
-            self.query_key_value(x), (batch, length, 3, self.num_heads, self.head_size)
-        )
-        query, key, value = ops.unstack(ops.transpose(projected, (2, 0, 3, 1, 4)))  # [B, N, T, H]
+        query, key, value = self._split(self.query_key_value(x), 3)
         if first_only:
-            length, query = 1, query[:, :, :1]
+            query = query[:, :, :1]
             attention_mask = None if attention_mask is None else attention_mask[:, :, :1]
+            bias = None if bias is None else bias[:, :, :1]
         if cache is not None:
             key, value = (
                 slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)
             )
-        scores = ops.matmul(
-            query * self.head_size**-0.5, ops.transpose(key, (0, 1, 3, 2))
-        )  # [B, N, T, S]
-        scores = ops.cast(scores, accurate(self.compute_dtype))
-        if attention_mask is not None:
-            scores = scores + masks.bias(attention_mask, scores.dtype)
-        weights = ops.softmax(scores)
-        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
-        context = ops.matmul(kept, value)  # [B, N, T, H]
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, size))
-        return self.output_projection(context), weights, (key, value)
+        return self._attend(query, key, value, attention_mask, bias, rng)
+
+
+class CrossAttention(_Heads):
+    """Attention of a sequence to another one, as of a decoder to an encoder."""
+
+    def __init__(self, size, num_heads, **options):
+        """Describes the layer; the arguments are those of `_Heads`. Both sequences have size D."""
+        super().__init__(size, num_heads, **options)
+        self.query = self._projection(size, ["query"])
+        self.key_value = self._projection(size, ["key", "value"])
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        for layer in (self.query, self.key_value, self.output_projection):
+            layer.build()
+
+    def keys_and_values(self, encoded):
+        """Returns the keys and values of states [B, S, D]: [B, N, S, H] each."""
+        return tuple(self._split(self.key_value(encoded), 2))
+
+    def call(self, x, key, value, attention_mask=None, rng=None):
+        """Attends from each position of `x` to all keys.
+
+        Args:
+            x: [B, T, D].
+            key: [B, N, S, H], of `keys_and_values`.
+            value: [B, N, S, H].
+            attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+            rng: `Draws`, or None for inference.
+
+        Returns:
+            `Attended`.
+        """
+        (query,) = self._split(self.query(x), 1)
+        return self._attend(query, key, value, attention_mask, None, rng)
+
+
+def _scaled(initializer, factors):
+    """Returns an initializer whose columns are multiplied by factors."""
+
+    def initialize(shape, dtype=None):
+        return initializer(shape, dtype) * ops.convert_to_tensor(factors, dtype)
+
+    return initialize

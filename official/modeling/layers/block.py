@@ -1,21 +1,38 @@
 """One transformer layer.
 
-Shapes: B batch, T query length, S key length, N heads, D hidden.
+Shapes: B batch, T query length, S key length, N heads, H head size, D hidden.
 """
+
+from typing import Any, NamedTuple
 
 import keras
 
-from official.modeling.layers.attention import Attention
+from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
-from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.norm import NORMS
+
+
+class BlockOutput(NamedTuple):
+    """The result of a block.
+
+    Attributes:
+        states: [B, T, D].
+        attended: the result of the attention of the sequence to itself.
+        crossed: the result of the attention to another sequence; None = there is none.
+    """
+
+    states: Any
+    attended: Attended
+    crossed: Attended | None = None
 
 
 class Block(keras.Layer):
     """Attention and a feed-forward network, each with dropout, a residual connection and a norm.
 
     With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
-    input of the sublayer (GPT-2).
+    input of the sublayer (GPT-2, T5). With `cross` there is an attention to another sequence
+    between the two (a decoder's; Vaswani et al. 2017, section 3.1).
     """
 
     def __init__(
@@ -32,6 +49,13 @@ class Block(keras.Layer):
         initializer,
         name,
         residual_initializer=None,
+        norm_type="layer",
+        head_size=None,
+        use_bias=True,
+        scale_scores=True,
+        gated=False,
+        inner_dropout=0.0,
+        cross=False,
         dtype=None,
     ):
         """Describes the layer.
@@ -49,21 +73,37 @@ class Block(keras.Layer):
             name: last part of the variables' paths.
             residual_initializer: initializer of the kernels whose products are added to the
                 residual sum; None = `initializer`.
+            norm_type: 'layer' or 'rms'.
+            head_size: H; None = D / N.
+            use_bias: whether the linear layers have biases.
+            scale_scores: see `scale` of the attention layers.
+            gated: whether the feed-forward network has a gate.
+            inner_dropout: dropout rate of the activations in the feed-forward network.
+            cross: whether there is an attention to another sequence.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
         self.pre_norm = norm == "pre"
         self.dropout = dropout
-        self.attention = Attention(
-            size,
-            num_heads,
-            dropout=attention_dropout,
-            initializer=initializer,
-            name="attention",
-            output_initializer=residual_initializer,
-            dtype=dtype,
-        )
-        self.attention_norm = LayerNorm(size, epsilon=epsilon, name="attention_norm", dtype=dtype)
+        heads = {
+            "head_size": head_size,
+            "dropout": attention_dropout,
+            "initializer": initializer,
+            "output_initializer": residual_initializer,
+            "use_bias": use_bias,
+            "scale": scale_scores,
+            "dtype": dtype,
+        }
+
+        def make_norm(name):
+            return NORMS[norm_type](size, epsilon=epsilon, name=name, dtype=dtype)
+
+        self.attention = Attention(size, num_heads, name="attention", **heads)
+        self.attention_norm = make_norm("attention_norm")
+        self.cross_attention = self.cross_attention_norm = None
+        if cross:
+            self.cross_attention = CrossAttention(size, num_heads, name="cross_attention", **heads)
+            self.cross_attention_norm = make_norm("cross_attention_norm")
         self.feed_forward = FeedForward(
             size,
             intermediate_size,
@@ -71,40 +111,76 @@ class Block(keras.Layer):
             initializer=initializer,
             name="feed_forward",
             output_initializer=residual_initializer,
+            dropout=inner_dropout,
+            use_bias=use_bias,
+            gated=gated,
             dtype=dtype,
         )
-        self.feed_forward_norm = LayerNorm(
-            size, epsilon=epsilon, name="feed_forward_norm", dtype=dtype
-        )
+        self.feed_forward_norm = make_norm("feed_forward_norm")
 
     def build(self, input_shape=None):
         """Creates the variables."""
         self.attention.build()
         self.attention_norm.build()
+        if self.cross_attention is not None:
+            self.cross_attention.build()
+            self.cross_attention_norm.build()
         self.feed_forward.build()
         self.feed_forward_norm.build()
 
-    def call(self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False):
+    def call(
+        self,
+        x,
+        attention_mask=None,
+        rng=None,
+        cache=None,
+        slot=0,
+        first_only=False,
+        bias=None,
+        cross=None,
+        cross_mask=None,
+    ):
         """Maps x [B, T, D] to [B, T, D], or to [B, 1, D] with `first_only`.
 
+        Args:
+            x: [B, T, D].
+            attention_mask: see `Attention`, as all others up to `bias`.
+            rng: `Draws`, or None for inference.
+            cache: keys and values of all slots, or None.
+            slot: the slot of the first position of `x`.
+            first_only: whether only the first position is computed.
+            bias: added to the scores of the attention of the sequence to itself, or None.
+            cross: the keys and values of another sequence, of `cross_attention.keys_and_values`.
+            cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
+
         Returns:
-            The output, the attention weights [B, N, T, S], and the keys and values: see
-            `Attention`, also for the arguments.
+            `BlockOutput`.
         """
-        options = {"rng": rng, "cache": cache, "slot": slot, "first_only": first_only}
-        kept_rows = x[:, :1] if first_only else x
-        if self.pre_norm:
-            attended, weights, kept = self.attention(
-                self.attention_norm(x), attention_mask, **options
-            )
-            x = kept_rows + dropout(attended, self.dropout, rng)
-            x = x + dropout(
-                self.feed_forward(self.feed_forward_norm(x), rng=rng), self.dropout, rng
-            )
-        else:
-            attended, weights, kept = self.attention(x, attention_mask, **options)
-            x = self.attention_norm(kept_rows + dropout(attended, self.dropout, rng))
-            x = self.feed_forward_norm(
-                x + dropout(self.feed_forward(x, rng=rng), self.dropout, rng)
-            )
-        return x, weights, kept
+        norm = self.attention_norm
+        attended = self.attention(
+            self._before(x, norm),
+            attention_mask,
+            rng=rng,
+            cache=cache,
+            slot=slot,
+            first_only=first_only,
+            bias=bias,
+        )
+        x = self._after(x[:, :1] if first_only else x, attended.output, norm, rng)
+        crossed = None
+        if self.cross_attention is not None:
+            norm = self.cross_attention_norm
+            crossed = self.cross_attention(self._before(x, norm), *cross, cross_mask, rng=rng)
+            x = self._after(x, crossed.output, norm, rng)
+        norm = self.feed_forward_norm
+        x = self._after(x, self.feed_forward(self._before(x, norm), rng=rng), norm, rng)
+        return BlockOutput(x, attended, crossed)
+
+    def _before(self, x, norm):
+        """Returns the input of a sublayer: [B, T, D]."""
+        return norm(x) if self.pre_norm else x
+
+    def _after(self, x, y, norm, rng):
+        """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
+        x = x + dropout(y, self.dropout, rng)
+        return x if self.pre_norm else norm(x)

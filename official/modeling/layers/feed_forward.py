@@ -14,7 +14,9 @@ from official.modeling.layers.linear import Linear
 class FeedForward(keras.Layer):
     """Two affine maps with an activation between them: D to F and back to D.
 
-    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not.
+    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With `gated`
+    the activation is that of a gate, another map of D to F, and the product of gate and inner map
+    is mapped back (Shazeer 2020, section 2; T5 1.1).
     """
 
     def __init__(
@@ -27,6 +29,8 @@ class FeedForward(keras.Layer):
         name,
         output_initializer=None,
         dropout=0.0,
+        use_bias=True,
+        gated=False,
         dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)
@@ -35,24 +39,34 @@ class FeedForward(keras.Layer):
         # The backend's own activations are accurate to float32 only.
         exact = self.compute_dtype == "float64"
         self.plain_activation = (ACTIVATIONS if exact else PLAIN)[activation]
+        options = {"use_bias": use_bias, "dtype": dtype}
         self.inner = Linear(
-            size, intermediate_size, initializer=initializer, name="inner", dtype=dtype
+            size, intermediate_size, initializer=initializer, name="inner", **options
         )
+        self.gate = None
+        if gated:
+            self.gate = Linear(
+                size, intermediate_size, initializer=initializer, name="gate", **options
+            )
         self.outer = Linear(
             intermediate_size,
             size,
             initializer=output_initializer or initializer,
             name="outer",
-            dtype=dtype,
+            **options,
         )
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        self.inner.build()
-        self.outer.build()
+        for layer in (self.inner, self.gate, self.outer):
+            if layer is not None:
+                layer.build()
 
     def call(self, x, rng=None):
         """Maps x [B, T, D] to [B, T, D]."""
+        if self.gate is not None:
+            inner = self.activation(self.gate(x)) * self.inner(x)
+            return self.outer(dropout(inner, self.dropout, rng))
         if rng is None:
             # Two-dimensional rows leave no reshape between product, bias and activation, so that a
             # backend can fuse them. Where it cannot, our formula makes fewer passes over memory.

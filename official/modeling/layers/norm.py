@@ -1,4 +1,4 @@
-"""Layer normalisation.
+"""Layer normalisation, and its form without a mean.
 
 Shapes: D the normalised size, R rows.
 """
@@ -55,3 +55,52 @@ def normalize(x, scale, offset, *, epsilon):
         )
 
     return normal * scale + offset, backward
+
+
+class RMSNorm(keras.Layer):
+    """Divides the last axis by its root mean square, then applies a scale.
+
+    There is no mean and no offset (Zhang and Sennrich 2019, section 4; T5). The variable is `scale`
+    [D]. The mean square is computed in float32 or float64. The output has the compute dtype of the
+    layer.
+    """
+
+    def __init__(self, size, *, epsilon, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.size = size
+        self.epsilon = epsilon
+
+    def build(self, input_shape=None):
+        """Creates the variable."""
+        self.scale = self.add_weight(
+            (self.size,),
+            "ones",
+            name="scale",
+            autocast=False,
+            dtype=accurate(self.compute_dtype),
+        )
+
+    def call(self, x):
+        """Normalises x [..., D]."""
+        rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
+        y = divide_by_rms(rows, self.scale, epsilon=self.epsilon)
+        return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
+
+
+@with_gradient
+def divide_by_rms(x, scale, *, epsilon):
+    """Returns the RMS norm of x [R, D], computed in the type of x, with its gradient."""
+    factor = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)  # [R, 1]
+    normal = x * factor
+
+    def backward(upstream):
+        aligned = upstream * normal
+        # A change of x also changes the mean square of its row.
+        slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+        return (upstream * scale - normal * slope) * factor, sum_rows(aligned)
+
+    return normal * scale, backward
+
+
+# The norms that a config can name.
+NORMS = {"layer": LayerNorm, "rms": RMSNorm}

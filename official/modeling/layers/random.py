@@ -66,9 +66,15 @@ INITIALIZERS = {
 
 
 def initializer(law, stddev, rng):
-    """Returns an initialiser with mean 0; each of its calls is another draw of `rng`."""
+    """Returns an initialiser with mean 0; each of its calls is another draw of `rng`.
+
+    The law `fan_in` is the normal law with the standard deviation I ** -0.5 for a kernel [I, O],
+    whatever `stddev` is (T5).
+    """
 
     def initialize(shape, dtype=None):
+        if law == "fan_in":
+            return keras.random.normal(shape, stddev=shape[0] ** -0.5, dtype=dtype, seed=rng)
         return INITIALIZERS[law](shape, stddev=stddev, dtype=dtype, seed=rng)
 
     return initialize

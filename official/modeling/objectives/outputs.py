@@ -1,7 +1,7 @@
 """The outputs of objectives that a student learns from its teacher, one row for each prediction.
 
-Shapes: B batch, T length, P predictions, D hidden, C outputs of a row (classes, choices or the
-vocabulary), R rows: B, B * T or B * P.
+Shapes: B batch, T length (of the targets of a decoder, if there is one), P predictions, D hidden,
+C outputs of a row (classes, choices or the vocabulary), R rows: B, B * T or B * P.
 """
 
 from keras import ops
@@ -25,7 +25,7 @@ def rows(head, batch, encoded, encoder, positions="real", rng=None):
         return head.logits(batch, encoded, rng)
     if kind in ("classification", "regression"):
         return head.outputs(encoded, rng)
-    hidden = encoded["sequence_output"]
+    hidden = encoded["decoder_output" if kind == "seq2seq_lm" else "sequence_output"]
     if positions == "masked":
         hidden = gather.positions(hidden, batch["masked_positions"])
     return head.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)
@@ -40,7 +40,8 @@ def weights(head, batch, positions="real"):
     if kind == "causal_lm":
         return ops.reshape(batch["causal_weights"], (-1,))
     examples = head.example_weights(batch)
-    if kind != "masked_lm":
+    fields = {"masked_lm": "padding_mask", "seq2seq_lm": "target_mask"}
+    if kind not in fields:
         return examples
-    field = "masked_weights" if positions == "masked" else "padding_mask"
+    field = "masked_weights" if positions == "masked" else fields[kind]
     return ops.reshape(head.as_loss(batch[field]) * examples[:, None], (-1,))

@@ -1,0 +1,194 @@
+"""The encoder-decoder of T5 and of the original transformer.
+
+Shapes: B batch, T tokens of the encoder, U tokens of the decoder, S slots of a cache, N heads,
+H head size, D hidden, L layers of a stack.
+"""
+
+import math
+import zlib
+
+import keras
+from keras import ops
+
+from official.modeling import masks
+from official.modeling.encoders.inputs import check_ranks
+from official.modeling.layers.embeddings import Table
+from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.sinusoids import sinusoids
+from official.modeling.layers.stack import Stack
+from official.utils.errors import UserError
+
+
+class Encoder(keras.Layer):
+    """A token table, an encoder and a decoder (Raffel et al. 2020, section 2.1).
+
+    Call arguments:
+        token_ids: int [B, T].
+        segment_ids: ignored.
+        attention_mask: bool, broadcastable to [B, N, T, T], True = may attend; None = all.
+        positions: int [B, T] or [1, T], for sinusoidal positions; None = 0, 1, 2, ...
+        rng: `Draws`, or None for inference (no dropout).
+        output_all: whether to return the states and attention weights of all layers.
+        pooled_positions: ignored, since there is no pooler.
+        decoder_ids: int [B, U], the tokens that the decoder reads; None = only the encoder runs.
+        decoder_mask: bool, broadcastable to [B, N, U, U], combined with the causal mask; None =
+            all. Padding at the end needs no mask, since no earlier position attends to it.
+        decoder_positions: as `positions`, for the decoder.
+        cross_mask: bool, broadcastable to [B, N, U, T], True = may attend; None = all.
+
+    A call returns a dict with
+        `sequence_output` [B, T, D] of the encoder;
+        `decoder_output` [B, U, D] with `decoder_ids`;
+        `hidden_states`, `attentions` and `attention_parts` with `output_all`: L + 1 tensors
+            [B, T, D], L tensors [B, N, T, T] and L records `Attended` of the encoder;
+        `decoder_hidden_states`, `decoder_attentions`, `decoder_attention_parts`,
+            `cross_attentions` and `cross_attention_parts`: the same of the decoder.
+    """
+
+    batch_fields = ("decoder_ids", "decoder_mask", "decoder_positions", "cross_mask")
+
+    def __init__(self, config, *, seed=0, name="encoder", dtype=None):
+        """Describes an encoder-decoder; `build()` creates its variables.
+
+        Args:
+            config: `EncoderDecoderConfig` with a vocabulary size.
+            seed: initial weights are a function of it and of the name.
+            name: first part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        if config.vocab_size is None:
+            raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+        self.config = config
+        draws = Draws((seed, zlib.crc32(name.encode())))
+        size, dtype = config.hidden_size, self.dtype_policy
+        weights = initializer(config.initializer, config.initializer_range, draws)
+        self.embedding_factor = math.sqrt(size) if config.scale_embeddings else 1.0
+        table = bias = weights
+        if config.initializer == "fan_in":
+            table = initializer("normal", 1 / self.embedding_factor, draws)
+            bias = initializer("normal", size**-0.5, draws)
+        self.token_table = Table(
+            config.vocab_size, size, initializer=table, name="token_embedding", dtype=dtype
+        )
+
+        def stack(num_layers, name):
+            return Stack(
+                config,
+                num_layers,
+                decoder=name == "decoder",
+                initializer=weights,
+                table_initializer=bias,
+                name=name,
+                dtype=dtype,
+            )
+
+        self.encoder = stack(config.num_layers, "encoder")
+        self.decoder = stack(config.decoder_layers, "decoder")
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        for layer in (self.token_table, self.encoder, self.decoder):
+            layer.build()
+
+    def call(
+        self,
+        token_ids,
+        segment_ids=None,
+        attention_mask=None,
+        positions=None,
+        rng=None,
+        output_all=False,
+        pooled_positions=None,
+        decoder_ids=None,
+        decoder_mask=None,
+        decoder_positions=None,
+        cross_mask=None,
+    ):
+        """Encodes a batch, and decodes it with `decoder_ids`: see the class."""
+        del segment_ids, pooled_positions
+        check_ranks(token_ids, attention_mask, "[B, N, T, T]")
+        encoded = self.encoder(self._embed(token_ids, positions), attention_mask, rng=rng)
+        outputs = {"sequence_output": encoded.states}
+        if output_all:
+            outputs |= _all_layers(encoded)
+        if decoder_ids is None:
+            return outputs
+        check_ranks(decoder_ids, decoder_mask, "[B, N, U, U]")
+        decoded = self.decoder(
+            self._embed(decoder_ids, decoder_positions),
+            masks.combine(decoder_mask, masks.causal(*[ops.shape(decoder_ids)[1]] * 2)),
+            rng=rng,
+            cross=self.decoder.cross_cache(encoded.states),
+            cross_mask=cross_mask,
+        )
+        outputs["decoder_output"] = decoded.states
+        if output_all:
+            outputs |= {f"decoder_{name}": x for name, x in _all_layers(decoded).items()}
+            crossed = tuple(layer.crossed for layer in decoded.layers)
+            outputs["cross_attentions"] = tuple(attended.weights for attended in crossed)
+            outputs["cross_attention_parts"] = crossed
+        return outputs
+
+    def empty_cache(self, encoded, slots):
+        """Returns what `decode` needs of an encoded batch.
+
+        Args:
+            encoded: `sequence_output` [B, T, D].
+            slots: S, the largest number of tokens that will be decoded.
+
+        Returns:
+            L pairs of empty keys and values of the decoder, [B, N, S, H] each, and L pairs of the
+            keys and values of the encoder, [B, N, T, H] each.
+        """
+        cross = self.decoder.cross_cache(encoded)
+        batch, heads, _, size = ops.shape(cross[0][0])
+        empty = ops.zeros((batch, heads, slots, size), self.compute_dtype)
+        return tuple((empty, empty) for _ in cross), cross
+
+    def decode(self, decoder_ids, cache, slot, cross_mask=None):
+        """Decodes the next tokens of a batch.
+
+        Args:
+            decoder_ids: int [B, U].
+            cache: the result of `empty_cache` or of an earlier call.
+            slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled
+                the slots before it.
+            cross_mask: bool, broadcastable to [B, N, U, T], True = may attend; None = all.
+
+        Returns:
+            The states [B, U, D], and the cache with these tokens.
+        """
+        own, cross = cache
+        length, slots = ops.shape(decoder_ids)[1], ops.shape(own[0][0])[2]
+        positions = ops.arange(length, dtype="int32")[None] + slot
+        decoded = self.decoder(
+            self._embed(decoder_ids, positions),
+            masks.causal(length, slots, slot),
+            cross=cross,
+            cross_mask=cross_mask,
+            cache=own,
+            slot=slot,
+        )
+        return decoded.states, (tuple(layer.attended.cache for layer in decoded.layers), cross)
+
+    def _embed(self, ids, positions):
+        """Returns the vectors of ids [B, T], with those of their positions: [B, T, D]."""
+        x = self.token_table(ids)
+        if self.config.scale_embeddings:
+            x = x * self.embedding_factor
+        if self.config.positions == "relative":
+            return x
+        if positions is None:
+            positions = ops.arange(ops.shape(ids)[1], dtype="int32")[None]
+        return x + sinusoids(positions, self.config.hidden_size, x.dtype)
+
+
+def _all_layers(output):
+    """Returns the states and attentions of all layers of a `StackOutput`, by name."""
+    attended = tuple(layer.attended for layer in output.layers)
+    return {
+        "hidden_states": output.hidden_states,
+        "attentions": tuple(layer.weights for layer in attended),
+        "attention_parts": attended,
+    }

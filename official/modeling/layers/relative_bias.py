@@ -1,0 +1,80 @@
+"""The position bias of T5: a number for each head and each bucket of distances.
+
+Shapes: B batch, T query length, S key length, N heads, K buckets, R distances.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from official.modeling.layers import distances, gather
+from official.modeling.layers.precision import accurate
+
+
+def buckets(relative, *, bidirectional, num_buckets, max_distance):
+    """Returns the bucket of each relative position (Raffel et al. 2020, section 2.1).
+
+    Half of the buckets have one distance each. The others have ranges whose ends grow
+    geometrically up to `max_distance`; the last bucket has all distances beyond it as well. If both
+    directions count, each has half of the buckets, keys after the query the upper half. Otherwise
+    keys after the query share bucket 0 with the query itself.
+
+    Args:
+        relative: numpy integers of any shape, the position of the key minus that of the query.
+        bidirectional: whether keys after the query are told apart.
+        num_buckets: K.
+        max_distance: the distance at which the last bucket begins, or a little less.
+
+    Returns:
+        numpy int32, of the shape of `relative`.
+    """
+    relative = np.asarray(relative)
+    first = np.zeros_like(relative)
+    if bidirectional:
+        num_buckets //= 2
+        first = np.where(relative > 0, num_buckets, 0)
+        distance = np.abs(relative)
+    else:
+        distance = np.maximum(-relative, 0)
+    exact = num_buckets // 2
+    growth = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact)
+    ranges = exact + (growth * (num_buckets - exact)).astype(np.int64)
+    inside = np.where(distance < exact, distance, np.minimum(ranges, num_buckets - 1))
+    return (first + inside).astype(np.int32)
+
+
+class RelativeBias(keras.Layer):
+    """Adds to scores a number for each head and bucket: the variable `table` [K, N]."""
+
+    def __init__(
+        self, num_heads, *, bidirectional, num_buckets, max_distance, initializer, name, dtype=None
+    ):
+        """Describes the layer; see `buckets` for the arguments."""
+        super().__init__(name=name, dtype=dtype)
+        self.num_heads = num_heads
+        self.rule = {
+            "bidirectional": bidirectional,
+            "num_buckets": num_buckets,
+            "max_distance": max_distance,
+        }
+        self.initializer = initializer
+
+    def build(self, input_shape=None):
+        """Creates the variable."""
+        shape = (self.rule["num_buckets"], self.num_heads)
+        self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
+
+    def scores(self, length, keys, slot=0):
+        """Returns the bias of `length` queries for `keys` keys: [1, N, T, S].
+
+        Args:
+            length: T.
+            keys: S.
+            slot: int or scalar tensor, the key at the position of the first query.
+        """
+        known = buckets(np.arange(-keys - length, keys), **self.rule)  # relative positions
+        wanted = ops.slice(ops.convert_to_tensor(known), (keys - slot,), (keys + length,))
+        table = ops.cast(self.table, accurate(self.compute_dtype))
+        by_distance = ops.transpose(gather.rows(table, wanted))[None, :, None]  # [1, N, 1, R]
+        rows = ops.broadcast_to(by_distance, (1, self.num_heads, length, keys + length))
+        return distances.shift(rows, keys)

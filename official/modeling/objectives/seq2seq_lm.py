@@ -1,0 +1,83 @@
+"""Sequence-to-sequence language modelling: predicts the targets of a decoder from left to right.
+
+The decoder reads the targets shifted by one, with a start token before the first one (Raffel et al.
+2020, section 3.1.1). For the targets `a b EOS` it reads `START a b`. If several examples share a
+row, each of them begins with the start token.
+
+Shapes: B batch, U targets of a row, D hidden, V vocabulary, R = B * U rows.
+"""
+
+from keras import ops
+
+from official.modeling.layers.linear import Linear
+from official.modeling.objectives import base
+from official.utils.errors import UserError
+
+
+class Objective(base.Objective):
+    """An output that is tied to the token table, or the kernel [D, V] of its own."""
+
+    def __init__(self, config, encoder_config, *, name="seq2seq_lm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        try:
+            config.check_encoder(encoder_config)
+        except ValueError as error:
+            raise UserError(f"objectives: seq2seq_lm: {error}") from None
+        self.output_projection = None
+        if not encoder_config.tied_output:
+            self.output_projection = Linear(
+                encoder_config.hidden_size,
+                encoder_config.vocab_size,
+                initializer=self.initializer,
+                name="output",
+                use_bias=False,
+                dtype=self.dtype_policy,
+            )
+
+    def build(self, input_shape=None):
+        """Creates the variables: none if the output is tied."""
+        if self.output_projection is not None:
+            self.output_projection.build()
+
+    def prepare(self, batch, rng=None):
+        """Adds `decoder_ids` int [B, U], the targets shifted by one, and the decoder's masks."""
+        return {**batch, "decoder_ids": self.shifted(batch)}
+
+    def shifted(self, batch):
+        """Returns the targets with the start token before each example: int [B, U]."""
+        targets = batch["target_ids"]
+        start = ops.full_like(targets[:, :1], self.config.start_id)
+        shifted = ops.concatenate([start, targets[:, :-1]], axis=1)
+        if (parts := batch.get("target_part_ids")) is not None:
+            same = ops.equal(parts[:, 1:], parts[:, :-1])
+            same = ops.concatenate([ops.ones_like(same[:, :1]), same], axis=1)
+            shifted = ops.where(same, shifted, self.config.start_id)
+        return shifted
+
+    def logits(self, hidden, encoder):
+        """Returns the scores of the vocabulary for states [R, D] of the decoder: [R, V]."""
+        if self.output_projection is not None:
+            return self.as_loss(self.output_projection(hidden))
+        if self.encoder_config.scale_output:
+            hidden = hidden * self.encoder_config.hidden_size**-0.5
+        return self.as_loss(encoder.token_table.scores(hidden))
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        return {self.name: ops.sum(self._weights(batch))}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`. In training, z_loss * log(Z) ** 2 is added for each target."""
+        hidden = encoded["decoder_output"]
+        logits = self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)  # [R, V]
+        weights = ops.reshape(self._weights(batch), (-1,))
+        targets = ops.reshape(batch["target_ids"], (-1,))
+        terms = base.token_terms(self.name, logits, targets, weights)
+        if rng is not None and self.config.z_loss:
+            log_z = ops.logsumexp(logits, axis=-1)
+            terms.losses[self.name] += self.config.z_loss * ops.sum(ops.square(log_z) * weights)
+        return terms
+
+    def _weights(self, batch):
+        """Returns the weight of each target: [B, U]."""
+        return self.as_loss(batch["target_mask"]) * self.example_weights(batch)[:, None]
