@@ -112,8 +112,8 @@ class DistillationConfig(ObjectiveConfig):
             )
         if self.cache and self.matches_states:
             raise ValueError(
-                f"cache: has the outputs of the teachers only: leave {', '.join(TERMS[2:])} out, or "
-                "the cache"
+                f"cache: has the outputs of the teachers only: leave {', '.join(TERMS[2:])} out, "
+                "or the cache"
             )
 
     @property

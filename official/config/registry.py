@@ -22,9 +22,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 CORRUPTIONS = _by_type(*corruption.PARTS)
 ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
-OBJECTIVES = _by_type(
-    *objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS
-)
+OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

@@ -83,7 +83,10 @@ class Start:
 
 
 def start(
-    config: configs.Config, variables: Mapping[str, np.ndarray], plan: Start, source: str = "teacher"
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    plan: Start,
+    source: str = "teacher",
 ) -> tuple[configs.Config, dict[str, np.ndarray]]:
     """Returns the config and the variables of a student.
 

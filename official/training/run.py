@@ -123,9 +123,7 @@ def _trainer(
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:
         report(_warm_start(model, init, checkpoint, weights))
-    teachers.attach(
-        model, config, source.tokenizer, source.manifest.max_length, strategy.scope
-    )
+    teachers.attach(model, config, source.tokenizer, source.manifest.max_length, strategy.scope)
     if strategies.is_chief(strategy):
         atomic.make_folder(model_dir)
         configs.save(config, model_dir / model_folder.CONFIG)

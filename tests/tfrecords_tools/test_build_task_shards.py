@@ -210,7 +210,8 @@ def test_command_line(tmp_path):
     done = run(*flags_given[:4], "--tokenizer=x", "--output=y")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        "error: --label_column is missing: only a test file can go without labels"
+        "error: --label_column is missing: only a test file can go without labels, and with "
+        "--unlabelled_train the train file"
     )
     done = run("--task=sst2", "--output=y")
     assert done.stderr.splitlines()[-1] == "error: --tokenizer is missing; --help says what it is"

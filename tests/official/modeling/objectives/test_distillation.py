@@ -218,7 +218,8 @@ def test_relations_of_minilm_v2_between_other_heads():
     expected = 0.0
     for name in ("query", "key", "value"):
         vectors = [
-            getattr(part, name).transpose(0, 2, 1, 3).reshape(3, 8, 4, -1) for part in (theirs, mine)
+            getattr(part, name).transpose(0, 2, 1, 3).reshape(3, 8, 4, -1)
+            for part in (theirs, mine)
         ]
         for b, t in zip(*np.nonzero(REAL[:2]), strict=True):
             real = np.flatnonzero(REAL[b])
