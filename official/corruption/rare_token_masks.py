@@ -47,9 +47,7 @@ def corrupt(
     return {
         **batch,
         **targets.listed(times, token_ids, config.max_predictions),
-        "token_ids": token_masks.replaced(
-            config, vocabulary, token_ids, times - 1, times, seeds
-        ),
+        "token_ids": token_masks.replaced(config, vocabulary, token_ids, times - 1, times, seeds),
     }
 
 

@@ -113,7 +113,9 @@ def test_errors():
     lacking = Vocabulary(V, MASK, (PAD, CLS, SEP, MASK), np.ones(V, bool))
     with pytest.raises(UserError, match="rare_token_masks draws tokens by their counts"):
         rare_token_masks.corrupt(CONFIG, lacking, batch_of([4], 4), tf.zeros([1], tf.uint64))
-    with pytest.raises(UserError, match=r"max_predictions: 4 is less than 0.15 × max_length 32 = 5"):
+    with pytest.raises(
+        UserError, match=r"max_predictions: 4 is less than 0.15 × max_length 32 = 5"
+    ):
         small.config(corruption={"type": "rare_token_masks", "max_predictions": 4})
     with pytest.raises(UserError, match="static_masks: rare_token_masks is drawn anew"):
         small.config(corruption={"type": "rare_token_masks"}, segments__static_masks=True)
