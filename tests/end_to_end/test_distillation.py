@@ -10,6 +10,7 @@ import official
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
+from official.distribution import numerics
 from official.evaluation import run as evaluation
 from official.evaluation import teacher_outputs
 from official.saving import checkpoints, model_folder, named_arrays, students
@@ -21,6 +22,12 @@ from tests.official.saving.test_teachers import folder_of
 from tfrecords_tools.tasks import labelled_text
 
 MASKED_LM = {"type": "masked_lm"}
+
+
+@pytest.fixture(autouse=True)
+def float32():
+    yield
+    numerics.set_precision("float32")
 
 
 def quiet(line):
@@ -39,7 +46,7 @@ def task_shards(folder, init, seed=1, **options):
     return folder
 
 
-def config_of(objectives, steps=12, **recipe):
+def config_of(objectives, steps=80, **recipe):
     return configs.from_dict(
         {
             "name": "run",
@@ -87,7 +94,7 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
         np.testing.assert_allclose(array, ours[path], atol=2e-4, err_msg=path)
 
     figures = evaluation.evaluate(live, shards)["validation"]
-    assert figures["distillation_cross_entropy"] > 0 and figures["accuracy"] > 0.5
+    assert figures["distillation_cross_entropy"] > 0 and figures["accuracy"] > 0.85
     assert official.load(live).classify(["ba be"])[0].label in ("bad", "good")
     checks = (
         (shards, {}, "these outputs of a teacher are of other shards"),
@@ -104,7 +111,7 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_pretraining_on_two_replicas_and_compiled_is_the_same(tmp_path, mirrored):
-    """DistilBERT's terms, from copied layers; a run in one piece and one that is continued."""
+    """DistilBERT's terms and MiniLM's, from copied layers, in float64."""
     teacher, tokenizer = folder_of(tmp_path / "teacher", MASKED_LM, encoder__num_layers=4)
     config, _, model = model_folder.restore(teacher)
     student, arrays = students.start(
@@ -143,7 +150,3 @@ def test_pretraining_on_two_replicas_and_compiled_is_the_same(tmp_path, mirrored
         np.testing.assert_allclose(two[name], array, rtol=0, atol=1e-9, err_msg=name)
     before = arrays["encoder/layer_1/attention/output/kernel"]
     assert np.abs(one["encoder/layer_1/attention/output/kernel"] - before).max() > 1e-3
-    lines = (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()
-    curve = [json.loads(line) for line in lines]
-    losses = [line["distillation_cross_entropy"] for line in curve if "distillation_cosine" in line]
-    assert losses[-1] < losses[0]
