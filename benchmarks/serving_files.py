@@ -60,6 +60,16 @@ def write_requests(source: Path, folder: Path, count: int) -> None:
     (folder / "requests.json").write_text(json.dumps(requests))
 
 
+def write_tokenizer(vocabulary: Path, folder: Path, size: int) -> None:
+    """Writes an uncased WordPiece tokenizer, with unused pieces up to a size."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    pieces = vocabulary.read_text("utf-8").splitlines()
+    pieces += [f"[unused{number}]" for number in range(len(pieces), size)]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), "utf-8")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
+
+
 def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx: bool) -> None:
     """Creates the files that a folder lacks: vocabulary, texts, models.
 
@@ -77,19 +87,15 @@ def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx:
 
             corpus.write(folder / "corpus")
             options.text = folder / "corpus" / "text" / "train.txt"
-        shutil.rmtree(tokenizer, ignore_errors=True)
-        if options.vocabulary is None:
+        vocabulary = options.vocabulary
+        if vocabulary is None:
             process.run(
                 "-m", "tfrecords_tools.build_vocab", f"--input={options.text}",
-                f"--output={tokenizer}", f"--vocab_size={min(8000, options.vocab)}", "--lower_case",
+                f"--output={folder}/learned", f"--vocab_size={min(8000, options.vocab)}",
+                "--lower_case",
             )  # fmt: skip
-        else:
-            tokenizer.mkdir()
-            shutil.copy(options.vocabulary, tokenizer / "vocab.txt")
-            (tokenizer / "tokenizer_config.json").write_text('{"do_lower_case": true}\n')
-        with open(tokenizer / "vocab.txt", "r+", encoding="utf-8") as file:
-            pieces = len(file.readlines())
-            file.writelines(f"[unused{number}]\n" for number in range(pieces, options.vocab))
+            vocabulary = folder / "learned" / "vocab.txt"
+        write_tokenizer(vocabulary, tokenizer, options.vocab)
         write_requests(options.text, folder, options.requests)
     sizes = {k: getattr(options, k) for k in "layers hidden heads intermediate".split()}
     pieces = len((tokenizer / "vocab.txt").read_text("utf-8").splitlines())

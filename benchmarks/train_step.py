@@ -6,18 +6,22 @@ and of other systems here against BERT at the same sizes:
 
   python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, ALBERT' \
       'encoder garden, ELECTRA' 'encoder garden, XLNet'
+  python -m benchmarks.train_step --sides 'encoder garden' 'encoder garden, T5' \
+      'PyTorch transformers, T5'
 
 Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping. Every side runs in
 its own process and environment (made as by `make parity` when missing), in float32 and in mixed
 bfloat16; the processes take turns, round after round, on the same cores. What is shown is the
 median of the rounds, peak memory as the system counted it, and for each side its better precision
-against our BERT, beside what the FLOPs of the two say.
+against our BERT, beside what the FLOPs of the two say. T5 has as many layers in its decoder as in
+its encoder, and as many targets as span corruption gives (29 for 128 tokens).
 """
 
 import argparse
 import os
 import statistics
 
+from benchmarks.peers import work
 from benchmarks.process import Process
 
 # Side → (environment or None = ours, script, system).
@@ -28,6 +32,8 @@ SIDES = {
     "encoder garden, XLNet": (None, "ours.py", "XLNet"),
     "tf-models-official": ("tfm", "tf_models.py", "BERT"),
     "PyTorch transformers": ("hf", "transformers_bert.py", "BERT"),
+    "encoder garden, T5": (None, "ours.py", "T5"),
+    "PyTorch transformers, T5": ("hf", "transformers_t5.py", "T5"),
 }
 OF_BERT = [name for name, (_, _, system) in SIDES.items() if system == "BERT"]
 
@@ -55,6 +61,12 @@ def flops(sizes: dict, system: str) -> int:
         key_value = length * 4 * hidden**2  # The content stream of the last layer is not used.
         content = (layers - 1) * length * row + layers * key_value
         return content + layers * queries * row + queries * 2 * hidden * vocab
+    if system == "T5":
+        targets = work.targets(length)
+        own = 8 * targets * hidden**2 + 4 * targets**2 * hidden
+        cross = 4 * (targets + length) * hidden**2 + 4 * targets * length * hidden
+        decoder = layers * (own + cross + 4 * targets * hidden * inner)
+        return encoder(hidden, inner) + decoder + targets * 2 * hidden * vocab
     embedding = 128 if system == "ALBERT" else hidden
     projection = 0 if embedding == hidden else 2 * length * embedding * hidden
     return encoder(hidden, inner) + projection + masked_lm(hidden, embedding)
@@ -124,13 +136,13 @@ def _table(sides: list[Side], sizes: dict) -> None:
         ratio = ""
         if ours is not None and side is best[side.name]:
             ratio = f"{side.seconds() / ours.seconds():.2f}x"
-        work = flops(sizes, SIDES[side.name][2]) / flops(sizes, "BERT")
+        relative = flops(sizes, SIDES[side.name][2]) / flops(sizes, "BERT")
         print(
             f"| {side.name:23} | {side.precision:9} | {side.seconds():6.3f} | "
             f"{f'{min(times):.3f}-{max(times):.3f}':13} | "
             f"{sizes['batch'] * sizes['length'] / side.seconds():8,.0f} | "
             f"{max(answer['peak_mib'] for answer in side.answers):8,.0f} | {ratio:>7} | "
-            f"{work:4.2f}x |"
+            f"{relative:4.2f}x |"
         )
     print(
         "\nvs ours: seconds per step of a side's better precision over those of our BERT; "

@@ -12,12 +12,13 @@ import tensorflow as tf  # isort: skip
 # The differences of the other systems from BERT. ALBERT: shared layers, a narrow token table, LAMB;
 # its sentence-order head is a next-sentence head with other labels. ELECTRA: a generator of a
 # quarter of the size, and replaced-token detection. XLNet: relative attention of two streams, the
-# second one for the predicted positions only, without memory.
+# second one for the predicted positions only, without memory. T5: an encoder-decoder.
 ENCODERS = {
     "BERT": {"type": "transformer"},
     "ALBERT": {"type": "transformer", "embedding_size": 128, "layer_groups": 1},
     "ELECTRA": {"type": "transformer", "pooler": False},
     "XLNet": {"type": "transformer_xl"},
+    "T5": {"type": "encoder_decoder"},
 }
 PAIRS = [{"type": "masked_lm"}, {"type": "sentence_pair"}]
 OBJECTIVES = {
@@ -25,6 +26,7 @@ OBJECTIVES = {
     "ALBERT": PAIRS,
     "ELECTRA": [{"type": "generator", "size": 0.25}, {"type": "replaced_tokens"}],
     "XLNet": [{"type": "permutation_lm"}],
+    "T5": [{"type": "seq2seq_lm"}],
 }
 
 
@@ -35,11 +37,14 @@ def main() -> None:
     corruption = {"type": "token_masks", "max_predictions": predictions}
     if system == "XLNet":
         corruption = {"type": "permutation", "unit": "token", "num_predict": predictions}
+    data = {
+        "segments": {"format": "pairs", "max_length": size["length"]},
+        "corruption": corruption,
+    }
     config = configs.from_dict(
         {
             "name": "train_step",
-            "segments": {"format": "pairs", "max_length": size["length"]},
-            "corruption": corruption,
+            **({} if system == "T5" else data),
             "encoder": {
                 "vocab_size": size["vocab"],
                 "hidden_size": size["hidden"],
@@ -94,6 +99,8 @@ def _batch(batch, system):
         ordered = tf.reduce_any(tf.one_hot(targets, length, True, False, dtype=tf.bool), axis=1)
         order = permutation.orders(tf.cast(tf.range(rows), tf.uint64), length)
         more["permutation_mask"] = permutation.may_attend(order, ordered)
+    if system == "T5":
+        more["target_mask"] = tf.ones_like(batch["target_ids"])
     return {name: tf.convert_to_tensor(value) for name, value in (batch | more).items()}
 
 

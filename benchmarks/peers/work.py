@@ -4,7 +4,7 @@ A side is a process that gets the sizes as its first argument (JSON). For each l
 number, it makes that many steps and answers with one line of JSON. This file needs only numpy, so
 that it runs in every environment.
 
-Shapes: B batch, T length, P predictions.
+Shapes: B batch, T length, P predictions, U targets.
 """
 
 import json
@@ -23,11 +23,16 @@ def sizes() -> dict:
     return json.loads(sys.argv[1])
 
 
+def targets(length: int) -> int:
+    """Returns the number of targets of a row of T5, as span corruption gives for these lengths."""
+    return round(length * 0.2266)  # 29 of 128, 116 of 512
+
+
 def batches(size: dict) -> list[dict[str, np.ndarray]]:
     """Returns random batches without padding, the same for every side.
 
     Each has token_ids and segment_ids [B, T], masked_positions (ascending) and masked_ids [B, P],
-    and next_sentence_label [B], all int32.
+    next_sentence_label [B], and target_ids [B, U] for a decoder, all int32.
     """
     rng = np.random.default_rng(0)
     shape = (size["batch"], size["length"])
@@ -41,6 +46,7 @@ def batches(size: dict) -> list[dict[str, np.ndarray]]:
             "masked_ids": rng.integers(0, size["vocab"], (shape[0], size["predictions"])),
             "next_sentence_label": rng.integers(0, 2, shape[0]),
         }
+        batch["target_ids"] = batch["token_ids"][:, ::-1][:, : targets(shape[1])]
         result.append({name: value.astype(np.int32) for name, value in batch.items()})
     return result
 

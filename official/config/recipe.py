@@ -11,16 +11,18 @@ class Optimizer:
     """How gradients become updates; see `official.training.optimizers`.
 
     Attributes:
-      type: `adamw` (BERT) or `lamb` (You et al., 2020).
+      type: `adamw` (BERT), `lamb` (You et al., 2020) or `adafactor` (Shazeer and Stern, 2018, as in
+        T5), whose steps are relative to the size of the weights.
       learning_rate: the peak of the schedule.
       beta_1: the decay rate of the first moment.
       beta_2: the decay rate of the second moment.
       epsilon: added to the root of the second moment.
-      weight_decay: the rate of decoupled weight decay.
+      weight_decay: the rate of decoupled weight decay; None = 0.01, or 0 with `adafactor`.
       no_decay: regular expressions. Variables whose path matches one have no weight decay.
       no_adaptation: regular expressions. Variables whose path matches one have no trust ratio in
         LAMB. None = those of `no_decay`.
-      clip_norm: the largest global norm of the reduced gradient; 0 = no clipping.
+      clip_norm: the largest global norm of the reduced gradient; 0 = no clipping. None = 1, or 0
+        with `adafactor`, which limits each update instead.
       bias_correction: whether the moments are corrected as in Adam; the releases do not correct
         them.
       layer_decay: the factor between the learning rates of a layer and of the layer above it; 1 =
@@ -34,16 +36,27 @@ class Optimizer:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-6
-    weight_decay: float = 0.01
+    weight_decay: float | None = None
     no_decay: tuple[str, ...] = ("bias", "norm")
     no_adaptation: tuple[str, ...] | None = None
-    clip_norm: float = 1.0
+    clip_norm: float | None = None
     bias_correction: bool = False
     layer_decay: float = 1.0
     layer_decay_from: str = "head"
 
     def __post_init__(self):
-        one_of("type", self.type, ["adamw", "lamb"])
+        one_of("type", self.type, ["adamw", "lamb", "adafactor"])
+        relative = self.type == "adafactor"
+        for name, default in (("weight_decay", 0.01), ("clip_norm", 1.0)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, 0.0 if relative else default)
+        for name in ("beta_1", "beta_2", "epsilon", "bias_correction") if relative else ():
+            value = getattr(self, name)
+            if value != type(self).__dataclass_fields__[name].default:
+                raise ValueError(
+                    f"{name}: {value}: adafactor has no such setting: leave it out, or take the "
+                    "type adamw"
+                )
         regular_expression(self, "no_decay", "no_adaptation")
         if self.no_adaptation is not None and self.type != "lamb":
             raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
@@ -60,13 +73,16 @@ class Schedule:
     """Warm-up and decay of the learning rate; see `official.training.schedules`.
 
     Attributes:
-      type: the release whose warm-up is used: `bert`, `electra` or `xlnet`.
+      type: the release whose warm-up is used: `bert`, `electra` or `xlnet`. Or `inverse_sqrt` =
+        `learning_rate / sqrt(max(step, warmup_steps))` (T5: 1 and 10,000); or `constant`.
       steps: steps of the whole schedule; 0 = the steps of the run. A run of fewer steps is the
         first part of a longer one, which `recipe.init_weights: run` continues.
       warmup_steps: steps of warm-up.
       warmup_fraction: the same as a share of all steps; give one of the two.
       end_ratio: the last learning rate, as a share of the peak.
       power: the power of the polynomial decay; 1 = linear.
+      linear_tail: of `inverse_sqrt`, the share of all steps, at the end, in which the rate is also
+        multiplied by a factor that falls linearly from 1 to 0.
     """
 
     type: str = "bert"
@@ -75,9 +91,18 @@ class Schedule:
     warmup_fraction: float = 0.0
     end_ratio: float = 0.0
     power: float = 1.0
+    linear_tail: float = 0.0
 
     def __post_init__(self):
-        one_of("type", self.type, ["bert", "electra", "xlnet"])
+        one_of("type", self.type, ["bert", "electra", "xlnet", "inverse_sqrt", "constant"])
+        polynomial = self.type not in ("inverse_sqrt", "constant")
+        unused = () if polynomial else ("end_ratio", "power")
+        if self.type != "inverse_sqrt":
+            unused += ("linear_tail",)
+        for name in unused:
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(f"{name}: has no meaning for the type {self.type}: leave it out")
+        fraction(self, "linear_tail")
         at_least(self, 0, "steps", "warmup_steps")
         fraction(self, "warmup_fraction", "end_ratio")
         if self.warmup_steps and self.warmup_fraction:

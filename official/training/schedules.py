@@ -1,7 +1,8 @@
-"""Learning rate schedules of the releases of BERT, ELECTRA and XLNet.
+"""Learning rate schedules of the releases of BERT, ELECTRA, XLNet and T5.
 
-They differ in their warm-up. Steps are counted from 0. `peak` is the configured learning rate,
-`end` is `peak * end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) ** power`.
+The first three differ in their warm-up. Steps are counted from 0. `peak` is the configured learning
+rate, `end` is `peak * end_ratio`, and the polynomial is `end + (peak - end) * (1 - progress) **
+power`.
 """
 
 import keras
@@ -19,6 +20,10 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     * `electra`: decay times `min(1, step / warmup)` (`optimization.py` of the ELECTRA release).
       Without warm-up it is the decay alone; the release divides 0 by 0.
     * `xlnet`: the decay starts at the end of the ramp (`model_utils.py` of the XLNet release).
+    * `inverse_sqrt`: `peak / sqrt(max(step, warmup))`, which is constant during warm-up. In the
+      share `linear_tail` of the steps, at the end, a factor falls linearly from 1 to 0 as well
+      (Raffel et al. 2020, section 3.1.2; `learning_rate_schedules.py` of Mesh TensorFlow).
+    * `constant`: `peak`, after a linear ramp during warm-up.
     """
 
     def __init__(
@@ -29,6 +34,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int = 0,
         end_ratio: float = 0.0,
         power: float = 1.0,
+        linear_tail: float = 0.0,
     ):
         self.kind = kind
         self.peak = peak
@@ -36,11 +42,16 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.end_ratio = end_ratio
         self.power = power
+        self.linear_tail = linear_tail
 
     def __call__(self, step):
         """Returns the learning rate of the update after `step` updates."""
         step = ops.cast(step, keras.config.floatx())
-        if self.kind == "xlnet":
+        if self.kind == "inverse_sqrt":
+            return self._inverse_sqrt(step)
+        if self.kind == "constant":
+            after = ops.full_like(step, self.peak)
+        elif self.kind == "xlnet":
             decay_steps = max(1, self.total_steps - self.warmup_steps)
             after = self._decay((step - self.warmup_steps) / decay_steps)
         else:
@@ -51,6 +62,13 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.kind == "electra":
             return after * ramp
         return ops.where(step < self.warmup_steps, self.peak * ramp, after)
+
+    def _inverse_sqrt(self, step):
+        rate = self.peak * ops.rsqrt(ops.maximum(step, max(1, self.warmup_steps)))
+        if not self.linear_tail:
+            return rate
+        tail = (self.total_steps - step) / (self.total_steps * self.linear_tail)
+        return rate * ops.clip(tail, 0.0, 1.0)
 
     def _decay(self, progress):
         end = self.peak * self.end_ratio
@@ -82,4 +100,5 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
         schedule.warmup_steps or round(schedule.warmup_fraction * steps),
         schedule.end_ratio,
         schedule.power,
+        schedule.linear_tail,
     )

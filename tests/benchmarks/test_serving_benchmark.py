@@ -48,6 +48,17 @@ def test_requests_are_texts_with_their_ids(tmp_path):
             assert ids == [tokenizer.cls_id, *read, tokenizer.sep_id]
 
 
+def test_the_tokenizer_is_filled_up_with_unused_pieces(tmp_path):
+    learned = small.tokenizer_folder(tmp_path / "learned")
+    tokenizers.load(learned).save(tmp_path / "saved")  # with a fingerprint of the smaller one
+    vocabulary = tmp_path / "saved" / "vocab.txt"
+    known = len(vocabulary.read_text().splitlines())
+    serving_files.write_tokenizer(vocabulary, tmp_path / "tokenizer", known + 3)
+    tokenizer = tokenizers.load(tmp_path / "tokenizer")
+    assert tokenizer.vocab_size == known + 3
+    assert tokenizer.tokenize(["ba"]).to_list()[0][0] != tokenizer.unk_id
+
+
 class Server:
     """What the tables want of a server."""
 

@@ -32,7 +32,12 @@ class Optimizer(keras_private.JointUpdateOptimizer):
     After `apply`, `gradient_norm` holds the global norm before clipping (not finite: nothing was
     updated) and `bad_variable` the number of the first variable, in the order of the call, whose
     gradient was not finite (-1: none).
+
+    Attributes:
+      counts_updates: whether updates depend on their number (see `updates`).
     """
+
+    counts_updates = False
 
     def __init__(
         self,
@@ -66,6 +71,13 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             for variable in variables
         ]
         self._heads = [self.heads.get(variable.path) for variable in variables]
+        # How many updates the variables of each head have seen.
+        heads = sorted(set(self.heads.values())) if self.counts_updates else ()
+        self._updates = {head: self._scalar(f"updates_{head}", "int64") for head in heads}
+
+    def updates(self, index: int) -> tf.Tensor:
+        """Returns the number of updates that a variable has seen, without the one in progress."""
+        return self._updates.get(self._heads[index], self.iterations).value
 
     def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
         """Updates variables from one replica's share of their gradients.
@@ -79,6 +91,8 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         """
         self._asked = asked
         super().apply(grads, trainable_variables)
+        for head, count in self._updates.items():
+            count.assign_add(tf.cast(asked.get(head, True), tf.int64))
 
     def _scalar(self, name: str, dtype: str):
         return self.add_variable(
@@ -193,7 +207,7 @@ class TwoMoments(Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.bias_correction = bias_correction
+        self.bias_correction = self.counts_updates = bias_correction
 
     def build(self, variables):
         """Makes the two moments of every variable."""
@@ -201,15 +215,6 @@ class TwoMoments(Optimizer):
             return
         super().build(variables)
         self._first, self._second = self.add_optimizer_variables(variables, ["m", "v"])
-        # How many updates the moments of each head have seen.
-        heads = sorted(set(self.heads.values())) if self.bias_correction else ()
-        self._updates = {head: self._scalar(f"updates_{head}", "int64") for head in heads}
-
-    def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
-        """See `Optimizer.apply`."""
-        super().apply(grads, trainable_variables, asked)
-        for head, count in self._updates.items():
-            count.assign_add(tf.cast(asked.get(head, True), tf.int64))
 
     def slots(self) -> dict[str, keras.Variable]:
         """First and second moments, `m` and `v`."""
@@ -224,8 +229,7 @@ class TwoMoments(Optimizer):
         """`b1^t` and `b2^t` of a variable's update in progress; 0 without bias correction."""
         if not self.bias_correction:
             return tf.constant(0.0, dtype), tf.constant(0.0, dtype)
-        updates = self._updates.get(self._heads[index], self.iterations)
-        count = tf.cast(updates.value + 1, dtype)
+        count = tf.cast(self.updates(index) + 1, dtype)
         return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
 
 

@@ -10,6 +10,7 @@ L is the number of blocks that an encoder runs.
 """
 
 from official.modeling.model import Model
+from official.utils.errors import UserError
 
 
 def factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]:
@@ -20,8 +21,16 @@ def factors(model: Model, decay: float, whole: str = "head") -> dict[str, float]
     The embeddings have depth 0, the i-th block (from 1) has depth i, and heads have depth L + 2, as
     in ELECTRA's `optimization.py`. The layers of an encoder above its last block (pooler, final
     norm) have depth L + 1. A block that runs several times (ALBERT) has the depth of its last run.
+
+    Raises:
+      UserError: the encoder has two stacks of blocks, which no single depth orders.
     """
     encoder = model.encoder
+    if not hasattr(encoder, "depths"):
+        raise UserError(
+            f"recipe.optimizer.layer_decay: {decay}, and encoder.type: {encoder.config.type} has "
+            "two stacks of layers: leave it out"
+        )
     num_runs = len(encoder.depths)
     depths = {variable.path: num_runs + 2 for variable in model.trainable_variables}
     depths |= {variable.path: num_runs + 1 for variable in encoder.trainable_variables}

@@ -190,7 +190,11 @@ def test_bad_overrides(tmp_path, override, message):
         ("encoder.dropout", 10**400, "encoder.dropout: expected a number, got 1000"),
         ("recipe.precision", "float16", "precision: 'float16' is not one of float32"),
         ("recipe.optimizer", 3, "recipe.optimizer: expected a mapping"),
-        ("recipe.optimizer", {"type": "sgd"}, "optimizer.type: 'sgd' is not one of adamw, lamb"),
+        (
+            "recipe.optimizer",
+            {"type": "sgd"},
+            "optimizer.type: 'sgd' is not one of adamw, lamb, ada",
+        ),
         ("recipe.optimizer", {"layer_decay": 1.5}, "layer_decay: 1.5 is not between 0 and 1"),
         ("recipe.optimizer", {"layer_decay": 0}, "layer_decay: 0 stops every layer but the head"),
         ("recipe.optimizer", {"no_decay": ["(norm"]}, "no_decay: '(norm' is not a regular express"),

@@ -12,6 +12,7 @@ from official.config.objectives import MaskedLMConfig
 from official.modeling.model import Model
 from official.training import optimizers
 from official.training.optimizers import layer_rates
+from official.utils.errors import UserError
 
 ENCODER = TransformerConfig(
     vocab_size=11,
@@ -153,3 +154,19 @@ def test_a_variable_without_a_rate_is_an_error():
     optimizer = optimizers.AdamW(1e-3, rate_factors={"model/encoder/pooler/bias": 1.0})
     with pytest.raises(KeyError, match="token_embedding"):
         optimizer.build(model.trainable_variables)
+
+
+def test_two_stacks_of_layers_are_refused():
+    config = configs.from_dict(
+        {
+            "name": "t5",
+            "encoder": {
+                "type": "encoder_decoder", "vocab_size": 9, "hidden_size": 4, "num_layers": 1,
+                "num_heads": 1, "intermediate_size": 4,
+            },
+            "objectives": [{"type": "seq2seq_lm"}],
+            "recipe": {"steps": 1},
+        }
+    )  # fmt: skip
+    with pytest.raises(UserError, match="layer_decay: 0.5, and encoder.type: encoder_decoder has"):
+        layer_rates.factors(Model(config), 0.5)

@@ -79,3 +79,39 @@ def test_a_schedule_may_be_longer_than_the_run():
 def test_warm_up_as_a_fraction_of_the_steps():
     recipe = config.Recipe(steps=50, schedule=config.Schedule(warmup_fraction=0.1))
     assert schedules.make(recipe, 50).warmup_steps == 5
+
+
+def test_inverse_sqrt_is_constant_and_then_falls():
+    wanted = [PEAK / np.sqrt(max(step, WARM)) for step in range(TOTAL + 5)]
+    np.testing.assert_allclose(rates("inverse_sqrt"), wanted, rtol=1e-6)
+    schedule = schedules.Schedule("inverse_sqrt", 1.0, 2**19, 10_000)
+    assert float(schedule(0)) == pytest.approx(0.01)
+    assert float(schedule(40_000)) == pytest.approx(0.005)
+
+
+def test_inverse_sqrt_with_a_linear_tail():
+    schedule = schedules.Schedule("inverse_sqrt", PEAK, TOTAL, WARM, linear_tail=0.25)
+    for step in range(TOTAL + 5):
+        factor = min(1, max(0, (TOTAL - step) / 25))
+        wanted = PEAK / np.sqrt(max(step, WARM)) * factor
+        assert float(schedule(step)) == pytest.approx(wanted, rel=1e-6), step
+
+
+def test_constant_after_a_ramp():
+    wanted = [PEAK * min(1, step / WARM) for step in range(TOTAL + 5)]
+    np.testing.assert_allclose(rates("constant"), wanted, rtol=1e-6)
+    np.testing.assert_allclose(rates("constant", warmup=0), PEAK)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"type": "constant", "power": 2.0}, "power: has no meaning for the type constant"),
+        ({"type": "inverse_sqrt", "end_ratio": 0.1}, "end_ratio: has no meaning for the type inv"),
+        ({"type": "bert", "linear_tail": 0.1}, "linear_tail: has no meaning for the type bert"),
+        ({"type": "inverse_sqrt", "linear_tail": 1.5}, "linear_tail: 1.5 is not between 0 and 1"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        config.Schedule(**settings)
