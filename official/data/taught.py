@@ -4,6 +4,7 @@ Shapes: N examples of the split, K teachers, C outputs.
 """
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 
@@ -59,10 +60,11 @@ def read(
       split: the split that is read.
       fingerprint: that of its examples.
       count: N.
-      training: whether the outputs are needed. Otherwise other splits have none.
+      training: whether the outputs are needed. Otherwise there are none for a split or for examples
+        that they were not made of, and none if the folder is gone.
 
     Returns:
-      None if the config names none, or the split has none.
+      None if the config names none, or if there are none for the examples.
 
     Raises:
       UserError: the outputs are missing, have changed, or are of other examples.
@@ -70,10 +72,13 @@ def read(
     objective = _distillation(config)
     if objective is None or not objective.cache:
         return None
+    if not training and not Path(objective.cache).exists():
+        return None
     record = teacher_outputs.read_record(objective.cache)
-    if split not in record.splits:
-        if not training:
-            return None
+    found = record.splits.get(split)
+    if not training and (found is None or found.fingerprint != fingerprint):
+        return None
+    if found is None:
         raise UserError(
             f"{objective.cache}: has outputs of {', '.join(record.splits)}, not of {split}: make "
             f"them with official.teacher_outputs --split={split}"

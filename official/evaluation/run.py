@@ -172,9 +172,9 @@ class _TrainedModel:
     def _attach_teachers(self, model: Model, source: ShardDataset | Mixture) -> None:
         """Loads the teachers of a student, for the terms of distillation, if they are there."""
         objective = teachers.distillation(self.config)
-        gone = [
-            folder for folder in getattr(objective, "teachers", ()) if not Path(folder).exists()
-        ]
+        if objective is None or objective.cache:
+            return
+        gone = [folder for folder in objective.teachers if not Path(folder).exists()]
         if gone:
             errors.warn(
                 f"{', '.join(gone)}: no such folder: without teacher, no distillation terms"

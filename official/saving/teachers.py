@@ -113,8 +113,8 @@ def check_data(folder: str | Path, tokenizer: tokenizers.Tokenizer, max_length: 
             f"{tokenizer.fingerprint[:16]}…): make the shards and the student with "
             f"--tokenizer={folder}/tokenizer"
         )
-    positions = _config(folder).encoder.max_positions
-    if positions < max_length:
+    positions = getattr(_config(folder).encoder, "max_positions", None)
+    if positions and positions < max_length:
         raise UserError(
             f"distillation.teachers: {folder} has positions for {positions} tokens, and the data "
             f"has rows of {max_length}: make the shards again with max_length {positions} or less"
@@ -158,10 +158,11 @@ def _check(
         objective.check_teacher(ours, theirs)
     except ValueError as error:
         raise UserError(f"objectives: distillation.{error} (teacher {folder})") from None
-    if config.segments is None and ours.layout != theirs.layout:
+    layouts = [getattr(encoder, "layout", "cls_first") for encoder in (ours, theirs)]
+    if config.segments is None and layouts[0] != layouts[1]:
         raise UserError(
-            f"distillation.teachers: {folder} reads texts in the layout {theirs.layout}, and the "
-            f"student in {ours.layout}: take a teacher and a student of one family"
+            f"distillation.teachers: {folder} reads texts in the layout {layouts[1]}, and the "
+            f"student in {layouts[0]}: take a teacher and a student of one family"
         )
     if not objective.matches_outputs:
         return
