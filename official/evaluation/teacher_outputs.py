@@ -16,10 +16,13 @@ from official.config.distillation import HEADS, TOKEN_HEADS
 from official.config.part import ObjectiveConfig
 from official.data import ShardDataset
 from official.evaluation.loop import ReplicaLoop
+from official.evaluation.rows import in_order
 from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
 from official.utils.errors import UserError
+
+_LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
 
 
 def write(
@@ -91,14 +94,11 @@ def _head(config: configs.Config, folder: str) -> ObjectiveConfig:
 
 
 def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:
-    """Returns a config that reads shards in their order, with or without labels."""
-    return dataclasses.replace(
-        config,
-        objectives=(dataclasses.replace(head, weight=0.0, task=""),)
-        if hasattr(head, "task")
-        else (head,),
-        recipe=configs.Recipe(steps=1, batch_size=batch_size),
-    )
+    """Returns a config that reads shards with or without labels, in batches of similar lengths."""
+    if hasattr(head, "task"):
+        head = dataclasses.replace(head, weight=0.0, task="")
+    recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
+    return dataclasses.replace(config, objectives=(head,), recipe=recipe)
 
 
 def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
@@ -108,11 +108,13 @@ def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
         batch = model.prepare(batch)
         encoded = model.encode(batch, first_only=head.uses_first_position_only)
         rows = outputs_of.rows(head, batch, encoded, model.encoder)
-        kept = {"rows": rows, "example_weights": batch["example_weights"]}
-        return tf.zeros([0]), kept
+        kept = {name: batch[name] for name in ("row", "example_weights")}
+        return tf.zeros([0]), {"outputs": rows, **kept}
 
     given = ReplicaLoop(tf.distribute.get_strategy(), step).run(source, batch_size)[1]
-    return given["rows"][given["example_weights"] > 0]
+    real = given.pop("example_weights") > 0
+    # The numbers of rows rise with the examples.
+    return in_order({name: array[real] for name, array in given.items()}, source)[1]["outputs"]
 
 
 def default_output(data: str | os.PathLike) -> Path:
