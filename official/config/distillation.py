@@ -10,9 +10,11 @@ from official.utils.validators import above, at_least, one_of
 if TYPE_CHECKING:
     from official.config.sections import Config
 
-# The objectives whose outputs a student can learn, and those with an output for each token.
+# The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
+# for each example, and over the tokens of a row.
 TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
-HEADS = (*TOKEN_HEADS, "classification", "regression", "multiple_choice")
+EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
+HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer")
 RELATIONS = ("attention", "query", "key", "value")
 PROJECTIONS = ("shared", "each", "none")
 TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")
@@ -175,6 +177,11 @@ class DistillationConfig(ObjectiveConfig):
             head = self.head_of(whole.objectives)
             if head.type == "regression" and self.cross_entropy:
                 raise ValueError("cross_entropy: a regression has one output: take logits")
+            if head.type == "span_answer" and head.form != "independent":
+                raise ValueError(
+                    f"head: span_answer.form: {head.form} has ends that depend on the start: take "
+                    "independent"
+                )
             if self.positions == "masked" and head.type != "masked_lm":
                 raise ValueError(f"positions: masked is of masked_lm, and the head is {head.type}")
         encoder = whole.encoder

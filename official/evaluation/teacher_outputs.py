@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.config.distillation import HEADS, TOKEN_HEADS
+from official.config.distillation import EXAMPLE_HEADS
 from official.config.part import ObjectiveConfig
 from official.data import ShardDataset
 from official.evaluation.loop import ReplicaLoop
@@ -81,14 +81,12 @@ def write(
 
 def _head(config: configs.Config, folder: str) -> ObjectiveConfig:
     """Returns the only objective of a teacher that has outputs for each example."""
-    kinds = [kind for kind in HEADS if kind not in TOKEN_HEADS]
-    heads = [o for o in config.objectives if o.type in kinds]
+    heads = [o for o in config.objectives if o.type in EXAMPLE_HEADS]
     if len(heads) != 1:
         there = ", ".join(o.type for o in config.objectives) or "none"
         raise UserError(
             f"--teacher: {folder} has the objectives {there}: outputs are kept of one of "
-            f"{', '.join(kinds)}. Outputs for tokens depend on the masks, so their teacher runs "
-            "beside the student"
+            f"{', '.join(EXAMPLE_HEADS)}. A teacher of others runs beside the student"
         )
     return heads[0]
 

@@ -174,11 +174,17 @@ def _check(
         )
     alike = [o for o in teacher.objectives if o.type == head.type]
     for other in alike[:1]:
-        _check_labels(head, other, folder)
+        _check_heads(head, other, folder)
 
 
-def _check_labels(head: ObjectiveConfig, other: ObjectiveConfig, folder: str) -> None:
-    """Checks that the classes of student and teacher have the same numbers."""
+def _check_heads(head: ObjectiveConfig, other: ObjectiveConfig, folder: str) -> None:
+    """Checks that the outputs of student and teacher have the same meaning."""
+    for key in ("form", "candidates"):
+        if getattr(head, key, None) != getattr(other, key, None):
+            raise UserError(
+                f"distillation.teachers: {folder} has {head.type}.{key}: {getattr(other, key)}, "
+                f"and the student {getattr(head, key)}: take the same"
+            )
     ours, theirs = getattr(head, "labels", ()), getattr(other, "labels", ())
     count = getattr(other, "num_labels", None) or len(theirs)
     if not ours or not count:

@@ -9,9 +9,15 @@ import pytest
 import tensorflow as tf
 
 from official.config.distillation import DistillationConfig
+from official.config.encoder_decoder import EncoderDecoderConfig
 from official.config.encoders import TransformerConfig
-from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import CausalLMConfig, MaskedLMConfig
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
+from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
@@ -155,6 +161,74 @@ def test_next_tokens_of_a_causal_lm():
         for p in states
     )
     assert loss_of(model, "cosine") == (pytest.approx(expected, abs=1e-9), len(states))
+
+
+def test_starts_and_ends_of_answers():
+    window = {
+        "context_start": [3, 2, 2], "context_length": [2, 5, 2], "window_start": [0, 4, 0],
+        "own_start": [0, 4, 0], "own_end": [9, 9, 9], "answer_start": [1, -1, 0],
+        "answer_end": [1, -1, 1],
+    }  # fmt: skip
+    batch = {**BATCH, **{name: np.array(value, "int32") for name, value in window.items()}}
+    model, (teacher,) = distilled(SpanAnswerConfig(), cross_entropy=1.0, temperature=2.0)
+    scores = [
+        m.objectives[0].boundary_logits(outputs(m, batch)["sequence_output"])
+        for m in (teacher, model)
+    ]
+    expected = 0.0
+    for b in range(2):
+        begin = window["context_start"][b]
+        places = [0, *range(begin, begin + window["context_length"][b])]
+        for which in (0, 1):
+            rows = [softmax(np.asarray(each[which])[b, places] / 2) for each in scores]
+            expected += 4 * kl(*rows) / 2
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
+
+
+def test_choices():
+    choices = {
+        n: np.stack([BATCH[n], BATCH[n][::-1]], axis=1) for n in ("token_ids", "segment_ids")
+    }
+    batch = {
+        **choices, "padding_mask": choices["token_ids"] > 0, "answer": np.array([1, 0, 0], "int32"),
+        "example_weights": BATCH["example_weights"],
+    }  # fmt: skip
+    head = MultipleChoiceConfig(dropout=0.0)
+    model, (teacher,) = distilled(head, cross_entropy=1.0, relation=1.0)
+    scores = []
+    for m in (teacher, model):
+        columns = []
+        for c in range(2):
+            row = {n: v[:, c] for n, v in batch.items() if n in BATCH and v.ndim == 3}
+            columns.append(np.asarray(m.objectives[0].outputs(m.encode(tensors(row))))[:, 0])
+        scores.append(np.stack(columns, axis=1))
+    expected = sum(kl(softmax(scores[0][b]), softmax(scores[1][b])) for b in range(2))
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
+    # Both choices of the first two examples.
+    assert loss_of(model, "relation", batch)[1] == (batch["token_ids"][:2] > 0).sum()
+
+
+def test_targets_of_a_decoder():
+    student = EncoderDecoderConfig(
+        vocab_size=13, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=12, dropout=0.0
+    )
+    teacher = dataclasses.replace(student, hidden_size=12, num_layers=2)
+    targets = np.array([[5, 6, 1, 0], [7, 1, 0, 0], [8, 8, 8, 1]], "int32")
+    batch = {**BATCH, "target_ids": targets, "target_mask": targets > 0}
+    batch.pop("segment_ids")
+    model, (teacher,) = distilled(
+        Seq2SeqLMConfig(), (teacher,), student, cross_entropy=1.0, relation=1.0
+    )
+    scores = []
+    for m in (teacher, model):
+        encoded = m.encode(m.prepare(tensors(batch)))
+        hidden = encoded["decoder_output"]
+        logits = m.objectives[0].logits(tf.reshape(hidden, (-1, hidden.shape[-1])), m.encoder)
+        scores.append(np.asarray(logits).reshape(3, 4, 13))
+    places = [(b, u) for b in range(2) for u in range(4) if targets[b, u]]
+    expected = sum(kl(softmax(scores[0][p]), softmax(scores[1][p])) for p in places)
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 5)
+    assert loss_of(model, "relation", batch)[0] > 0.001
 
 
 @pytest.mark.parametrize("projection", ["shared", "each"])
