@@ -305,6 +305,38 @@ def test_relations_of_minilm_v2_between_other_heads():
     assert loss_of(model, "relation") == (pytest.approx(expected, abs=1e-9), 14)
 
 
+def test_sequences_that_share_a_row_have_the_losses_of_rows_of_their_own():
+    student = dataclasses.replace(STUDENT, hidden_size=12)
+    terms = {"cross_entropy": 1.0, "cosine": 1.0, "relation": 1.0, "scores": 1.0, "hidden": 1.0}
+    model, _ = distilled(MaskedLMConfig(), student=student, **terms)
+    apart = {n: v[:2] for n, v in BATCH.items()}
+    lengths = REAL[:2].sum(axis=1)
+    joined = {
+        name: np.concatenate([apart[name][b, :n] for b, n in enumerate(lengths)] + [[0, 0]])[None]
+        for name in ("token_ids", "segment_ids", "padding_mask")
+    }
+    part_ids = np.repeat([0, 1, 2], [*lengths, 2])[None]
+    positions = np.concatenate([*(np.arange(n) for n in lengths), [0, 0]])[None]
+    masked = apart["masked_positions"] + np.array([[0], [lengths[0]]])
+    together = {
+        **joined,
+        "token_ids": joined["token_ids"].astype("int32"),
+        "segment_ids": joined["segment_ids"].astype("int32"),
+        "padding_mask": joined["padding_mask"].astype(bool),
+        "part_ids": part_ids.astype("int32"),
+        "positions": positions.astype("int32"),
+        "part_starts": np.array([[0, lengths[0]]], "int32"),
+        "example_weights": np.ones(1, "float32"),
+        "masked_positions": masked.reshape(1, -1).astype("int32"),
+        "masked_ids": apart["masked_ids"].reshape(1, -1),
+        "masked_weights": apart["masked_weights"].reshape(1, -1),
+    }
+    for term in terms:
+        loss, weight = loss_of(model, term, apart)
+        assert loss_of(model, term, together) == (pytest.approx(loss, abs=1e-9), weight), term
+        assert loss > 1e-3
+
+
 def test_a_student_that_is_its_teacher_has_no_loss():
     everything = dict(
         cross_entropy=1.0, logits=1.0, cosine=1.0, relation=1.0, scores=1.0, hidden=1.0,
