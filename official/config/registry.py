@@ -13,6 +13,7 @@ from official.config import (
     objectives,
     rare_masks,
     replaced_tokens,
+    text_to_text,
 )
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
@@ -21,7 +22,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
     return {part.type: part for part in parts}
 
 
-CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS)
+CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS, *text_to_text.PARTS)
 ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
 OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS)
 # The package of the layers or functions; the module has the name of the type.
