@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.distillation import TEACHER_LOGITS
 from official.config.segments import PART_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
@@ -52,6 +53,8 @@ class BatchBuilder:
       draws: whether an objective draws at random, from `row_seeds`.
       heads: of a model of several tasks, the batch fields that each task's head reads.
       task: the task of the examples.
+      taught: the cached outputs of teachers for all examples, [examples, teachers, outputs]; None =
+        there are none.
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -67,6 +70,7 @@ class BatchBuilder:
     draws: bool
     heads: Mapping[str, Collection[str]]
     task: str | None
+    taught: tf.Tensor | None = None
 
     @property
     def static_masks(self) -> bool:
@@ -88,6 +92,8 @@ class BatchBuilder:
             fields |= corruption.gives()
         if self.draws:
             fields.add("row_seeds")
+        if self.taught is not None:
+            fields.add(TEACHER_LOGITS)
         for task, names in self.heads.items():
             mine = task == self.task
             fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
@@ -116,6 +122,8 @@ class BatchBuilder:
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
+        if self.taught is not None:
+            batch[TEACHER_LOGITS] = tf.gather(self.taught, tf.maximum(index, 0))
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
