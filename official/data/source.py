@@ -24,6 +24,7 @@ from official.tasks import KINDS
 from official.utils.errors import UserError
 
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
+_DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
 
 
 class ShardDataset:
@@ -138,6 +139,7 @@ class ShardDataset:
                 if (name := getattr(objective, "task", ""))
             },
             task=self.task_name,
+            max_target_length=(task and task.max_target_length) or 0,
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
@@ -157,7 +159,9 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
+        fields = set(self.fields)
+        for name in _TARGETS & set(self.manifest.features) if predicting else ():
+            fields |= {name} | _DERIVED.get(name, set())
         heads = self._build_batch.heads
         if predicting:
             fields |= frozenset().union(*heads.values())

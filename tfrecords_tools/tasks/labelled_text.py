@@ -76,7 +76,7 @@ def build(
     parts = 2 if task.columns.text_pair is not None else 1
     task_folder.check_max_length(parts, tokenizer, max_length)
     if task.kind == "classification" and not task.labels:
-        task = _with_labels_of_train_file(task, files, format, skip_bad_rows)
+        task = with_labels_of_train_file(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
@@ -84,7 +84,7 @@ def build(
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
             each = SplitCounts(bad, task_folder.no_targets(task.labels))
-            rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
+            rows = _with_progress(usable(task, split, files[split], format, bad), split, report)
             examples = _examples(rows, task, tokenizer, max_length, each)
             shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             if not each.examples:
@@ -97,9 +97,14 @@ def build(
     return built
 
 
-def _with_labels_of_train_file(
+def with_labels_of_train_file(
     task: Task, files: Mapping[str, Path], format: str | None, skip_bad_rows: bool
 ) -> Task:
+    """Returns a classification task with the labels that its train file has.
+
+    Raises:
+      UserError: there is no train file, or it has less than two labels or too many.
+    """
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
     columns = task.columns_for("train", tables.file_format(files["train"], format))
@@ -172,9 +177,18 @@ def _with_progress(
             report(f"{split}: {number:,} rows so far, {number / (reported - started):,.0f} rows/s")
 
 
-def _usable(
+def usable(
     task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows
 ) -> Iterator[UsableRow]:
+    """Yields the rows of a file whose texts and label or score can be used.
+
+    Args:
+      task: a classification with its labels, or a regression.
+      split: the split of the file; only a test file may have no labels.
+      path: the file.
+      format: "tsv", "csv" or "jsonl"; None = by the file name.
+      bad: is called with rows that cannot be used.
+    """
     columns = task.columns_for(split, tables.file_format(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
