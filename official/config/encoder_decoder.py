@@ -53,6 +53,8 @@ class EncoderDecoderConfig(EncoderConfig):
             position 'pre', of each stack's output.
         attention_dropout: the dropout rate of the attention weights.
         inner_dropout: the dropout rate of the activations within the feed-forward network.
+        share_dropout: whether the positions of a sequence share each mask of dropout, as in the
+            releases of T5; transformers' T5 draws one for each position.
         initializer: the distribution of the initial weights. `fan_in` = normal, with the standard
             deviation 1 / sqrt(I) for a kernel of I inputs; embeddings, after `scale_embeddings`,
             have standard deviation 1 (T5). Or `normal` or `truncated_normal`.
@@ -84,6 +86,7 @@ class EncoderDecoderConfig(EncoderConfig):
     dropout: float = 0.1
     attention_dropout: float = 0.1
     inner_dropout: float = 0.1
+    share_dropout: bool = True
     initializer: str = "fan_in"
     initializer_range: float = 0.02
 

@@ -56,6 +56,7 @@ class _Heads(keras.Layer):
         head_size=None,
         use_bias=True,
         scale=True,
+        share_dropout=False,
         output_initializer=None,
         dtype=None,
     ):
@@ -71,6 +72,7 @@ class _Heads(keras.Layer):
             use_bias: whether the projections have biases.
             scale: whether scores are divided by sqrt(H). If they are not, the initial query
                 kernel is divided by it instead, as in T5.
+            share_dropout: whether all queries of a head share the mask of dropout.
             output_initializer: initializer of the output kernel; None = `initializer`.
             dtype: Keras dtype policy; None = the global one.
         """
@@ -79,6 +81,7 @@ class _Heads(keras.Layer):
         self.head_size = head_size or size // num_heads
         self.inner_size = self.num_heads * self.head_size
         self.dropout = dropout
+        self.dropout_axis = 2 if share_dropout else None
         self.factor = self.head_size**-0.5 if scale else None
         self.initializer = initializer
         self.options = {"use_bias": use_bias, "dtype": dtype}
@@ -123,7 +126,7 @@ class _Heads(keras.Layer):
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
         weights = ops.softmax(masked)
-        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
+        kept = ops.cast(dropout(weights, self.dropout, rng, self.dropout_axis), self.compute_dtype)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)

@@ -55,6 +55,7 @@ class Block(keras.Layer):
         scale_scores=True,
         gated=False,
         inner_dropout=0.0,
+        share_dropout=False,
         cross=False,
         dtype=None,
     ):
@@ -79,12 +80,14 @@ class Block(keras.Layer):
             scale_scores: see `scale` of the attention layers.
             gated: whether the feed-forward network has a gate.
             inner_dropout: dropout rate of the activations in the feed-forward network.
+            share_dropout: whether the positions of a sequence share the masks of dropout.
             cross: whether there is an attention to another sequence.
             dtype: Keras dtype policy; None = the global one.
         """
         super().__init__(name=name, dtype=dtype)
         self.pre_norm = norm == "pre"
         self.dropout = dropout
+        self.dropout_axis = 1 if share_dropout else None
         heads = {
             "head_size": head_size,
             "dropout": attention_dropout,
@@ -92,6 +95,7 @@ class Block(keras.Layer):
             "output_initializer": residual_initializer,
             "use_bias": use_bias,
             "scale": scale_scores,
+            "share_dropout": share_dropout,
             "dtype": dtype,
         }
 
@@ -112,6 +116,7 @@ class Block(keras.Layer):
             name="feed_forward",
             output_initializer=residual_initializer,
             dropout=inner_dropout,
+            share_dropout=share_dropout,
             use_bias=use_bias,
             gated=gated,
             dtype=dtype,
@@ -182,5 +187,5 @@ class Block(keras.Layer):
 
     def _after(self, x, y, norm, rng):
         """Adds the output y [B, T, D] of a sublayer to x [B, T, D]."""
-        x = x + dropout(y, self.dropout, rng)
+        x = x + dropout(y, self.dropout, rng, self.dropout_axis)
         return x if self.pre_norm else norm(x)

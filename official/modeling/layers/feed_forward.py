@@ -14,7 +14,8 @@ from official.modeling.layers.linear import Linear
 class FeedForward(keras.Layer):
     """Two affine maps with an activation between them: D to F and back to D.
 
-    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With `gated`
+    `dropout` is the rate for the activations. Transformer-XL uses it, BERT does not. With
+    `share_dropout` all positions of a sequence share its mask. With `gated`
     the activation is that of a gate, another map of D to F, and the product of gate and inner map
     is mapped back (Shazeer 2020, section 2; T5 1.1).
     """
@@ -29,12 +30,14 @@ class FeedForward(keras.Layer):
         name,
         output_initializer=None,
         dropout=0.0,
+        share_dropout=False,
         use_bias=True,
         gated=False,
         dtype=None,
     ):
         super().__init__(name=name, dtype=dtype)
         self.dropout = dropout
+        self.dropout_axis = 1 if share_dropout else None
         self.activation = ACTIVATIONS[activation]
         # The backend's own activations are accurate to float32 only.
         exact = self.compute_dtype == "float64"
@@ -66,7 +69,7 @@ class FeedForward(keras.Layer):
         """Maps x [B, T, D] to [B, T, D]."""
         if self.gate is not None:
             inner = self.activation(self.gate(x)) * self.inner(x)
-            return self.outer(dropout(inner, self.dropout, rng))
+            return self.outer(dropout(inner, self.dropout, rng, self.dropout_axis))
         if rng is None:
             # Two-dimensional rows leave no reshape between product, bias and activation, so that a
             # backend can fuse them. Where it cannot, our formula makes fewer passes over memory.
@@ -75,4 +78,6 @@ class FeedForward(keras.Layer):
             activation = self.plain_activation if fused else self.activation
             rows = self.outer(activation(self.inner(rows)))
             return ops.reshape(rows, ops.shape(x))
-        return self.outer(dropout(self.activation(self.inner(x)), self.dropout, rng))
+        return self.outer(
+            dropout(self.activation(self.inner(x)), self.dropout, rng, self.dropout_axis)
+        )

@@ -48,6 +48,7 @@ class Stack(keras.Layer):
         """
         super().__init__(name=name, dtype=dtype)
         self.dropout = config.dropout
+        self.dropout_axis = 1 if config.share_dropout else None
         self.blocks = [
             Block(
                 config.hidden_size,
@@ -66,6 +67,7 @@ class Stack(keras.Layer):
                 scale_scores=config.scale_scores,
                 gated=config.gated,
                 inner_dropout=config.inner_dropout,
+                share_dropout=config.share_dropout,
                 cross=decoder,
                 dtype=dtype,
             )
@@ -123,7 +125,7 @@ class Stack(keras.Layer):
         bias = None
         if self.relative_bias is not None:
             bias = self.relative_bias.scores(length, keys, slot)
-        x = dropout(x, self.dropout, rng)
+        x = dropout(x, self.dropout, rng, self.dropout_axis)
         states, layers = [x], []
         for i, block in enumerate(self.blocks):
             output = block(
@@ -140,5 +142,5 @@ class Stack(keras.Layer):
             states.append(x)
             layers.append(output)
         if self.final_norm is not None:
-            states[-1] = dropout(self.final_norm(x), self.dropout, rng)
+            states[-1] = dropout(self.final_norm(x), self.dropout, rng, self.dropout_axis)
         return StackOutput(states[-1], tuple(states), tuple(layers))

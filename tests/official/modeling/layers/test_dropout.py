@@ -29,3 +29,13 @@ def test_the_gradient_passes_where_the_value_does():
         tape.watch(x)
         y = dropout(x, 0.25, Draws((3, 4)))
     np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
+def test_a_shared_mask_zeroes_whole_columns():
+    x = tf.constant(np.random.default_rng(0).normal(size=(40, 7, 50)), tf.float32)
+    y = dropout(x, 0.3, Draws((1, 2)), shared_axis=1).numpy()
+    kept = y != 0
+    np.testing.assert_array_equal(kept, np.repeat(kept[:, :1], 7, axis=1))
+    np.testing.assert_allclose(y[kept], x.numpy()[kept] / 0.7, rtol=1e-6)
+    # 2,000 draws: the standard deviation of their mean is 0.01.
+    assert abs(kept[:, 0].mean() - 0.7) < 0.05
