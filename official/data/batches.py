@@ -184,12 +184,12 @@ class BatchBuilder:
         return batch, segment_ids
 
     def _targets(self, parsed: Mapping[str, Any], size: int) -> dict[str, tf.Tensor]:
-        """Pads the targets: int32 and bool [B, U]. Splits without targets have padding alone."""
+        """Pads targets with 0: int32 and bool [B, U]. Splits without any have padding alone."""
         shape = [size, self.max_target_length]
         if "target_ids" not in parsed:
             return {"target_ids": tf.zeros(shape, tf.int32), "target_mask": tf.zeros(shape, bool)}
         lengths = tf.cast(parsed["target_ids"].row_lengths(), tf.int32)
-        ids = parsed["target_ids"].to_tensor(self.tokenizer.pad_id, shape=shape)
+        ids = parsed["target_ids"].to_tensor(shape=shape)
         return {"target_ids": ids, "target_mask": tf.range(shape[1]) < lengths[:, None]}
 
     def _corrupted(

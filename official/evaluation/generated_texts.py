@@ -70,7 +70,8 @@ class Scorer:
         return task_metrics.compute(self.task.metrics, right, classes)
 
     def _numbers(self, texts, answers) -> dict[str, float]:
-        numbers = np.array([text_to_text.read_number(text) for text in texts])
+        # Some vocabularies decode "3.8" with blanks round the point.
+        numbers = np.array([text_to_text.read_number("".join(text.split())) for text in texts])
         right = np.array([float(number) for (number,) in answers])
         return task_metrics.compute(self.task.metrics, right, numbers)
 
