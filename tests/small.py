@@ -17,10 +17,11 @@ SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
 
 
-def tokenizer_folder(folder: Path, words=WORDS) -> Path:
-    """A WordPiece vocabulary of whole words and of their second halves."""
+def tokenizer_folder(folder: Path, words=WORDS, sentinels: int = 0) -> Path:
+    """A WordPiece vocabulary of whole words, of their second halves, and of sentinels."""
     folder.mkdir(parents=True, exist_ok=True)
     pieces = [*SPECIALS, *words, *(f"##{word}" for word in words)]
+    pieces += [f"<extra_id_{i}>" for i in reversed(range(sentinels))]
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
     return folder
 
@@ -68,7 +69,8 @@ def config(**changes) -> configs.Config:
 
 def shard_folder(folder: Path, run_config: configs.Config, count: int = 60, seed: int = 0) -> Path:
     """Pretraining shards of `documents`, made in this process; phrases are pairs of words."""
-    tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
+    sentinels = getattr(run_config.corruption, "sentinels", 0)
+    tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), sentinels=sentinels)
     folder.mkdir(parents=True)
     phrases = None
     if getattr(run_config.corruption, "unit", None) == "phrase":
@@ -93,7 +95,7 @@ def write_manifest(folder, run_config, settings, writer, counts, totals=None):
             features=settings.features,
             tokenizer=tokenizer.files,
             tokenizer_fingerprint=tokenizer.fingerprint,
-            max_length=run_config.segments.row_tokens,
+            max_length=settings.segments.row_tokens,
             seed=settings.seed,
             config=settings.to_record(),
             shards=writer.finish(),

@@ -98,6 +98,18 @@ GPT2 = {
     "encoder__pooler": False,
     "objectives": [{"type": "causal_lm", "direction": "backward"}],
 }
+T5 = {
+    "segments": {"format": "joined", "max_length": 32},
+    "corruption": {"type": "sentinels", "sentinels": 8},
+    "encoder": {
+        "type": "encoder_decoder", "vocab_size": 133, "hidden_size": 16, "num_layers": 1,
+        "num_heads": 2, "head_size": 6, "intermediate_size": 32, "relative_buckets": 8,
+        "relative_max_distance": 16, "dropout": 0.0, "attention_dropout": 0.0, "inner_dropout": 0.0,
+    },
+    "objectives": [{"type": "seq2seq_lm", "z_loss": 1e-4}],
+    "recipe__optimizer": {"type": "adafactor", "learning_rate": 0.1},
+    "recipe__schedule": {"type": "inverse_sqrt", "warmup_steps": 5},
+}  # fmt: skip
 SYSTEMS = {
     "roberta": ROBERTA,
     "spanbert": SPANBERT,
@@ -108,6 +120,7 @@ SYSTEMS = {
     "xlnet_stream": XLNET_STREAM,
     "transformer_xl": TRANSFORMER_XL,
     "gpt2": GPT2,
+    "t5": T5,
 }
 
 

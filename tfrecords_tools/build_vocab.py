@@ -32,6 +32,13 @@ def define_flags() -> None:
         "unigram, bpe: normalize text as the releases of ALBERT and XLNet do: single spaces, "
         "straight quotes, no accents, a split between a number and a comma after it",
     )
+    flags.DEFINE_integer(
+        "sentinels",
+        0,
+        "wordpiece, unigram, bpe: number of sentinels <extra_id_0>, ... for span corruption, added "
+        "to --vocab_size; T5 has 100",
+        lower_bound=0,
+    )
     flags.DEFINE_float(
         "character_coverage",
         0.9995,
@@ -65,6 +72,7 @@ def main(argv: list[str]) -> None:
         options.on_long_line,
         options.add_prefix_space,
         options.normalize_text,
+        options.sentinels,
         report=text_options.say,
     )
 

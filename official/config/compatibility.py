@@ -5,6 +5,8 @@ import math
 from official.config.part import ObjectiveConfig
 from official.config.registry import OBJECTIVES, objective_fields
 from official.config.sections import Config
+from official.config.segments import TEXT_FORMATS
+from official.config.text_to_text import TextToTextConfig
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
@@ -65,6 +67,12 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
     if corruption is None:
         if segments and segments.static_masks:
             raise UserError(f"{source}: segments.static_masks: there is no `corruption` to apply")
+        if segments and segments.format in TEXT_FORMATS:
+            raise UserError(
+                f"{source}: segments.format: {segments.format} has rows of text alone, which a "
+                "corruption makes inputs and targets of: add corruption.type: sentinels or "
+                "denoising"
+            )
         return frozenset()
     if segments is None:
         raise UserError(f"{source}: corruption: needs `segments`, the pretraining data")
@@ -77,6 +85,17 @@ def _check_corruption(config: Config, source: str) -> frozenset[str]:
             f"{source}: segments.static_masks: {corruption.type} is drawn anew each time an "
             "example is read: take static_masks: false"
         )
+    if segments.format in TEXT_FORMATS:
+        if not isinstance(corruption, TextToTextConfig):
+            raise UserError(
+                f"{source}: segments.format: {segments.format}: {corruption.type} needs rows with "
+                "special tokens: take corruption.type: sentinels or denoising, or another format"
+            )
+        if config.recipe.bucket_lengths:
+            raise UserError(
+                f"{source}: recipe.bucket_lengths: the rows of segments.format: {segments.format} "
+                "have one length: leave it out"
+            )
     if segments.packing > 1 and not corruption.packs:
         raise UserError(
             f"{source}: segments.packing: corruption: {corruption.type} cannot be packed: take "

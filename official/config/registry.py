@@ -11,6 +11,7 @@ from official.config import (
     heads,
     objectives,
     replaced_tokens,
+    text_to_text,
 )
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
@@ -19,7 +20,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
     return {part.type: part for part in parts}
 
 
-CORRUPTIONS = _by_type(*corruption.PARTS)
+CORRUPTIONS = _by_type(*corruption.PARTS, *text_to_text.PARTS)
 ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
 OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS)
 # The package of the layers or functions; the module has the name of the type.

@@ -6,7 +6,17 @@ from official.utils.validators import at_least, fraction, one_of
 
 # The formats of sequences; see `Segments`.
 PAIR_FORMATS = ("pairs", "sentence_pairs")
-FORMATS = (*PAIR_FORMATS, "halves", "full_sentences", "doc_sentences", "blocks", "stream")
+# The formats of rows of text alone, without special tokens.
+TEXT_FORMATS = ("joined", "documents")
+FORMATS = (
+    *PAIR_FORMATS,
+    "halves",
+    "full_sentences",
+    "doc_sentences",
+    "blocks",
+    *TEXT_FORMATS,
+    "stream",
+)
 SHORT_DOCUMENTS = ("join", "drop")
 # The relations of two segments, and the feature with the label; see `official.shards.features`.
 RELATIONS = {
@@ -29,13 +39,17 @@ class Segments:
         release); `full_sentences` = as many sentences as fit, with a separator between documents;
         `doc_sentences` = the same within one document; `blocks` = all documents in a row, each
         followed by a separator, cut every `max_length` tokens, with no other special token (GPT-2:
-        Radford et al., 2019); `stream` = rows that continue from one batch to the next, for
+        Radford et al., 2019); `joined` = all documents in a row with nothing between them, cut in
+        rows of text alone (T5: Raffel et al., 2020, section 3.1.4); `documents` = each document cut
+        in such rows; `stream` = rows that continue from one batch to the next, for
         encoders with memory (Dai et al., 2019, section 3.2; Yang et al., 2019, section 2.5).
       relation: how the two segments are related. `next_sentence` = the second one follows, or is
         from another document (BERT); `sentence_order` = it follows, or the two are swapped (ALBERT,
         section 3.1); `none` = it follows. None = `next_sentence` for pairs, `none` for the other
         formats.
-      max_length: the largest number of tokens in a sequence, with special tokens.
+      max_length: the largest number of tokens in a sequence, with special tokens. Of the formats
+        `joined` and `documents`, that of the encoder's input; the corruption decides how many raw
+        tokens give so many.
       short_seq_prob: the share of sequences with a random shorter target length. It has no effect
         on `sentence_pairs`, `blocks` and `stream`.
       single_prob: of `halves`, the share of texts that stay one segment whatever their length.
@@ -105,9 +119,10 @@ class Segments:
             )
         at_least(self, 8, "max_length")
         at_least(self, 1, "duplicates", "packing")
-        if self.format == "blocks" and self.packing > 1:
+        if self.format in ("blocks", *TEXT_FORMATS) and self.packing > 1:
             raise ValueError(
-                f"packing: {self.packing} is not for the format blocks, whose rows are full: take 1"
+                f"packing: {self.packing} is not for the format {self.format}, whose rows are "
+                "full: take 1"
             )
         if self.row_tokens < self.max_length:
             raise ValueError(

@@ -30,6 +30,9 @@ class Vocabulary:
       unk_id: id of the token for text that the vocabulary cannot spell; -1 = there is none. It is
         a token of the text, so it may be hidden and predicted, as in all releases (BERT, RoBERTa,
         SpanBERT, ERNIE, ALBERT, ELECTRA, XLNet).
+      pad_id: id of the padding token.
+      end_id: id of the token that ends a text.
+      sentinel_ids: ids of the sentinels `<extra_id_0>`, `<extra_id_1>`, ...
     """
 
     size: int
@@ -39,6 +42,9 @@ class Vocabulary:
     counts: np.ndarray | None = None
     word_ends: np.ndarray | None = None
     unk_id: int = -1
+    pad_id: int = 0
+    end_id: int = 0
+    sentinel_ids: tuple[int, ...] = ()
 
     @classmethod
     def from_tokenizer(
@@ -63,6 +69,9 @@ class Vocabulary:
             counts=counts,
             word_ends=tokenizer.word_ends,
             unk_id=-1 if tokenizer.unk_id in others else tokenizer.unk_id,
+            pad_id=tokenizer.pad_id,
+            end_id=tokenizer.sep_id,
+            sentinel_ids=tokenizer.sentinel_ids,
         )
 
     @functools.cached_property
@@ -81,8 +90,9 @@ class Vocabulary:
 
     @functools.cached_property
     def text_ids(self) -> np.ndarray:
-        """The ids that are not special tokens, int32."""
-        return np.setdiff1d(np.arange(self.size, dtype=np.int32), self.special_ids)
+        """The ids that are neither special tokens nor sentinels, int32."""
+        others = (*self.special_ids, *self.sentinel_ids)
+        return np.setdiff1d(np.arange(self.size, dtype=np.int32), others)
 
     @functools.cached_property
     def maskable(self) -> np.ndarray:
@@ -92,8 +102,8 @@ class Vocabulary:
         return table
 
 
-def check_mask_token(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
-    """Checks that a vocabulary has the mask token that a corruption needs.
+def check_tokens(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:
+    """Checks that a vocabulary has the mask token or the sentinels that a corruption needs.
 
     Args:
       corruption: the config of the corruption, or None.
@@ -101,8 +111,15 @@ def check_mask_token(corruption: Any, tokenizer: "Tokenizer", where: str) -> Non
       where: the name of the tokenizer in messages.
 
     Raises:
-      UserError: there is no mask token.
+      UserError: there is no mask token, or there are too few sentinels.
     """
+    needed, there = getattr(corruption, "sentinels", 0), len(tokenizer.sentinel_ids)
+    if needed > there:
+        raise UserError(
+            f"{where} has {there} sentinels (<extra_id_0>, ...), and corruption.type: "
+            f"{corruption.type} needs {needed}: build the vocabulary with --sentinels={needed}, or "
+            "lower corruption.sentinels"
+        )
     share = getattr(corruption, "mask_prob", 0)
     if share > 0 and tokenizer.mask_id is None:
         raise UserError(

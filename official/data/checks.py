@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 
 from official import config as configs
+from official.config.segments import TEXT_FORMATS
 from official.data.batches import STATIC_MASKS
 from official.shards import features as feature_names
 from official.shards import folder as shard_folder
@@ -75,19 +76,34 @@ def packing(folder: str, features: frozenset[str], config: configs.Config) -> No
         )
 
 
-def blocks(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
-    """Checks that the rows are blocks if, and only if, the config says so.
+def bare_rows(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
+    """Checks that rows without special tokens have the format, and the length, of the config.
 
     Blocks have separators at other positions than other rows, so a model of one format predicts
-    poorly on the other.
+    poorly on the other. Rows of text alone have the number of raw tokens that the corruption needs.
     """
     segments, theirs = config.segments, content.segments.format if content.segments else None
-    if segments is None or theirs == segments.format:
+    if segments is None:
         return
-    if "blocks" in (theirs, segments.format):
+    if theirs == segments.format:
+        if theirs in TEXT_FORMATS and config.corruption is not None:
+            _raw_tokens(folder, content, config)
+        return
+    if {"blocks", *TEXT_FORMATS} & {theirs, segments.format}:
         raise UserError(
             f"{folder} has shards of segments.format: {theirs}, and the config says "
             f"{segments.format}: change the config, or make the shards again with it"
+        )
+
+
+def _raw_tokens(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
+    """Checks that rows of text alone have the length that the corruption needs."""
+    wanted = config.corruption.row_length(config.segments.max_length)
+    if content.max_length != wanted:
+        raise UserError(
+            f"{folder} has rows of {content.max_length} raw tokens, and corruption.type: "
+            f"{config.corruption.type} needs {wanted} for segments.max_length: "
+            f"{config.segments.max_length}: make the shards again with this config"
         )
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
-from official.corruption.vocabulary import Vocabulary, check_mask_token
+from official.corruption.vocabulary import Vocabulary, check_tokens
 from official.data import checks, example_order, sharing, streams
 from official.data.batches import BatchBuilder
 from official.shards import features, folder, manifest, token_counts
@@ -84,7 +84,7 @@ class ShardDataset:
         self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
         features = self._features()
         checks.packing(self.folder, features, config)
-        checks.blocks(self.folder, self.manifest, config)
+        checks.bare_rows(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
         self._longest_sequence = max(  # rows that several sequences share may be longer
             m.segments.max_length if m.segments else m.max_length for m in manifests
@@ -115,7 +115,7 @@ class ShardDataset:
         static = checks.static_masks(self.folder, self.manifest, features, config)
         if not static:
             checks.units(self.folder, features, config)
-            check_mask_token(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
+            check_tokens(config.corruption, self.tokenizer, f"the tokenizer of {self.folder}")
         # The shards of a task suit every encoder: its layout is applied when they are read.
         layout = "cls_first"
         if self.manifest.kind == "task":

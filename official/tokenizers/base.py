@@ -5,6 +5,7 @@ Shapes: N texts, V pieces of the vocabulary, S slices; a ragged dimension is wri
 
 import abc
 import functools
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from official.tokenizers.text_tensors import characters, chunks, strings
 from official.utils import atomic, checksums
 
 _EOD = "<eod>"  # as in XLNet's vocabulary
+_SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
 # Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
 
@@ -37,6 +39,8 @@ class Tokenizer(abc.ABC):
       special_ids: the ids above, ascending.
       eod_id: id of <eod>, which separates the documents of a stream; None if the vocabulary has
         none. It is not a special token, so it may be predicted.
+      sentinel_ids: ids of the sentinels `<extra_id_0>`, `<extra_id_1>`, ...; empty if the
+        vocabulary has none.
       pair_separators: number of `sep_id` between the two texts of a pair.
       word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
@@ -73,6 +77,9 @@ class Tokenizer(abc.ABC):
         ids = sorted({i for i in named if i is not None})
         self.special_ids = tuple(ids)
         self.eod_id = self.pieces.index(_EOD) if _EOD in self.pieces else None
+        numbers = {piece: i for i, piece in enumerate(self.pieces)}
+        names = itertools.takewhile(numbers.__contains__, map(_SENTINEL.format, itertools.count()))
+        self.sentinel_ids = tuple(numbers[name] for name in names)
         self.word_starts = self.word_starts_by(word_starts.RULES[0])
         self.word_ends = np.array([self._ends_word(piece) for piece in self.pieces], bool)
         texts = [*specials.values(), *(self.decode([i]) for i in ids)]
@@ -241,3 +248,8 @@ class Tokenizer(abc.ABC):
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
         settings[settings_file.FINGERPRINT] = self.fingerprint
         return settings_file.json_bytes(settings)
+
+
+def sentinels(count: int) -> list[str]:
+    """Returns the pieces of sentinels in the order of T5's vocabulary: the first is the last."""
+    return [_SENTINEL.format(i) for i in reversed(range(count))]

@@ -31,15 +31,25 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from official.tokenizers import offsets, word_starts
-from official.tokenizers.base import Tokenizer
+from official.tokenizers.base import Tokenizer, sentinels
 from official.tokenizers.digit_commas import BLANK, DigitCommas
-from official.tokenizers.settings_file import find_specials, has_capitals, switch
+from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 from official.utils.errors import UserError
 
 # The classes of transformers that normalise text, by the `model_type` of config.json.
-RELEASED = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
+NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
+RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
+# The settings of T5's releases. The end token has the place of [CLS] and [SEP].
+T5 = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "</s>",
+    "sep_token": "</s>",
+    "do_lower_case": False,
+    "extra_ids": 100,
+}
 
 
 class SentencePieceSplitter(Splitter):
@@ -104,6 +114,7 @@ class SentencePiece(Tokenizer):
         keep_accents: bool = True,
         replace_quotes: bool = False,
         split_digit_comma: bool = False,
+        extra_ids: int = 0,
     ):
         """Makes a tokenizer from a serialized model.
 
@@ -117,6 +128,8 @@ class SentencePiece(Tokenizer):
           replace_quotes: see `text_rules.TextRules`.
           split_digit_comma: whether a piece with a number and a comma, such as "▁1990,", is split
             into the pieces of the number and the comma.
+          extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>`, ... behind the pieces
+            of the model, the first one last (T5). No text becomes one.
 
         Raises:
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
@@ -129,6 +142,8 @@ class SentencePiece(Tokenizer):
             pieces = splitter.pieces()
         except tf.errors.OpError as error:
             raise UserError(f"{source} is not a SentencePiece model, or is damaged") from error
+        self.extra_ids = extra_ids
+        pieces = [*pieces, *sentinels(extra_ids)]
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
@@ -151,6 +166,11 @@ class SentencePiece(Tokenizer):
         if not settings.get("tokenizer_class") and (name := _class_of_model(path)):
             settings = {**settings, "tokenizer_class": name}
         released = _released(settings)
+        if str(settings.get("tokenizer_class")).removesuffix("Fast") == RELEASED["t5"]:
+            settings = {
+                **T5,
+                **{key: value for key, value in settings.items() if value is not None},
+            }
         return cls(
             path.read_bytes(),
             switch(settings, "do_lower_case", None),
@@ -160,6 +180,7 @@ class SentencePiece(Tokenizer):
             keep_accents=switch(settings, "keep_accents", not released),
             replace_quotes=switch(settings, "replace_quotes", released),
             split_digit_comma=switch(settings, "split_digit_comma", released),
+            extra_ids=_extra_ids(settings),
         )
 
     @property
@@ -169,13 +190,14 @@ class SentencePiece(Tokenizer):
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of ids; special tokens appear as in the vocabulary."""
-        words = (f" {self.pieces[i]} " if i in self.special_ids else self.pieces[i] for i in ids)
+        apart = {*self.special_ids, *self.sentinel_ids}
+        words = (f" {self.pieces[i]} " if i in apart else self.pieces[i] for i in ids)
         return " ".join("".join(words).replace(BLANK, " ").split())
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
-        special = set(self.special_ids)
-        words = [f" {p} " if i in special else p for i, p in enumerate(self.pieces)]
+        apart = {*self.special_ids, *self.sentinel_ids}
+        words = [f" {p} " if i in apart else p for i, p in enumerate(self.pieces)]
         words = [word.replace(BLANK, " ") for word in words]
         joined = offsets.joined(tf.gather(tf.constant(words), ids))
         joined = tf.strings.regex_replace(joined, f"{WHITE_SPACE}+", " ")
@@ -193,12 +215,16 @@ class SentencePiece(Tokenizer):
     def _decides(self) -> dict[str, Any]:
         settings = {**dataclasses.asdict(self.rules), "split_digit_comma": self.split_digit_comma}
         lower_case = {"do_lower_case": settings.pop("lower_case")}
+        if self.extra_ids:
+            lower_case["extra_ids"] = self.extra_ids
         # Without the other rules, fingerprints are those of folders from before the rules.
         return lower_case if settings == _NO_RULES else lower_case | settings
 
     def _for_others(self) -> dict[str, Any]:
         # With these settings transformers leaves the text to the model, as this class does. It only
         # replaces quotes, and splits digits and commas, in any case.
+        if self.extra_ids:
+            return {"tokenizer_class": RELEASED["t5"], "eos_token": self.pieces[self.sep_id]}
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
@@ -218,7 +244,19 @@ def _released(settings: dict[str, Any]) -> bool:
     """
     name = str(settings.get("tokenizer_class")).removesuffix("Fast")
     alone = settings.get("keep_accents") is True and settings.get("remove_space") is False
-    return name in RELEASED.values() and not alone
+    return name in NORMALIZING.values() and not alone
+
+
+def _extra_ids(settings: dict[str, Any]) -> int:
+    """Returns the number of sentinels in the settings.
+
+    Raises:
+      UserError: it is not a number from 0 up.
+    """
+    number = settings.get("extra_ids") or 0
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise UserError(f"{FILE}: extra_ids is {number!r}, but must be a number from 0 up")
+    return number
 
 
 def _class_of_model(path: Path) -> str | None:

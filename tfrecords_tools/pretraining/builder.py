@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from official import tokenizers
-from official.corruption.vocabulary import check_mask_token
+from official.corruption.vocabulary import check_tokens
 from official.shards import manifest, token_counts
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -63,7 +63,7 @@ def build(
     size = sum(path.stat().st_size for path in paths)
     num_shards = num_shards or min(MAX_SHARDS, 1 + size // BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
-    check_mask_token(settings.corruption, tokenizer, settings.tokenizer)
+    check_tokens(settings.corruption, tokenizer, settings.tokenizer)
     read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
     counts = CorpusCounts(settings, tokenizer.vocab_size)
     progress = Progress(counts, size, report)

@@ -27,6 +27,7 @@ from tfrecords_tools.pretraining import (
     pairs,
     segments,
     static_masks,
+    text_rows,
     tf_models,
 )
 from tfrecords_tools.pretraining.chunks import DocumentChunk
@@ -43,6 +44,8 @@ _CUTTERS = {
     "full_sentences": full_sentences.cut,
     "doc_sentences": full_sentences.cut,
     "blocks": blocks.cut,
+    "joined": text_rows.cut,
+    "documents": text_rows.cut,
 }
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from official import config as configs
+from official.config.segments import TEXT_FORMATS
+from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.provenance import PretrainingSettings
 from official.utils.errors import UserError
@@ -20,7 +22,8 @@ class Settings:
     """Everything that the records depend on, except the text.
 
     Attributes:
-      segments: how documents become sequences.
+      segments: how documents become sequences. Of rows of text alone, `max_length` is the number
+        of raw tokens.
       corruption: the static masks, or None.
       tokenizer: a tokenizer folder.
       seed: the seed of every draw.
@@ -74,8 +77,18 @@ class Settings:
         if seed < 0:
             raise UserError(f"seed: {seed} is negative: name one from 0 up")
         static = config.segments.static_masks or format == "tf_models"
+        segments = config.segments
+        if segments.format in TEXT_FORMATS:
+            if not isinstance(config.corruption, TextToTextConfig):
+                raise UserError(
+                    f"segments.format: {segments.format} has rows of text alone, which a "
+                    "corruption makes inputs and targets of: add corruption.type: sentinels or "
+                    "denoising"
+                )
+            length = config.corruption.row_length(segments.max_length)
+            segments = dataclasses.replace(segments, max_length=length)
         return cls(
-            segments=config.segments,
+            segments=segments,
             corruption=config.corruption if static else None,
             tokenizer=str(Path(tokenizer).resolve()),
             seed=seed,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from official import tokenizers
+from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.text_rules import TextRules
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -33,6 +34,7 @@ class _Options:
     max_lines: int
     add_prefix_space: bool
     normalize_text: bool
+    sentinels: int
 
     def check(self) -> None:
         """Checks that the kind of vocabulary has the options.
@@ -45,6 +47,11 @@ class _Options:
             raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
         if kind != "byte_bpe" and self.add_prefix_space:
             raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
+        if kind == "byte_bpe" and self.sentinels:
+            raise UserError(
+                f"--sentinels={self.sentinels}: is for --type=wordpiece, unigram or bpe; leave it "
+                "out"
+            )
         if kind not in ("unigram", "bpe") and self.normalize_text:
             raise UserError(
                 f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out"
@@ -63,6 +70,7 @@ def build(
     on_long_line: str = "error",
     add_prefix_space: bool = False,
     normalize_text: bool = False,
+    sentinels: int = 0,
     report: Report = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
@@ -82,6 +90,7 @@ def build(
         the first word gets one.
       normalize_text: whether unigram and BPE normalize text as the releases of ALBERT and XLNet do;
         see `official.tokenizers.text_rules`.
+      sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -89,7 +98,14 @@ def build(
         exists, or the kind of vocabulary does not have the options.
     """
     options = _Options(
-        kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text
+        kind,
+        vocab_size,
+        lower_case,
+        coverage,
+        max_lines,
+        add_prefix_space,
+        normalize_text,
+        sentinels,
     )
     options.check()
     started = time.monotonic()
@@ -159,7 +175,9 @@ def _learn(
 
     if options.kind == "wordpiece":
         pieces = wordpiece.learn(counts, options.vocab_size, options.coverage, report_size)
-        return tokenizers.WordPiece(pieces, options.lower_case)
+        return tokenizers.WordPiece(
+            [*pieces, *sentinel_pieces(options.sentinels)], options.lower_case
+        )
     pieces, merges = byte_bpe.learn(counts, options.vocab_size, report_size)
     return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space)
 
@@ -180,6 +198,7 @@ def _sentencepiece(sample: sentencepiece.Sample, options: _Options) -> tokenizer
     return tokenizers.SentencePiece(
         sentencepiece.learn(lines, options.kind, options.vocab_size, options.coverage, folds),
         split_digit_comma=options.normalize_text,
+        extra_ids=options.sentinels,
         **dataclasses.asdict(rules),
     )
 

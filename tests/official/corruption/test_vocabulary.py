@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from official.config.corruption import TokenMasksConfig
-from official.corruption.vocabulary import Vocabulary, check_mask_token
+from official.corruption.vocabulary import Vocabulary, check_tokens
 from official.utils.errors import UserError
 
 
@@ -60,7 +60,7 @@ def test_masks_want_a_mask_token():
     without, with_one = types.SimpleNamespace(mask_id=None), types.SimpleNamespace(mask_id=4)
     message = r"DIR has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
     with pytest.raises(UserError, match=message):
-        check_mask_token(TokenMasksConfig(), without, "DIR")
-    check_mask_token(TokenMasksConfig(), with_one, "DIR")
-    check_mask_token(None, without, "DIR")
-    check_mask_token(TokenMasksConfig(mask_prob=0.0, random_prob=0.5), without, "DIR")
+        check_tokens(TokenMasksConfig(), without, "DIR")
+    check_tokens(TokenMasksConfig(), with_one, "DIR")
+    check_tokens(None, without, "DIR")
+    check_tokens(TokenMasksConfig(mask_prob=0.0, random_prob=0.5), without, "DIR")

@@ -27,6 +27,7 @@ OWN = {
     "xlnet_stream": ("encoder/embeddings/query_start", 1),
     "transformer_xl": ("encoder/biases/", 2),
     "gpt2": ("encoder/final_norm/", 2),
+    "t5": ("encoder/decoder/layer_0/cross_attention/", 3),
 }
 
 

@@ -1,0 +1,107 @@
+"""Tests of tfrecords_tools.pretraining.text_rows."""
+
+import numpy as np
+import pytest
+
+from official import config as configs
+from official.config import Segments
+from official.data import ShardDataset
+from official.utils.errors import UserError
+from tests import small, systems
+from tests.tfrecords_tools.pretraining.test_segments import make_piece
+from tfrecords_tools.pretraining import segments, text_rows
+from tfrecords_tools.pretraining.settings import Settings
+
+
+def rows(piece, format_, rng=None, **options):
+    how = Segments(format=format_, max_length=8, **options)
+    examples_cut = text_rows.cut(piece, how, rng or np.random.default_rng(0))
+    ids, splits, _ = segments.assemble(piece, examples_cut, 7, 8)
+    return [ids[a:b].tolist() for a, b in zip(splits[:-1], splits[1:], strict=True)], examples_cut
+
+
+def test_joined_documents_have_nothing_between_them():
+    actual, cut = rows(make_piece([3, 4], [2, 3], [1, 5]), "joined")
+    assert actual == [[*range(100, 108)], [*range(108, 116)], [116, 117]]
+    assert not cut.cut.any()
+
+
+def test_documents_are_cut_by_themselves():
+    actual, cut = rows(make_piece([3, 7], [2, 3], [1], [9]), "documents")
+    # Of 10, 5, 1 and 9 tokens; single tokens are left out.
+    assert actual == [[*range(100, 108)], [108, 109], [*range(110, 115)], [*range(116, 124)]]
+    assert cut.cut.sum() == 2
+
+
+@pytest.mark.parametrize("tokens", range(1, 30))
+def test_no_token_is_lost(tokens):
+    for format_ in ("joined", "documents"):
+        actual, cut = rows(make_piece([tokens]), format_)
+        kept = [token for row in actual for token in row]
+        assert kept == list(range(100, 100 + len(kept)))
+        assert len(kept) + cut.cut.sum() == tokens or tokens == 1
+        assert all(2 <= len(row) <= 8 for row in actual)
+
+
+def test_copies_are_cut_at_other_positions():
+    piece = make_piece([100])
+    firsts = {
+        len(rows(piece, "joined", np.random.default_rng(seed), duplicates=9)[0][0])
+        for seed in range(60)
+    }
+    assert firsts == set(range(2, 9))
+
+
+def test_rows_have_the_raw_tokens_that_the_corruption_needs(tmp_path):
+    config = small.config(**systems.T5)
+    folder = small.shard_folder(tmp_path / "shards", config)
+    source = ShardDataset(folder, config)
+    raw = config.corruption.row_length(32)
+    assert raw == 34 and source.manifest.max_length == raw
+    batch = next(iter(source.dataset(4)))
+    shapes = {name: tuple(batch[name].shape) for name in ("token_ids", "target_ids")}
+    assert shapes == {"token_ids": (4, 32), "target_ids": (4, 8)}
+    assert source.tokenizer.sentinel_ids == tuple(range(132, 124, -1))
+    other = small.config(**{**systems.T5, "segments": {"format": "joined", "max_length": 40}})
+    with pytest.raises(UserError, match="has rows of 34 raw tokens, and corruption.type: sentinel"):
+        ShardDataset(folder, other)
+
+
+def test_what_does_not_go_together_is_refused():
+    with pytest.raises(
+        UserError, match="format: joined has rows of text alone, which a corruption"
+    ):
+        small.config(**{**systems.T5, "corruption": None})
+    with pytest.raises(
+        UserError, match="type: sentinels takes rows of text alone, and segments.fo"
+    ):
+        small.config(**{**systems.T5, "segments": {"format": "pairs", "max_length": 32}})
+    with pytest.raises(
+        UserError, match="format: joined: token_masks needs rows with special token"
+    ):
+        small.config(**{**systems.T5, "corruption": {"type": "token_masks", "max_predictions": 5}})
+    with pytest.raises(
+        UserError, match="packing: 2 is not for the format joined, whose rows are f"
+    ):
+        small.config(
+            **{**systems.T5, "segments": {"format": "joined", "max_length": 32, "packing": 2}}
+        )
+    with pytest.raises(UserError, match="bucket_lengths: the rows of segments.format: joined have"):
+        small.config(**systems.T5, recipe__bucket_lengths=[16, 32])
+
+
+def test_a_vocabulary_without_sentinels_is_refused(tmp_path):
+    plain = small.config(**{**systems.T5, "corruption": {"type": "denoising", "method": "lm"}})
+    folder = small.shard_folder(tmp_path / "shards", plain)
+    config = small.config(**{**systems.T5, "corruption": {"type": "denoising"}})
+    with pytest.raises(
+        UserError, match="has 0 sentinels .*: build the vocabulary with --sentinels=1"
+    ):
+        ShardDataset(folder, config)
+
+
+def test_settings_without_a_text_to_text_corruption(tmp_path):
+    small.tokenizer_folder(tmp_path / "tokenizer")
+    config = configs.Config(name="x", segments=Segments(format="joined", max_length=32))
+    with pytest.raises(UserError, match="add corruption.type: sentinels or denoising"):
+        Settings.from_config(config, tmp_path / "tokenizer")
