@@ -76,7 +76,7 @@ class Evaluator:
         self._before_batch = before_batch
         self.memory = memory.make_memory(config, strategy, self.batch_size)
         self._loop = ReplicaLoop(strategy, self.replica_step)
-        self._generating: ReplicaLoop | None = None
+        self._generating: dict[int, ReplicaLoop] = {}  # by the length of the texts
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
     def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
@@ -174,13 +174,14 @@ class Evaluator:
         """Returns the loop over the batches of a source, which may generate texts."""
         if not generates(source):
             return self._loop
-        if self._generating is None:
+        length = source.manifest.task.max_target_length
+        if length not in self._generating:
             step = functools.partial(self.replica_step, source=source)
-            self._generating = ReplicaLoop(self.strategy, step)
-        return self._generating
+            self._generating[length] = ReplicaLoop(self.strategy, step)
+        return self._generating[length]
 
     def _generated(self, source: ShardDataset, batch, encoded) -> dict[str, tf.Tensor]:
-        length = tf.shape(batch["target_ids"])[1]
+        length = source.manifest.task.max_target_length
         end, padding = source.tokenizer.sep_id, source.tokenizer.pad_id
         ids = greedy.generate(self.model, batch, encoded, length, end, padding)
         return {"generated_ids": ids}
