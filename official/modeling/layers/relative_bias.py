@@ -72,7 +72,7 @@ class RelativeBias(keras.Layer):
             keys: S, likewise.
             slot: int or scalar tensor, the key at the position of the first query.
         """
-        # All distances from the largest on share a bucket, so lengths may be known at run time only.
+        # Distances from the largest on share a bucket. Lengths may be known at run time only.
         largest = self.rule["max_distance"]
         known = ops.convert_to_tensor(buckets(np.arange(-largest, largest + 1), **self.rule))
         relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
