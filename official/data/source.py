@@ -24,6 +24,7 @@ from official.tasks import KINDS
 from official.utils.errors import UserError
 
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
+_DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
 
 
 class ShardDataset:
@@ -140,6 +141,7 @@ class ShardDataset:
             },
             task=self.task_name,
             taught=None if self._taught is None else tf.constant(self._taught.outputs),
+            max_target_length=(task and task.max_target_length) or 0,
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
@@ -159,7 +161,9 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
+        fields = set(self.fields)
+        for name in _TARGETS & set(self.manifest.features) if predicting else ():
+            fields |= {name} | _DERIVED.get(name, set())
         heads = self._build_batch.heads
         if predicting:
             fields |= frozenset().union(*heads.values())

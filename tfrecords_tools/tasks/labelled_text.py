@@ -93,7 +93,7 @@ def build(
                 "--unlabelled_train: without the labels of a train file their names cannot be "
                 "found: name them with --labels, in the teacher's order"
             )
-        task = _with_labels_of_train_file(task, files, format, skip_bad_rows)
+        task = with_labels_of_train_file(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
@@ -101,8 +101,8 @@ def build(
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
             each = SplitCounts(bad, task_folder.no_targets(task.labels))
-            usable = _usable(task, split, files[split], format, bad, split not in unlabelled)
-            rows = _with_progress(usable, split, report)
+            usable_rows = usable(task, split, files[split], format, bad, split not in unlabelled)
+            rows = _with_progress(usable_rows, split, report)
             examples = _examples(rows, task, tokenizer, max_length, each)
             shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             if not each.examples:
@@ -115,9 +115,14 @@ def build(
     return built
 
 
-def _with_labels_of_train_file(
+def with_labels_of_train_file(
     task: Task, files: Mapping[str, Path], format: str | None, skip_bad_rows: bool
 ) -> Task:
+    """Returns a classification task with the labels that its train file has.
+
+    Raises:
+      UserError: there is no train file, or it has less than two labels or too many.
+    """
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
     columns = task.columns_for("train", tables.file_format(files["train"], format))
@@ -190,9 +195,24 @@ def _with_progress(
             report(f"{split}: {number:,} rows so far, {number / (reported - started):,.0f} rows/s")
 
 
-def _usable(
-    task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows, labelled: bool
+def usable(
+    task: Task,
+    split: str,
+    path: Path,
+    format: str | None,
+    bad: tables.BadRows,
+    labelled: bool = True,
 ) -> Iterator[UsableRow]:
+    """Yields the rows of a file whose texts and label or score can be used.
+
+    Args:
+      task: a classification with its labels, or a regression.
+      split: the split of the file; only a test file may have no labels.
+      path: the file.
+      format: "tsv", "csv" or "jsonl"; None = by the file name.
+      bad: is called with rows that cannot be used.
+      labelled: whether the file has labels or scores.
+    """
     columns = task.columns_for(split, tables.file_format(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
