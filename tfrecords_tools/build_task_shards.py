@@ -120,8 +120,12 @@ def _plan_generic(
         raise UserError(
             f"--task={options.task} wants its files: --train_file, --validation_file, --test_file"
         )
-    if task.columns.label is None and set(names) != {"test"}:
-        raise UserError("--label_column is missing: only a test file can go without labels")
+    free = {"test", "train"} if options.unlabelled_train else {"test"}
+    if task.columns.label is None and not set(names) <= free:
+        raise UserError(
+            "--label_column is missing: only a test file can go without labels, and with "
+            "--unlabelled_train the train file"
+        )
     return task, names
 
 
@@ -171,6 +175,8 @@ def _plan_named(
 
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given."""
+    if options.unlabelled_train and task.kind not in GENERIC:
+        raise UserError(f"--unlabelled_train is for {' and '.join(GENERIC)}, not for {task.kind}")
     for name in SPAN_FLAGS if task.kind != "span" else ("format",):
         if options[name].present:
             whose = (
@@ -288,6 +294,12 @@ def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
         None,
         ["tsv", "csv", "jsonl", "trec"],
         "format of the files; default: by the file name",
+        flag_values=values,
+    )
+    flags.DEFINE_bool(
+        "unlabelled_train",
+        False,
+        "read no labels of the train file: its text is for a teacher to label",
         flag_values=values,
     )
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.distillation import TEACHER_LOGITS
 from official.config.segments import PART_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
@@ -53,6 +54,8 @@ class BatchBuilder:
       draws: whether an objective draws at random, from `row_seeds`.
       heads: of a model of several tasks, the batch fields that each task's head reads.
       task: the task of the examples.
+      taught: the cached outputs of teachers for all examples, [examples, teachers, outputs]; None =
+        there are none.
       max_target_length: U of a task of text to text; 0 = the examples have no targets.
     """
 
@@ -69,6 +72,7 @@ class BatchBuilder:
     draws: bool
     heads: Mapping[str, Collection[str]]
     task: str | None
+    taught: tf.Tensor | None = None
     max_target_length: int = 0
 
     @property
@@ -91,6 +95,8 @@ class BatchBuilder:
             fields |= corruption.gives()
         if self.draws:
             fields.add("row_seeds")
+        if self.taught is not None:
+            fields.add(TEACHER_LOGITS)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
         for task, names in self.heads.items():
@@ -123,6 +129,8 @@ class BatchBuilder:
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
+        if self.taught is not None:
+            batch[TEACHER_LOGITS] = tf.gather(self.taught, tf.maximum(index, 0))
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
