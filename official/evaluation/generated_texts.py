@@ -7,22 +7,19 @@ Shapes: B examples, U tokens of a generated text.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.evaluation import rows, squad_metrics, task_metrics
+from official.evaluation import rows, squad_metrics, task_metrics, text_metrics
 from official.shards import references
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
 from official.utils.errors import UserError
-
-# Metrics of a corpus of generated texts: a function of the texts, and of the right texts of each.
-CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {}
 
 
 class Scorer:
@@ -34,6 +31,7 @@ class Scorer:
         del config
         self._source = source
         self.task = source.manifest.task
+        text_metrics.check(self.task.metrics)
         self.references = references.read(source.folder, source.split, source.manifest)
         names = text_to_text.label_names(self.task.answers, self.task.labels)
         # A vocabulary may decode a label to another text, in lower case for example.
@@ -110,7 +108,7 @@ class Scorer:
                 right = [decoded(each, tokenizer) for each in ids]
                 found[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
             else:
-                found[name] = CORPUS_METRICS[name](texts, answers)
+                found[name] = text_metrics.compute(name, texts, [answer for (answer,) in answers])
         return found
 
     def check_output(self, output: Path, top: int) -> None:
