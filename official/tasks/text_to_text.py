@@ -10,12 +10,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from official.tasks.task import Columns, Task, listed
+from official.tasks.kinds import METRICS
+from official.tasks.task import Columns, Task, listed, nearest
 from official.utils.errors import UserError
 
 # The kinds of tasks that have a form of text to text. Their answers are labels, numbers, parts of a
 # text, or choices by number.
 FORMS = ("classification", "regression", "span", "choice")
+# The metrics of generated texts that are neither labels nor numbers nor answers to a question.
+TEXT_METRICS = tuple(
+    name for name in METRICS["text_to_text"] if name.startswith(("exact_match", "bleu", "rouge"))
+)
 # What a model answers to a question without an answer.
 NO_ANSWER = "unanswerable"
 # The class, and the score, of a text that is no answer.
@@ -75,7 +80,16 @@ def generation(
       prefix: what stands before each text, with its blank, such as "summarize: ".
       metrics: the metrics; empty = the defaults.
       header: whether the first line of a file names the columns.
+
+    Raises:
+      UserError: a metric does not exist.
     """
+    for metric in metrics:
+        if metric not in TEXT_METRICS:
+            raise UserError(
+                f"texts have no metric {metric!r}{nearest(metric, TEXT_METRICS)}: their metrics "
+                f"are {listed(TEXT_METRICS)}"
+            )
     return Task(
         name="generation",
         kind="text_to_text",

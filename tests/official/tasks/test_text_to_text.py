@@ -66,6 +66,15 @@ def test_what_has_no_form_is_refused():
     text_to_text.check_labels(["entailment", "not_entailment"])  # One ends the other.
 
 
+def test_metrics_of_texts():
+    names = ("bleu", "rouge_1", "rouge_l")
+    assert text_to_text.generation("a", "b", metrics=names).metrics == names
+    with pytest.raises(UserError, match=r"no metric 'rouge1' \(did you mean 'rouge_1'\?\): their"):
+        text_to_text.generation("a", "b", metrics=["rouge1"])
+    with pytest.raises(UserError, match="texts have no metric 'accuracy'"):
+        text_to_text.generation("a", "b", metrics=["accuracy"])
+
+
 def test_scores_are_multiples_of_a_fifth():
     for score, wanted in (
         (0, "0.0"), (3.8, "3.8"), (3.25, "3.2"), (2.3, "2.4"), (2.7, "2.8"),

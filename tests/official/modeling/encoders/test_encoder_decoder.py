@@ -130,6 +130,20 @@ def test_packed_examples_are_those_of_single_rows(changes):
         np.testing.assert_allclose(packed[name], wanted, atol=1e-12)
 
 
+def test_lengths_that_are_known_at_run_time_change_nothing():
+    """Batches of several lengths share a graph."""
+    encoder = make()
+    inputs = {"token_ids": TOKENS, "padding_mask": PADDING, "decoder_ids": DECODED}
+    specs = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int32, tf.bool, tf.int32)]
+
+    @tf.function(input_signature=specs)
+    def graph(*values):
+        return encode(encoder, dict(zip(inputs, values, strict=True)))["decoder_output"]
+
+    wanted = encode(encoder, inputs)["decoder_output"]
+    np.testing.assert_allclose(graph(*inputs.values()), wanted, rtol=1e-12)
+
+
 def test_all_layers_are_returned_when_asked():
     encoder = make()
     outputs = encoder(
