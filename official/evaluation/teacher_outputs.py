@@ -50,30 +50,28 @@ def write(
       UserError: a teacher has no head of a task, the data does not suit it, or the outputs of two
         teachers are not alike.
     """
-    found = {split: [] for split in splits}
-    fingerprints, kinds = {}, []
+    found: dict[str, list[np.ndarray]] = {split: [] for split in splits}
+    fingerprints, kinds = {}, set()
     for folder in folders:
-        config, tokenizer, model = model_folder.restore(folder, checkpoint)
+        config, _, model = model_folder.restore(folder, checkpoint)
         head = _head(config, folder)
-        kinds.append(head.type)
+        layer = model.objectives[config.objectives.index(head)]
         for split in splits:
             source = ShardDataset(data, _reading(config, head, batch_size), split)
             teachers.check_data(folder, source.tokenizer, source.max_length)
             fingerprints[split] = source.fingerprint
-            layer = model.objectives[config.objectives.index(head)]
             found[split].append(_outputs(model, layer, source, batch_size))
+            kinds.add((head.type, found[split][-1].shape[1]))
             report(f"{folder}: {split}: {source.num_examples:,} examples")
-        del tokenizer
-    if len({(kind, rows[0].shape[1]) for kind in kinds for rows in found.values()}) > 1 or any(
-        len({each.shape for each in rows}) > 1 for rows in found.values()
-    ):
+    if len(kinds) > 1:
+        shown = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds))
         raise UserError(
-            f"--teacher: {', '.join(folders)} have outputs of different kinds or numbers: name "
+            f"--teacher: {', '.join(folders)} have outputs that cannot be averaged ({shown}): name "
             "teachers of one task"
         )
     teacher_outputs.write(
         output,
-        kinds[0],
+        min(kinds)[0],
         {folder: teachers.checksum(folder, checkpoint) for folder in folders},
         {split: (fingerprints[split], np.stack(rows, axis=1)) for split, rows in found.items()},
     )

@@ -150,3 +150,9 @@ def test_pretraining_on_two_replicas_and_compiled_is_the_same(tmp_path, mirrored
         np.testing.assert_allclose(two[name], array, rtol=0, atol=1e-9, err_msg=name)
     before = arrays["encoder/layer_1/attention/output/kernel"]
     assert np.abs(one["encoder/layer_1/attention/output/kernel"] - before).max() > 1e-3
+
+    changed = named_arrays.values(model.variables_by_path())
+    changed["masked_lm/output_bias"] = changed["masked_lm/output_bias"] + 1
+    checkpoints.save(teacher, 0, changed, {})
+    with pytest.raises(UserError, match="made with another config .*teacher_checksums"):
+        run("one")
