@@ -88,7 +88,7 @@ def make(name: str, sizes: dict, seed: int) -> None:
     named = dict(model.named_parameters())
     gradients = {f"gradient/{n}": named[n].grad.numpy().copy() for n in GRADIENTS}
     losses = []
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.002)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for _ in range(50):
         optimizer.zero_grad()
         loss = model(**batch).loss
