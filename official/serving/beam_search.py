@@ -26,8 +26,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-RULES = ("t5", "huggingface")
-
 # Computes log-probabilities float [B * K, V] and the next state from the last tokens int [B * K],
 # the number of the step, and the state: nested tensors [B * K, ...].
 Step = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]

@@ -32,13 +32,6 @@ from official.utils.errors import UserError
 _STEP = 16
 
 
-def why_not(model: Model) -> str | None:
-    """Returns the reason why a model cannot generate text, or None if it can."""
-    if not any(objective.name == "causal_lm" for objective in model.objectives):
-        return "this model cannot write: it has no causal_lm objective"
-    return None
-
-
 def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
     """Returns the first and the last token of a text, in reading order.
 
@@ -73,10 +66,11 @@ class Generator:
         Raises:
           UserError: the model is not a causal LM.
         """
-        if reason := why_not(model):
-            raise UserError(reason)
+        heads = [objective for objective in model.objectives if objective.name == "causal_lm"]
+        if not heads:
+            raise UserError("this model cannot write: it has no causal_lm objective")
         self.model = model
-        self._head = next(o for o in model.objectives if o.name == "causal_lm")
+        self._head = heads[0]
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
         self.start_id, self.end_id = ends(config, tokenizer)

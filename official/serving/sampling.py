@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 import tensorflow as tf
 
-from official.serving import beam_search
+from official.serving import LENGTH_RULES
 from official.utils.errors import UserError
 
 # The ends of messages, after the value.
@@ -71,9 +71,9 @@ class Settings:
         self._check_beams()
 
     def _check_beams(self) -> None:
-        if self.length_rule not in beam_search.RULES:
+        if self.length_rule not in LENGTH_RULES:
             raise UserError(
-                f"length_rule: {self.length_rule!r} is not one of {', '.join(beam_search.RULES)}"
+                f"length_rule: {self.length_rule!r} is not one of {', '.join(LENGTH_RULES)}"
             )
         lowest = 0 if self.length_rule == "t5" else -float("inf")
         if not (lowest <= self.length_penalty and abs(self.length_penalty) < float("inf")):

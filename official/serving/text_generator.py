@@ -29,6 +29,7 @@ class TextGenerator:
     """Generates texts from texts with a model.
 
     Attributes:
+      model: the model.
       tokenizer: the tokenizer of the model.
       start_id: the token that the decoder reads first.
       end_id: the last token of an input and of an output.
@@ -45,7 +46,7 @@ class TextGenerator:
         if not heads:
             raise UserError("this model cannot write: it has no seq2seq_lm objective")
         self._head = heads[0]
-        self._encoder = source.model.encoder
+        self.model = source.model
         self.tokenizer = source.tokenizer
         self.start_id = self._head.config.start_id
         self.end_id = self.tokenizer.sep_id
@@ -181,14 +182,14 @@ class TextGenerator:
     def _read(self, token_ids, padding_mask, slots):
         """Encodes a batch; returns the decoder's empty cache, the encoder's keys, and the mask."""
         batch = {"token_ids": token_ids, "padding_mask": padding_mask}
-        encoded = encode(self._encoder, batch)["sequence_output"]
-        own, cross = self._encoder.empty_cache(encoded, slots)
+        encoded = encode(self.model.encoder, batch)["sequence_output"]
+        own, cross = self.model.encoder.empty_cache(encoded, slots)
         return own, cross, masks.padding(padding_mask)
 
     def _decoded(self, tokens, slot, own, cross, mask):
         """Reads tokens [B] at a slot; returns the logits of the next ones and the cache."""
-        hidden, (own, _) = self._encoder.decode(tokens[:, None], (own, cross), slot, mask)
-        return self._head.logits(hidden[:, 0], self._encoder), own
+        hidden, (own, _) = self.model.encoder.decode(tokens[:, None], (own, cross), slot, mask)
+        return self._head.logits(hidden[:, 0], self.model.encoder), own
 
 
 def right_padded(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import beam_search
+from official.serving import LENGTH_RULES, beam_search
 from official.serving.beam_search import Beams
 
 START, END, PAD = 0, 1, 9
@@ -68,7 +68,7 @@ def padded(text, length):
     return [*text, *[PAD] * (length - len(text))]
 
 
-@pytest.mark.parametrize("rule", beam_search.RULES)
+@pytest.mark.parametrize("rule", LENGTH_RULES)
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
 def test_with_enough_beams_the_best_of_all_texts_are_found(rule, penalty):
     # More beams than there are texts: nothing is ever dropped, and the search never ends early.
@@ -112,7 +112,7 @@ def by_hand(table, beams):
     return finished
 
 
-@pytest.mark.parametrize("rule", beam_search.RULES)
+@pytest.mark.parametrize("rule", LENGTH_RULES)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_beams_equal_a_loop_with_lists(rule, count):
     for seed in range(4):
@@ -133,7 +133,7 @@ def test_the_two_rules_differ():
     table = tables(3, rows=40, spread=1.0)
     best = [
         searched(table, Beams(2, 7, START, END, PAD, 1.0, rule))[0][:, 0].tolist()
-        for rule in beam_search.RULES
+        for rule in LENGTH_RULES
     ]
     assert best[0] != best[1]
 
@@ -149,7 +149,7 @@ def test_a_text_without_an_end_is_returned_if_none_has_ended():
 
 def test_a_row_does_not_depend_on_the_others():
     table = tables(8, rows=6, spread=1.0)
-    for rule in beam_search.RULES:
+    for rule in LENGTH_RULES:
         beams = Beams(2, 9, START, END, PAD, 1.0, rule)
         together, _ = searched(table, beams)
         alone = [searched(table[row : row + 1], beams)[0][0] for row in range(6)]

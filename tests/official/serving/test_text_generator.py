@@ -1,5 +1,6 @@
 """Generation with an encoder-decoder: against transformers, against a loop without a cache."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -7,16 +8,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import official
 from official import config as configs
+from official import tokenizers
+from official.config.encoder_decoder import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
-from official.saving import model_folder
+from official.saving import checkpoints, model_folder, named_arrays
+from official.serving import saved_model, writers
 from official.serving.sampling import Settings
-from official.serving.text_generator import TextGenerator, right_padded
+from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
 from official.utils import seeding
 from official.utils.errors import UserError
-from tests import GOLDEN
+from tests import GOLDEN, commands
+from tests.official.convert import systems
 from tests.official.serving import t5_weights
+from tests.official.test_export import ask
 
 NEW = 12
 SIZE = 17
@@ -29,6 +36,7 @@ TOKENIZER = SimpleNamespace(
     decode=lambda ids: "".join(chr(i + ord("a")) for i in ids),
 )
 DRAWN = Settings(NEW, temperature=1.5, top_k=9, top_p=0.9, seed=3)
+TEXTS = ["cdefgh", "c", "", "ponmlkjihgfedc"]
 
 
 def read(number):
@@ -61,8 +69,205 @@ def test_the_searches_are_those_of_transformers(case):
     found = generator.ids(*batch, Settings(NEW))
     np.testing.assert_array_equal(found, golden["greedy"])
     for penalty in (0.6, 1.0, 2.0):
-        ids, scores = generator._beam_graph(
-            *map(tf.constant, batch), NEW, 4, "huggingface", tf.constant(penalty)
-        )
+        graph = generator._beam_graph
+        ids, scores = graph(*map(tf.constant, batch), NEW, 4, "huggingface", tf.constant(penalty))
         np.testing.assert_array_equal(ids[:, 0], golden[f"beams/{penalty}"])
         np.testing.assert_allclose(scores[:, 0], golden[f"scores/{penalty}"], atol=1e-5, rtol=1e-5)
+
+
+def by_hand(generator, row, settings, number):
+    """The new tokens of one row of ids, alone and without a cache."""
+    seeds = seeding.row_seeds(settings.seed, 0, tf.constant([number], tf.int64))
+    uniforms = seeding.uniforms(seeds, seeding.Stream.GENERATION, settings.max_new_tokens)[0]
+    new = []
+    for uniform in uniforms.numpy():
+        scores = logits_by_hand(generator, row, new)
+        order = np.argsort(-scores, kind="stable")
+        place = 0
+        if settings.temperature:
+            kept = np.exp(scores[order[: settings.top_k]].astype(float) / settings.temperature)
+            kept /= kept.sum()
+            kept = kept[np.cumsum(kept) - kept < settings.top_p]
+            place = np.searchsorted(np.cumsum(kept) / kept.sum(), uniform, side="right")
+        new.append(int(order[place]))
+        if new[-1] == generator.end_id:
+            break
+    return new
+
+
+def logits_by_hand(generator, row, new):
+    """The scores [V] of the token after `new`, which the decoder reads whole."""
+    model = generator.model
+    decoder_ids = np.array([[generator.start_id, *new]], np.int32)
+    encoded = model.encode({"token_ids": np.array([row], np.int32), "decoder_ids": decoder_ids})
+    head = model.objectives[0]
+    scores = head.logits(encoded["decoder_output"][:, -1], model.encoder)[0].numpy()
+    return scores[: generator.tokenizer.vocab_size]
+
+
+@pytest.mark.parametrize("settings", [Settings(NEW), DRAWN], ids=["greedy", "drawn"])
+def test_texts_are_those_of_a_loop_without_a_cache(settings):
+    generator = make(read(0))
+    expected = []
+    for number, text in enumerate(TEXTS):
+        row = [*TOKENIZER.encode([text])[0], 1]
+        new = by_hand(generator, row, settings, number)
+        expected.append(TOKENIZER.decode(new[: [*new, 1].index(1)]))
+    assert generator.texts(TEXTS, settings) == expected
+    assert generator.texts(TEXTS, settings, batch_size=3) == expected
+    assert len(set(expected)) >= 3
+    if settings is DRAWN:
+        assert generator.texts(TEXTS, dataclasses.replace(DRAWN, seed=4)) != expected
+        assert len(set(generator.texts(["c"] * 6, DRAWN))) > 1
+
+
+def test_cached_logits_are_those_of_the_whole_sequence():
+    golden = read(5)
+    generator = make(golden)
+    ids, mask = (tf.constant(golden[name]) for name in ("token_ids", "padding_mask"))
+    own, cross, mask = generator._read(ids, mask, NEW)
+    tokens = np.concatenate([np.zeros((3, 1), np.int32), golden["beams/2.0"]], axis=1)
+    for i in range(NEW):
+        logits, own = generator._decoded(tf.constant(tokens[:, i]), i, own, cross, mask)
+        for row in range(3):
+            real = golden["token_ids"][row][golden["padding_mask"][row]]
+            whole = logits_by_hand(generator, real, tokens[row, 1 : i + 1])
+            np.testing.assert_allclose(logits[row], whole, atol=1e-5, rtol=1e-5)
+
+
+def test_long_texts_are_cut_and_keep_their_end():
+    golden = read(2)
+    short, long = make(golden, max_length=6), make(golden)
+    found = short.texts(["cdefghijklm", "cde"], Settings(NEW))
+    assert found == long.texts(["cdefg", "cde"], Settings(NEW))
+    assert found[0] != long.texts(["cdefghijklm"], Settings(NEW))[0]
+
+
+def test_texts_of_beams_are_cut_at_their_end():
+    golden = read(0)
+    generator = make(golden)
+    settings = Settings(NEW, num_beams=4, length_penalty=0.6, length_rule="huggingface")
+    batch = zip(golden["token_ids"], golden["padding_mask"], strict=True)
+    read_texts = [TOKENIZER.decode(ids[mask][:-1]) for ids, mask in batch]
+    cut = [row[: [*row, 1].index(1)] for row in golden["beams/0.6"].tolist()]
+    assert sorted(map(len, cut))[:2] == [2, 3]
+    assert generator.texts(read_texts, settings) == [TOKENIZER.decode(row) for row in cut]
+
+
+def test_ids_beyond_the_vocabulary_are_never_written():
+    golden = read(4)
+    fewer = SimpleNamespace(**{**vars(TOKENIZER), "vocab_size": 5})
+    model = make(golden).model
+    batch = golden["token_ids"], golden["padding_mask"]
+    for settings in (Settings(NEW), DRAWN, Settings(NEW, num_beams=2)):
+        found = [
+            TextGenerator(TextModel(None, tokenizer, model, 64)).ids(*batch, settings).max()
+            for tokenizer in (TOKENIZER, fewer)
+        ]
+        assert found[0] >= 5 > found[1]
+
+
+def test_what_cannot_be_generated_is_refused():
+    generator = make(read(0))
+    assert generator.texts([]) == []
+    with pytest.raises(UserError, match="generate: give a list of texts"):
+        generator.texts("c")
+    with pytest.raises(UserError, match="generate: batch_size: 0 is less than 1"):
+        generator.texts(["c"], batch_size=0)
+    with pytest.raises(UserError, match="top_k: 3, top_p: 1.0: with temperature 0"):
+        generator.texts(["c"], Settings(top_k=3))
+    config = configs.Config("x", encoder=generator.model.encoder.config)
+    bare = TextModel(config, TOKENIZER, model_folder.build(config), 64)
+    with pytest.raises(UserError, match="it has no seq2seq_lm objective"):
+        TextGenerator(bare)
+    with pytest.raises(UserError, match="it has no causal_lm or seq2seq_lm objective"):
+        writers.make(bare)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_beams": 0}, "num_beams: 0 is less than 1"),
+        ({"num_beams": 1.5}, "num_beams: 1.5 is not a whole number"),
+        ({"num_beams": 2, "temperature": 1.0}, "num_beams: 2: beam search draws no tokens"),
+        ({"num_beams": 2, "top_k": 3}, "num_beams: 2: beam search draws no tokens"),
+        ({"length_rule": "google"}, "length_rule: 'google' is not one of t5, huggingface"),
+        ({"length_penalty": -1.0}, "length_penalty: -1.0 is not a finite number, or is negative"),
+        ({"length_penalty": float("nan")}, "length_penalty: nan is not a finite number"),
+        ({"length_penalty": "x"}, "length_penalty: 'x' is not a number"),
+    ],
+)
+def test_settings_of_beams_are_checked(settings, message):
+    with pytest.raises(UserError, match=message):
+        Settings(**settings)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model folder with random weights and a byte-level vocabulary."""
+    path = tmp_path_factory.mktemp("writer") / "model"
+    (path / "tokenizer").mkdir(parents=True)
+    systems.write_byte_vocabulary(path / "tokenizer", ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
+    size = tokenizers.load(path / "tokenizer").vocab_size + 3
+    encoder = EncoderDecoderConfig(
+        vocab_size=size, hidden_size=12, num_layers=1, num_heads=3, intermediate_size=20,
+        tied_output=False, initializer="normal", initializer_range=0.8,
+    )  # fmt: skip
+    segments = configs.Segments(max_length=24)
+    objectives = (Seq2SeqLMConfig(start_id=1),)
+    config = configs.Config("writer", segments=segments, encoder=encoder, objectives=objectives)
+    configs.save(config, path / "config.yaml")
+    model = model_folder.build(config)
+    checkpoints.save(path, 1, named_arrays.values(model.variables_by_path()), {})
+    return path
+
+
+ODD = [
+    "the cat", "", " ", "\0", "\ufeff", "e\u0301\u0323", "\u202eabc", "😀" * 9, "漢字", "x" * 99,
+    "</s>", "<pad> <s>", "\n", "a\tb",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_saved_model_writes_what_python_writes(folder, tmp_path):
+    loaded = official.load(folder)
+    beams = {"num_beams": 3, "length_penalty": 1.2, "length_rule": "huggingface"}
+    greedy = loaded.generate(ODD, max_new_tokens=9)
+    assert len(set(greedy)) > 5
+    searched = loaded.generate(ODD, max_new_tokens=9, **beams)
+    assert searched != greedy
+    assert saved_model.export(folder, tmp_path / "saved", max_new_tokens=9) == ("generate", 24)
+    saved_model.export(folder, tmp_path / "beams", max_new_tokens=9, **beams)
+    broken = [b"\xff", b"cat\x80"]
+    requests = [("generate", {"text": texts}) for texts in (ODD, ODD[:1], [], broken)]
+    found = ask(tmp_path / "saved", requests, tmp_path)
+    assert [text.decode() for text in found[0]["text"]] == greedy
+    assert found[0]["token_ids"].shape == (len(ODD), 9)
+    assert [text.decode() for text in found[1]["text"]] == greedy[:1]
+    assert found[2]["token_ids"].shape == (0, 9) and len(found[2]["text"]) == 0
+    replaced = [text.decode(errors="replace") for text in broken]
+    read_again = loaded.generate(replaced, max_new_tokens=9)
+    assert [text.decode() for text in found[3]["text"]] == read_again
+    (found,) = ask(tmp_path / "beams", requests[:1], tmp_path)
+    assert [text.decode() for text in found["text"]] == searched
+    signatures = tf.saved_model.load(tmp_path / "saved").signatures
+    assert set(signatures) == {"generate", "sample", "serving_default"}
+    drawn = signatures["sample"](
+        text=tf.constant(ODD), temperature=tf.constant(1.5), top_k=tf.constant(40),
+        top_p=tf.constant(0.9), seed=tf.constant(3, tf.int64),
+    )["text"].numpy()  # fmt: skip
+    settings = {"temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 3}
+    in_python = loaded.generate(ODD, max_new_tokens=9, **settings)
+    assert [text.decode() for text in drawn] == in_python
+
+
+@pytest.mark.slow
+def test_the_command_line(folder, tmp_path):
+    expected = official.load(folder).generate(["the cat"], max_new_tokens=6, num_beams=2)
+    done = commands.run(
+        "official.main", "--mode=generate", f"--model_dir={folder}", "--max_new_tokens=6",
+        "--num_beams=2", "--prompt=the cat", f"--output={tmp_path}/out.jsonl",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    line = json.loads((tmp_path / "out.jsonl").read_text())
+    assert line == {"prompt": "the cat", "text": expected[0]}
