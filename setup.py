@@ -9,7 +9,7 @@ import setuptools
 setuptools.setup(
     packages=[
         *setuptools.find_packages(include=["official*", "tfrecords_tools*"]),
-        *(f"official.configs.{kind}" for kind in ("pretrain", "finetune", "smoke")),
+        *(f"official.configs.{kind}" for kind in ("pretrain", "finetune", "smoke", "students")),
     ],
     package_dir={"official.configs": "configs"},
     package_data={"official.configs": ["*/*.yaml"], "": ["*.yaml"]},

@@ -27,6 +27,8 @@ COMMANDS = {
     "official.convert": "",
     "official.explain": "",
     "official.parameters": "CONFIG...",
+    "official.students": "",
+    "official.teacher_outputs": "",
     "official.submission": "",
     "official.score_answers": "",
     "official.score_run": "",

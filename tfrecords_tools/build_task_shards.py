@@ -19,21 +19,30 @@ context, question, choices and answer (choice):
   python -m tfrecords_tools.build_task_shards --task=race --input=RACE --tokenizer=DIR --output=DIR
   python -m tfrecords_tools.build_task_shards --task=choice --train_file=train.jsonl \
     --validation_file=dev.jsonl --tokenizer=DIR --output=DIR --max_length=256
+Any task but a ranking as text in and text out, for an encoder-decoder:
+  python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text --input=DIR \
+    --tokenizer=DIR --output=DIR
+Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
+  python -m tfrecords_tools.build_task_shards --task=generation --train_file=train.tsv \
+    --validation_file=dev.tsv --text_column=source --label_column=target \
+    --prefix='summarize: ' --tokenizer=DIR --output=DIR
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from absl import flags
 
-from official.tasks import GENERIC, SPLITS, Task, choice, find, generic, ranking
+from official.tasks import GENERIC, SPLITS, Task, choice, find, generic, ranking, text_to_text
 from official.utils import errors
 from official.utils.errors import UserError
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
+TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix")
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
@@ -49,9 +58,16 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
         for name in RANKING_FLAGS:
             if options[name].present:
                 raise UserError(f"--{name} is for --task=ranking, not for --task={options.task}")
-        named = _plan_generic if options.task in GENERIC else _plan_named
+        named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
         task, names = named(options, given)
     _check_kind(options, task)
+    if options.text_to_text:
+        task = text_to_text.from_task(task)
+    for name in TEXT_TO_TEXT_FLAGS:
+        if options[name].present and task.kind != "text_to_text":
+            raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
+    if options.prefix is not None:
+        task = dataclasses.replace(task, prefix=options.prefix)
     files = {split: Path(options.input, name) for split, name in names.items()}
     _check_files(files)
     return task, files
@@ -87,23 +103,47 @@ def _plan_generic(
     """Returns a task whose columns the flags name, and the names of its files."""
     if not options.text_column:
         raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
-    task = generic(
-        options.task,
-        text=options.text_column,
-        text_pair=options.text_pair_column,
-        label=options.label_column,
-        labels=[label.strip() for label in options.labels or ()],
-        metrics=options.metrics or (),
-        header=options.header,
-    )
+    if options.task == "generation":
+        task = _plan_generation(options)
+    else:
+        task = generic(
+            options.task,
+            text=options.text_column,
+            text_pair=options.text_pair_column,
+            label=options.label_column,
+            labels=[label.strip() for label in options.labels or ()],
+            metrics=options.metrics or (),
+            header=options.header,
+        )
     names = {split: name for split, name in given.items() if name}
     if not names:
         raise UserError(
             f"--task={options.task} wants its files: --train_file, --validation_file, --test_file"
         )
-    if task.columns.label is None and set(names) != {"test"}:
-        raise UserError("--label_column is missing: only a test file can go without labels")
+    free = {"test", "train"} if options.unlabelled_train else {"test"}
+    if task.columns.label is None and not set(names) <= free:
+        raise UserError(
+            "--label_column is missing: only a test file can go without labels, and with "
+            "--unlabelled_train the train file"
+        )
     return task, names
+
+
+def _plan_generation(options: flags.FlagValues) -> Task:
+    """Returns a task of texts and targets, whose columns the flags name."""
+    for name in ("text_pair_column", "labels"):
+        if options[name].present:
+            raise UserError(
+                f"--{name} is not for --task=generation: its targets are any texts "
+                "(--label_column), and its inputs are those of --text_column"
+            )
+    return text_to_text.generation(
+        options.text_column,
+        options.label_column,
+        options.prefix or "",
+        options.metrics or (),
+        options.header,
+    )
 
 
 def _plan_named(
@@ -135,6 +175,8 @@ def _plan_named(
 
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given."""
+    if options.unlabelled_train and task.kind not in GENERIC:
+        raise UserError(f"--unlabelled_train is for {' and '.join(GENERIC)}, not for {task.kind}")
     for name in SPAN_FLAGS if task.kind != "span" else ("format",):
         if options[name].present:
             whose = (
@@ -168,20 +210,26 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     _define_file_flags(text)
     _define_column_flags(text, values)
     _define_ranking_flags(text, values)
+    _define_text_to_text_flags(text, values)
     flags.DEFINE_bool(
         "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
     )
 
 
 def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
-    text("task", None, "a task of official.tasks, or classification, regression, ranking, choice")
+    text(
+        "task",
+        None,
+        "a task of official.tasks, or classification, regression, ranking, choice, generation",
+    )
     text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to create")
     flags.DEFINE_integer(
         "max_length",
         None,
-        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices",
+        "longest sequence in tokens; default: 128, 384 for span tasks, 512 for choices and inputs "
+        "of text to text",
         1,
         flag_values=values,
     )
@@ -195,6 +243,20 @@ def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
         "max_query_length",
         64,
         "span tasks: largest number of tokens of a question",
+        flag_values=values,
+    )
+
+
+def _define_text_to_text_flags(text: Callable, values: flags.FlagValues) -> None:
+    flags.DEFINE_bool(
+        "text_to_text", False, "make inputs and targets for an encoder-decoder", flag_values=values
+    )
+    text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
+    flags.DEFINE_integer(
+        "max_target_length",
+        None,
+        "text to text: longest target in tokens; default: that of the files",
+        2,
         flag_values=values,
     )
 
@@ -232,6 +294,12 @@ def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
         None,
         ["tsv", "csv", "jsonl", "trec"],
         "format of the files; default: by the file name",
+        flag_values=values,
+    )
+    flags.DEFINE_bool(
+        "unlabelled_train",
+        False,
+        "read no labels of the train file: its text is for a teacher to label",
         flag_values=values,
     )
 

@@ -15,8 +15,11 @@ def _check_pooling(config):
 
 
 def _fields(config, target):
-    """Returns the batch fields that a head reads: the target, and the weights of its task."""
-    names = (target, "example_weights") if config.task else (target,)
+    """Returns the batch fields that a head reads: the target, and the weights of its task.
+
+    A head of weight 0 does not learn from targets, which may be missing (see `distillation`).
+    """
+    names = ((target,) if config.weight else ()) + (("example_weights",) if config.task else ())
     return frozenset(config.field(name) for name in names)
 
 

@@ -84,10 +84,10 @@ class CausalLMConfig(ObjectiveConfig):
             self.check_encoder(whole.encoder)
         if whole.corruption is not None:
             raise ValueError("it asks for the tokens that it reads: leave out `corruption`")
-        if len(whole.objectives) > 1:
+        if {objective.type for objective in whole.objectives} - {self.type, "distillation"}:
             raise ValueError(
                 "it cuts the rows that it reads, and may turn them round: let it be the only "
-                "objective"
+                "objective, but for distillation"
             )
 
     def check_encoder(self, encoder: EncoderConfig) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from official.utils.validators import at_least, fraction, one_of, regular_expression
+from official.utils.validators import above, at_least, fraction, one_of, regular_expression
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +139,10 @@ class Recipe:
       shuffle_buffer: the number of examples that are shuffled together.
       bucket_lengths: the lengths that batches are padded to; empty = always the longest.
       task_sampling: how the task of each batch is drawn, if there are several: in proportion to
-        their sizes (`proportional`), or more and more evenly (`annealed`); see
-        `official.data.mixture`.
+        their sizes (`proportional`), equally often (`equal`), or more and more evenly
+        (`annealed`); see `official.data.mixture`.
+      task_limit: the largest number of examples that a task counts with; 0 = none.
+      task_temperature: of `proportional`: the root of the sizes that counts; 1 = the sizes.
       init_weights: what is taken from `--init`: the `encoder`; `all` weights; `none`, only the
         sizes; `generator` = the encoder, and again as a frozen generator with its masked LM; or
         `run` = all weights, the optimizer's moments and the step, to continue a run with other data
@@ -167,11 +169,22 @@ class Recipe:
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
     task_sampling: str = "proportional"
+    task_limit: int = 0
+    task_temperature: float = 1.0
     init_weights: str = "encoder"
 
     def __post_init__(self):
         one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
-        one_of("task_sampling", self.task_sampling, ["proportional", "annealed"])
+        one_of("task_sampling", self.task_sampling, ["proportional", "equal", "annealed"])
+        at_least(self, 0, "task_limit")
+        above(self, 0, "task_temperature")
+        if self.task_sampling == "equal" and self.task_limit:
+            raise ValueError("task_limit: has no meaning for task_sampling: equal: leave it out")
+        if self.task_sampling != "proportional" and self.task_temperature != 1:
+            raise ValueError(
+                "task_temperature: is of task_sampling: proportional, and it is "
+                f"{self.task_sampling}: leave it out"
+            )
         one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
         at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
         at_least(self, 1, "keep_checkpoints", "max_bad_steps", "shuffle_buffer")

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from official.config import (
     corruption,
+    distillation,
     encoder_decoder,
     encoders,
     heads,
     objectives,
+    rare_masks,
     replaced_tokens,
     text_to_text,
 )
@@ -20,9 +22,9 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
     return {part.type: part for part in parts}
 
 
-CORRUPTIONS = _by_type(*corruption.PARTS, *text_to_text.PARTS)
+CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS, *text_to_text.PARTS)
 ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
-OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS)
+OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

@@ -11,9 +11,8 @@ Shapes: n raw tokens of a row, L tokens of the encoder, U targets.
 
 import dataclasses
 import math
+import struct
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from official.config.part import CorruptionConfig
 from official.config.segments import TEXT_FORMATS
@@ -117,9 +116,9 @@ class SentinelsConfig(TextToTextConfig):
 
         Both are rounded in float32, halves to even, as in the release.
         """
-        noise = int(np.round(np.float32(raw) * np.float32(self.noise_density)))
+        noise = round(_float32(raw * _float32(self.noise_density)))
         noise = min(max(noise, 1), raw - 1)
-        spans = max(1, int(np.round(np.float32(noise) / np.float32(self.mean_span_length))))
+        spans = max(1, round(_float32(noise / _float32(self.mean_span_length))))
         return noise, min(spans, noise, raw - noise)
 
     def lengths(self, max_length: int) -> Lengths:
@@ -219,6 +218,11 @@ class DenoisingConfig(TextToTextConfig):
         if self.method == "prefix_lm":
             return Lengths(raw, raw, raw)
         return Lengths(raw, 1 if self.method == "lm" else raw + 1, raw + 1)
+
+
+def _float32(x: float) -> float:
+    """Returns the nearest float32."""
+    return struct.unpack("f", struct.pack("f", x))[0]
 
 
 PARTS = (SentinelsConfig, DenoisingConfig)

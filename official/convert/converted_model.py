@@ -13,9 +13,9 @@ from official import tokenizers
 from official.convert import mapping
 from official.convert.heads import kind_of
 from official.convert.system import System
-from official.saving import checkpoints, model_folder
+from official.saving import model_folder
 from official.tokenizers import wordpiece
-from official.utils import atomic, files, strict
+from official.utils import files, strict
 from official.utils.errors import UserError
 
 # The tables of some models have additional rows, up to a multiple of at most this.
@@ -138,7 +138,4 @@ def write(converted: Converted, output: str | os.PathLike) -> None:
     Raises:
       UserError: `output` exists.
     """
-    with atomic.folder(output) as temporary:
-        configs.save(converted.config, temporary / "config.yaml")
-        converted.tokenizer.save(temporary / "tokenizer")
-        checkpoints.save(temporary, 0, dict(converted.variables), {})
+    model_folder.write_new(converted.config, converted.tokenizer, converted.variables, output)

@@ -3,6 +3,7 @@
 Weights are only read from safetensors, because unpickling a `pytorch_model.bin` can run code.
 """
 
+import dataclasses
 import fnmatch
 import json
 import os
@@ -111,6 +112,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
+    config = without_distillation(config)
     system = system_of(config)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {
@@ -127,6 +129,12 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def without_distillation(config: configs.Config) -> configs.Config:
+    """Returns the config of a student without the objective that its teacher was needed for."""
+    kept = tuple(o for o in config.objectives if o.type != "distillation")
+    return dataclasses.replace(config, objectives=kept)
 
 
 def _files(

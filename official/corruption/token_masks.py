@@ -60,7 +60,7 @@ def corrupt(
     corrupted = {
         **batch,
         **targets.listed(times, token_ids, config.max_predictions),
-        "token_ids": _replace(config, vocabulary, token_ids, taken, times, seeds),
+        "token_ids": replaced(config, vocabulary, token_ids, taken, times, seeds),
     }
     return {**corrupted, **follows(config, vocabulary, corrupted)}
 
@@ -151,7 +151,7 @@ def _number(
     return tf.clip_by_value(tf.cast(number, tf.int32), 1, config.max_predictions)
 
 
-def _replace(
+def replaced(
     config: TokenMasksConfig,
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
@@ -159,7 +159,16 @@ def _replace(
     times: tf.Tensor,
     seeds: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the token ids, with the hidden ones masked, randomised or kept."""
+    """Returns the token ids, with the hidden ones masked, randomised or kept.
+
+    Args:
+      config: has `mask_prob`, `random_prob`, `random_tokens`, `action` and `replacement`.
+      vocabulary: the vocabulary of the tokens.
+      token_ids: int32 [B, T].
+      taken: the number of the hidden unit that each token is in, int32 [B, T], -1 = not hidden.
+      times: how often each token is predicted, int32 [B, T].
+      seeds: uint64 [B].
+    """
     length = tf.shape(token_ids)[1]
     action = seeding.uniforms(seeds, Stream.MASK_ACTION, length)
     if config.action == "unit":
@@ -174,6 +183,6 @@ def _replace(
         random_ids = tf.gather(ids, seeding.integers(seeds, Stream.MASK_TOKEN, length, len(ids)))
     else:
         random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, length, vocabulary.size)
-    replaced = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
-    replaced = tf.where(action < config.mask_prob, vocabulary.mask_id, replaced)
-    return tf.where(taken >= 0, replaced, token_ids)
+    result = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
+    result = tf.where(action < config.mask_prob, vocabulary.mask_id, result)
+    return tf.where(taken >= 0, result, token_ids)

@@ -1,7 +1,7 @@
 """Turns the records of a batch into its tensors: parses, pads, lays out and corrupts them.
 
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding,
-S segments, P predictions.
+S segments, P predictions, U targets with padding.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.config.distillation import TEACHER_LOGITS
 from official.config.segments import PART_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
@@ -30,6 +31,7 @@ LISTS = frozenset(features.LEXICONS) | {
     "sequence_lengths",
     "masked_positions",
     "masked_ids",
+    "target_ids",
 }
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
@@ -52,6 +54,9 @@ class BatchBuilder:
       draws: whether an objective draws at random, from `row_seeds`.
       heads: of a model of several tasks, the batch fields that each task's head reads.
       task: the task of the examples.
+      taught: the cached outputs of teachers for all examples, [examples, teachers, outputs]; None =
+        there are none.
+      max_target_length: U of a task of text to text; 0 = the examples have no targets.
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -67,6 +72,8 @@ class BatchBuilder:
     draws: bool
     heads: Mapping[str, Collection[str]]
     task: str | None
+    taught: tf.Tensor | None = None
+    max_target_length: int = 0
 
     @property
     def static_masks(self) -> bool:
@@ -88,6 +95,10 @@ class BatchBuilder:
             fields |= corruption.gives()
         if self.draws:
             fields.add("row_seeds")
+        if self.taught is not None:
+            fields.add(TEACHER_LOGITS)
+        if "target_ids" in self.features:
+            fields |= {"target_ids", "target_mask"}
         for task, names in self.heads.items():
             mine = task == self.task
             fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
@@ -113,9 +124,13 @@ class BatchBuilder:
             batch["backward"] = batch["backward"] > 0
         if "part_lengths" in parsed:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
+        if self.max_target_length:
+            batch |= self._targets(parsed, size)
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
+        if self.taught is not None:
+            batch[TEACHER_LOGITS] = tf.gather(self.taught, tf.maximum(index, 0))
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
@@ -175,6 +190,15 @@ class BatchBuilder:
             )
             batch = sequences.add_sequence_axis(batch, size, self.sequences)
         return batch, segment_ids
+
+    def _targets(self, parsed: Mapping[str, Any], size: int) -> dict[str, tf.Tensor]:
+        """Pads targets with 0: int32 and bool [B, U]. Splits without any have padding alone."""
+        shape = [size, self.max_target_length]
+        if "target_ids" not in parsed:
+            return {"target_ids": tf.zeros(shape, tf.int32), "target_mask": tf.zeros(shape, bool)}
+        lengths = tf.cast(parsed["target_ids"].row_lengths(), tf.int32)
+        ids = parsed["target_ids"].to_tensor(shape=shape)
+        return {"target_ids": ids, "target_mask": tf.range(shape[1]) < lengths[:, None]}
 
     def _corrupted(
         self, batch: dict[str, tf.Tensor], parsed: Mapping[str, Any], seeds: tf.Tensor

@@ -1,14 +1,17 @@
 """Reads several tasks as one data set: the task of each batch is drawn at random.
 
-Every head names its task (`objectives: [{type: classification, task: rte}, ...]`) and reads the
+Tasks of text to text share the objective `seq2seq_lm`. Of classifications and regressions, every
+head names its task (`objectives: [{type: classification, task: rte}, ...]`) and reads the
 batch fields `rte/label` and `rte/example_weights`, which are zeros in the batches of other tasks.
 These batches do not change the head or its moments. The task of a step is a function of (seed,
 step), so a run that resumes reads the same batches.
 
-A task of N examples is drawn in proportion to N^alpha. alpha is 1, or with
-`recipe.task_sampling: annealed` falls from 1 to 0.2, so that the tasks are drawn almost equally
-often at the end (Stickland and Murray, 2019; their release lowers alpha once per epoch, this
-program at each step).
+A task of N examples is drawn in proportion to `min(N, K)^(1 / T)`, with the limit K of
+`recipe.task_limit` and the temperature T of `recipe.task_temperature` (Raffel et al., 2020, section
+3.5.2). `recipe.task_sampling: equal` draws all tasks equally often. `annealed` takes
+`min(N, K)^alpha`, where alpha falls from 1 to 0.2, so that the tasks are drawn almost equally often
+at the end (Stickland and Murray, 2019; their release lowers alpha once per epoch, this program at
+each step).
 """
 
 import dataclasses
@@ -74,14 +77,14 @@ class Mixture:
 
         Raises:
           UserError: two sources have the same task, or different tokenizers or lengths, or one has
-            a task that is not a classification or regression.
+            a task of a kind that is learnt by itself, or some are text to text and some are not.
         """
         self.sources = list(sources)
         first = self.sources[0]
         tasks: dict[str, Description] = {}
         for source in self.sources:
             task = source.manifest.task
-            if task is not None and task.kind not in GENERIC:
+            if task is not None and task.kind not in (*GENERIC, "text_to_text"):
                 raise UserError(
                     f"{source.folder}: a task of the kind {task.kind} is learnt and scored by "
                     "itself: name its folder alone"
@@ -99,6 +102,7 @@ class Mixture:
                         f"{first.folder} and {source.folder} cannot be read together: {kind} "
                         f"{ours} in the first, {theirs} in the second; make both in the same way"
                     )
+        self._texts = _text_to_text(self.sources)
         self.folder = ", ".join(source.folder for source in self.sources)
         self.manifest = dataclasses.replace(
             first.manifest, task=MixtureDescription((AVERAGE,), tasks)
@@ -107,17 +111,22 @@ class Mixture:
         self.num_examples = sum(source.num_examples for source in self.sources)
         prints = ",".join(source.fingerprint for source in self.sources)
         self.fingerprint = checksums.hash_bytes(prints.encode())
-        self._choices = choices(
+        recipe = config.recipe
+        shares = rates(
             [source.num_examples for source in self.sources],
-            config.recipe.total_steps(self.num_examples),
-            config.seed,
-            config.recipe.task_sampling == "annealed",
+            recipe.total_steps(self.num_examples),
+            recipe.task_sampling,
+            recipe.task_limit,
+            recipe.task_temperature,
         )
+        self._choices = choices(shares, config.seed)
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
         """Checks that every task has a head and every head a task, and each source; see there."""
         heads = {getattr(objective, "task", "") for objective in config.objectives}
         tasks = set(self.manifest.task.tasks)
+        if self._texts:
+            heads = tasks
         if not tasks <= heads or (heads != tasks and self.sources[0].training):
             raise UserError(
                 f"{self.folder}: tasks {', '.join(sorted(tasks))}, and objectives for "
@@ -146,28 +155,66 @@ class Mixture:
             for source, start in zip(self.sources, before, strict=True)
         ]
         shared = set.intersection(*(set(part.element_spec) for part in batches))
-        batches = [
-            part.map(lambda batch: {name: batch[name] for name in sorted(shared)})
-            for part in batches
-        ]
+        lengths = [source.manifest.task.max_target_length or 0 for source in self.sources]
+        batches = [part.map(lambda batch: _alike(batch, shared, max(lengths))) for part in batches]
         order = np.repeat(self._choices[start_step:], replicas_per_worker)
         return tf.data.Dataset.choose_from_datasets(
             batches, tf.data.Dataset.from_tensor_slices(order)
         )
 
 
-def choices(sizes: Sequence[int], steps: int, seed: int, annealed: bool) -> np.ndarray:
-    """Draws the index of the task of each step: int64 [steps].
+def _text_to_text(sources: Sequence[ShardDataset]) -> bool:
+    """Returns whether the tasks are text to text, which all or none of them are."""
+    others = [source for source in sources if source.manifest.task.kind != "text_to_text"]
+    if 0 < len(others) < len(sources):
+        raise UserError(
+            f"{others[0].folder} is of the kind {others[0].manifest.task.kind}, and other folders "
+            "are text to text: make all of them with --text_to_text, or none"
+        )
+    return not others
+
+
+def _alike(batch: dict[str, tf.Tensor], names: set[str], length: int) -> dict[str, tf.Tensor]:
+    """Returns the fields of a batch that all tasks have, with targets of one length [B, U]."""
+    batch = {name: batch[name] for name in sorted(names)}
+    for name in {"target_ids", "target_mask"} & names:
+        missing = length - batch[name].shape[1]
+        batch[name] = tf.pad(batch[name], [[0, 0], [0, missing]])  # The padding is 0 and False.
+    return batch
+
+
+def rates(
+    sizes: Sequence[int],
+    steps: int,
+    sampling: str = "proportional",
+    limit: int = 0,
+    temperature: float = 1.0,
+) -> np.ndarray:
+    """Returns how often each task is drawn at each step, up to a factor: [steps, tasks].
 
     Args:
       sizes: the number of examples of each task.
       steps: the number of training steps.
-      seed: the seed of the draws.
-      annealed: whether the exponent of the sizes falls.
+      sampling: `recipe.task_sampling`.
+      limit: K; 0 = none.
+      temperature: T.
     """
     progress = np.arange(steps) / max(1, steps - 1)  # [steps]
-    alpha = 1 - (1 - _LOWEST) * progress if annealed else np.ones(steps)
-    shares = np.asarray(sizes, np.float64) ** alpha[:, None]  # [steps, tasks]
+    alpha = {
+        "proportional": np.full(steps, 1 / temperature),
+        "equal": np.zeros(steps),
+        "annealed": 1 - (1 - _LOWEST) * progress,
+    }[sampling]
+    return np.minimum(sizes, limit or np.inf) ** alpha[:, None]
+
+
+def choices(shares: np.ndarray, seed: int) -> np.ndarray:
+    """Draws the index of the task of each step: int64 [steps].
+
+    Args:
+      shares: how often each task is drawn at each step, up to a factor [steps, tasks].
+      seed: the seed of the draws.
+    """
     bounds = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
     rng = seeding.numpy_rng(seed, seeding.Stream.TASK)
-    return (rng.random(steps)[:, None] >= bounds[:, :-1]).sum(axis=1)
+    return (rng.random(len(shares))[:, None] >= bounds[:, :-1]).sum(axis=1)

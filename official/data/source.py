@@ -17,13 +17,14 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, example_order, sharing, streams
+from official.data import checks, example_order, sharing, streams, taught
 from official.data.batches import BatchBuilder
 from official.shards import features, folder, manifest, token_counts
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
+_DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
 
 
 class ShardDataset:
@@ -88,6 +89,7 @@ class ShardDataset:
         self._longest_sequence = max(  # rows that several sequences share may be longer
             m.segments.max_length if m.segments else m.max_length for m in manifests
         )
+        self._taught = taught.read(config, split, self.fingerprint, self.num_examples, training)
         counts = [token_counts.read(*pair) for pair in zip(paths, manifests, strict=True)]
         self._build_batch = self._batch_builder(
             parts=max(m.segments.packing if m.segments else 1 for m in manifests),
@@ -138,6 +140,8 @@ class ShardDataset:
                 if (name := getattr(objective, "task", ""))
             },
             task=self.task_name,
+            taught=None if self._taught is None else tf.constant(self._taught.outputs),
+            max_target_length=(task and task.max_target_length) or 0,
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
@@ -157,7 +161,9 @@ class ShardDataset:
             self._check_shares(recipe.batch_size, replicas)
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
-        fields = self.fields | (_TARGETS & set(self.manifest.features) if predicting else set())
+        fields = set(self.fields)
+        for name in _TARGETS & set(self.manifest.features) if predicting else ():
+            fields |= {name} | _DERIVED.get(name, set())
         heads = self._build_batch.heads
         if predicting:
             fields |= frozenset().union(*heads.values())
@@ -171,6 +177,8 @@ class ShardDataset:
         if self.training:
             streams.check_memory(self.folder, config, self.manifest)
         checks.positions(self.folder, self._longest_sequence, config)
+        if self._taught is not None:
+            self._taught.check(config)
 
     @property
     def task_name(self) -> str | None:

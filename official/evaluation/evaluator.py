@@ -3,6 +3,7 @@
 Shapes: K statistics, B examples.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ from official.distribution import memory
 from official.distribution.statistics import Statistics
 from official.evaluation import task_metrics
 from official.evaluation.loop import Outputs, ReplicaLoop
+from official.modeling import greedy
 from official.modeling.model import Model
 from official.tasks import kinds
 from official.utils.errors import UserError
@@ -74,6 +76,7 @@ class Evaluator:
         self._before_batch = before_batch
         self.memory = memory.make_memory(config, strategy, self.batch_size)
         self._loop = ReplicaLoop(strategy, self.replica_step)
+        self._generating: dict[int, ReplicaLoop] = {}  # by the length of the texts
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
     def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
@@ -92,7 +95,8 @@ class Evaluator:
             return self._run_each(source, batches)
         if self.memory is not None:
             self.memory.clear()
-        sums, outputs = self._loop.run(source, self.batch_size, batches, self._before_batch)
+        loop = self._loop_for(source)
+        sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch)
         metrics = self.statistics.summarise(sums, self.model.term_weights)
         if source.manifest.task:
             head = f"{source.task_name}/"  # of this task, where the model has several
@@ -118,7 +122,10 @@ class Evaluator:
 
         def step(batch):
             batch = self.model.prepare(batch, None)
-            given = self.model.predictions(batch)
+            encoded = self.model.encode_as_read(batch)
+            given = self.model.predictions(batch, encoded)
+            if generates(source):
+                given |= self._generated(source, batch, encoded)
             given = {name.removeprefix(head): value for name, value in given.items()}
             if set(names) - set(given):
                 raise UserError(
@@ -163,8 +170,30 @@ class Evaluator:
             }
         return {**metrics, AVERAGE: float(np.mean(firsts))}
 
-    def replica_step(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict]:
+    def _loop_for(self, source: ShardDataset) -> ReplicaLoop:
+        """Returns the loop over the batches of a source, which may generate texts."""
+        if not generates(source):
+            return self._loop
+        length = source.manifest.task.max_target_length
+        if length not in self._generating:
+            step = functools.partial(self.replica_step, source=source)
+            self._generating[length] = ReplicaLoop(self.strategy, step)
+        return self._generating[length]
+
+    def _generated(self, source: ShardDataset, batch, encoded) -> dict[str, tf.Tensor]:
+        length = source.manifest.task.max_target_length
+        end, padding = source.tokenizer.sep_id, source.tokenizer.pad_id
+        ids = greedy.generate(self.model, batch, encoded, length, end, padding)
+        return {"generated_ids": ids}
+
+    def replica_step(
+        self, batch: Mapping[str, tf.Tensor], source: ShardDataset | None = None
+    ) -> tuple[tf.Tensor, dict]:
         """Evaluates a batch on one replica.
+
+        Args:
+          batch: the batch.
+          source: the source of the examples, if texts are generated for them.
 
         Returns:
           The sums of `self.statistics` [K], and the predictions and targets of the batch.
@@ -178,10 +207,18 @@ class Evaluator:
         losses, metrics = self.model.terms(batch, encoded=encoded)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
         outputs = dict(self.model.predictions(batch, encoded))
+        if source is not None:
+            outputs |= self._generated(source, batch, encoded)
         for name, field in _FIELDS.items():
             if field in batch:
                 outputs[name] = batch[field]
         return statistics, outputs
+
+
+def generates(source: ShardDataset) -> bool:
+    """Returns whether the predictions for a source are texts that a decoder generates."""
+    task = source.manifest.task
+    return task is not None and kinds.KINDS[task.kind].generates
 
 
 def target_entropy(source: ShardDataset, batch_size: int) -> float | None:

@@ -16,8 +16,9 @@ from official.distribution import numerics, strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
-from official.saving import warm_start
+from official.saving import teachers, warm_start
 from official.shards import manifest
+from official.utils import errors
 
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
@@ -164,7 +165,28 @@ class _TrainedModel:
             if model is None:
                 model = strategies.build_model(self.config, self.strategy)
                 warm_start.start_from(model, str(self.model_dir), self.checkpoint, "all")
+                if not predicting:
+                    self._attach_teachers(model, source)
             yield split, source, model
+
+    def _attach_teachers(self, model: Model, source: ShardDataset | Mixture) -> None:
+        """Loads the teachers of a student, for the terms of distillation, if they are there."""
+        objective = teachers.distillation(self.config)
+        if objective is None or objective.cache:
+            return
+        gone = [folder for folder in objective.teachers if not Path(folder).exists()]
+        if gone:
+            errors.warn(
+                f"{', '.join(gone)}: no such folder: without teacher, no distillation terms"
+            )
+            return
+        teachers.attach(
+            model,
+            teachers.described(self.config),
+            source.tokenizer,
+            source.manifest.max_length,
+            self.strategy.scope,
+        )
 
 
 def _memory_length(config: configs.Config) -> int:

@@ -11,6 +11,7 @@ from sklearn import metrics as sklearn_metrics
 
 from official.tasks import Description, nearest
 from official.tasks.kinds import KINDS, Kind
+from official.tasks.text_to_text import WRONG
 from official.utils.errors import UserError
 
 
@@ -20,7 +21,8 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
     Args:
       names: the names of the metrics.
       labels: class ids or scores [B].
-      predictions: probabilities [B, C] or class ids [B]; scores [B] for a regression.
+      predictions: probabilities [B, C] or class ids [B], -1 = none of the classes; scores [B] for
+        a regression.
 
     Returns:
       The metrics by name, in the order of `names`.
@@ -89,8 +91,9 @@ def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     classes = _classes(predictions)
     count = predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
     if count <= 2:
-        return sklearn_metrics.f1_score(labels, classes, labels=[0, 1], zero_division=0)
-    return sklearn_metrics.f1_score(labels, classes, average="macro", zero_division=0)
+        return sklearn_metrics.f1_score(labels == 1, classes == 1, zero_division=0)
+    known = np.setdiff1d(np.union1d(labels, classes), [WRONG])
+    return sklearn_metrics.f1_score(labels, classes, labels=known, average="macro", zero_division=0)
 
 
 def _matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:

@@ -39,6 +39,7 @@ class Model(keras.Layer):
             raise UserError(f"objectives: {repeated} is there twice")
         for objective in self.objectives:
             objective.attach(self.encoder)
+            objective.join(self.objectives)
         self.build()
 
     def build(self, input_shape=None):
@@ -71,7 +72,12 @@ class Model(keras.Layer):
 
     def encode_as_read(self, batch, rng=None):
         """Runs the encoder, and computes only what the objectives read of the last layer."""
-        return self.encode(batch, rng, first_only=self.uses_first_position_only)
+        return self.encode(
+            batch,
+            rng,
+            output_all=any(objective.uses_all_layers for objective in self.objectives),
+            first_only=self.uses_first_position_only,
+        )
 
     def prepare(self, batch, rng=None):
         """Runs the `prepare` of each objective, which comes before the encoder."""

@@ -1,8 +1,11 @@
 """Reads and writes model folders: config, tokenizer, weights and task."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from official import config as configs
 from official import tokenizers
@@ -89,6 +92,23 @@ def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
 
 
 CONFIG = "config.yaml"
+
+
+def write_new(
+    config: configs.Config,
+    tokenizer: tokenizers.Tokenizer,
+    variables: Mapping[str, np.ndarray],
+    output: str | os.PathLike,
+) -> None:
+    """Writes a model that was not trained here: config, tokenizer and a checkpoint at step 0.
+
+    Raises:
+      UserError: `output` exists.
+    """
+    with atomic.folder(output) as temporary:
+        configs.save(config, temporary / CONFIG)
+        tokenizer.save(temporary / "tokenizer")
+        checkpoints.save(temporary, 0, dict(variables), {})
 
 
 def save_task(found: manifest.Manifest, model_dir: Path) -> None:

@@ -22,7 +22,7 @@ from official.tasks import KINDS
 from official.utils.errors import UserError
 
 # The objectives that each method applies to.
-OBJECTIVES = {kind.method: kind.objectives for kind in KINDS.values()}
+OBJECTIVES = {kind.method: kind.objectives for kind in KINDS.values() if kind.method}
 
 
 class Predictor:

@@ -45,6 +45,7 @@ FEATURES: dict[str, Feature] = {
     "continues": Feature("int", "stream: 1 if the row continues the same row of the batch before"),
     "backward": Feature("int", "stream: 1 if the row is of text reversed"),
     "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
+    "target_ids": Feature("ints", "text to text: ids of the target, with the one that ends it"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
     "answer": Feature("int", "number of the right one among the choices, each a sequence"),

@@ -23,6 +23,12 @@ class Description:
       metrics: the metrics that are reported; the first one picks the best checkpoint.
       no_answers: of spans, whether some questions have no answer.
       blank: of a choice, whether a run of underscores in a question is the place of the choice.
+      answers: of text to text, what the targets are: the kind of the task that has this form, or
+        `generation`.
+      prefix: of text to text, what the inputs begin with.
+      fields: of text to text, the name of each text in the inputs.
+      max_target_length: of text to text, the length of the longest target in tokens, with the one
+        that ends it.
       columns: the column of each text and of the label in the source files.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
@@ -38,6 +44,10 @@ class Description:
     metrics: tuple[str, ...] = ()
     no_answers: bool | None = omitted()
     blank: bool | None = omitted()
+    answers: str | None = omitted()
+    prefix: str | None = omitted()
+    fields: tuple[str, ...] | None = omitted()
+    max_target_length: int | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     doc_stride: int | None = omitted()
     max_query_length: int | None = omitted()

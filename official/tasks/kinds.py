@@ -16,13 +16,14 @@ class Kind:
       targets: the features of an example with the values to predict.
       objectives: the types of the objectives that learn the task.
       metrics: the metrics that can be computed; the first one is the default.
-      method: the method of `official.load(DIR)` that predicts the task.
+      method: the method of `official.load(DIR)` that predicts the task; "" = none.
       builder: the module of the shard builder, which has `from_flags`.
       scorer: the module with the `Scorer`, which computes metrics and writes predictions.
-      signatures: the module of the signatures of a SavedModel.
+      signatures: the module of the signatures of a SavedModel; "" = those of the encoder.
       output: the prediction that is compared with the first target, of kinds with one target a row.
       max_length: the default length of examples, in tokens.
       generic: whether a user can define a task of this kind by naming columns.
+      generates: whether predictions are texts that a decoder generates.
     """
 
     targets: tuple[str, ...]
@@ -35,6 +36,7 @@ class Kind:
     output: str = ""
     max_length: int = 128
     generic: bool = False
+    generates: bool = False
 
 
 KINDS = {
@@ -89,6 +91,24 @@ KINDS = {
         signatures="official.serving.signatures.multiple_choice",
         output="probabilities",
         max_length=512,
+    ),
+    "text_to_text": Kind(
+        targets=("target_ids",),
+        objectives=("seq2seq_lm",),
+        metrics=(
+            "accuracy",
+            "f1",
+            "matthews_correlation",
+            "pearson",
+            "spearman",
+            "exact_match",
+        ),
+        method="",
+        builder="tfrecords_tools.tasks.text_to_text",
+        scorer="official.evaluation.generated_texts",
+        signatures="",
+        max_length=512,
+        generates=True,
     ),
 }
 GENERIC = tuple(name for name, kind in KINDS.items() if kind.generic)

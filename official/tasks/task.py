@@ -72,6 +72,10 @@ class Task:
       no_answers: of spans, whether some questions have no answer in their text.
       blank: of a choice, whether a run of underscores in a question is replaced by the choice,
         which otherwise follows the question.
+      answers: of text to text, what the targets are: the kind of the task that has this form, or
+        `generation` (any text).
+      prefix: of text to text, what the inputs begin with; see `official.tasks.text_to_text`.
+      fields: of text to text, the name of each text in the inputs, in the order of the columns.
     """
 
     name: str
@@ -88,6 +92,9 @@ class Task:
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
     no_answers: bool = False
     blank: bool = False
+    answers: str | None = None
+    prefix: str | None = None
+    fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks the values that a user of `generic` gives."""
@@ -139,6 +146,9 @@ class Task:
             metrics=self.metrics,
             no_answers=self.no_answers if self.kind == "span" else None,
             blank=self.blank if self.kind == "choice" else None,
+            answers=self.answers,
+            prefix=self.prefix,
+            fields=self.fields or None,
             columns={
                 name: column
                 for name, column in columns.items()

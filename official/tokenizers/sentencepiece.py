@@ -165,12 +165,13 @@ class SentencePiece(Tokenizer):
         """
         if not settings.get("tokenizer_class") and (name := _class_of_model(path)):
             settings = {**settings, "tokenizer_class": name}
+            if name == RELEASED["t5"]:
+                settings = {**settings, "extra_ids": settings.get("extra_ids", T5["extra_ids"])}
         released = _released(settings)
-        if str(settings.get("tokenizer_class")).removesuffix("Fast") == RELEASED["t5"]:
-            settings = {
-                **T5,
-                **{key: value for key, value in settings.items() if value is not None},
-            }
+        name = str(settings.get("tokenizer_class")).removesuffix("Fast")
+        if name == RELEASED["t5"] and "extra_ids" in settings:
+            given = {key: value for key, value in settings.items() if value is not None}
+            settings = {**T5, **given}
         return cls(
             path.read_bytes(),
             switch(settings, "do_lower_case", None),

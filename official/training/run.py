@@ -12,7 +12,7 @@ from official.data.labels import task_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder, warm_start
+from official.saving import checkpoints, model_folder, teachers, warm_start
 from official.training import resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic
@@ -67,6 +67,7 @@ def train(
     with strategies.lost_workers(strategy):
         source = open_data(data, config, "train", training=True)
         config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
+        config = teachers.described(config)
         source.check(config, strategy.num_replicas_in_sync)
         if init:
             source.check_tokenizer(Path(init) / "tokenizer")
@@ -122,6 +123,7 @@ def _trainer(
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:
         report(_warm_start(model, init, checkpoint, weights))
+    teachers.attach(model, config, source.tokenizer, source.manifest.max_length, strategy.scope)
     if strategies.is_chief(strategy):
         atomic.make_folder(model_dir)
         configs.save(config, model_dir / model_folder.CONFIG)

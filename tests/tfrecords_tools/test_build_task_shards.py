@@ -210,7 +210,19 @@ def test_command_line(tmp_path):
     done = run(*flags_given[:4], "--tokenizer=x", "--output=y")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        "error: --label_column is missing: only a test file can go without labels"
+        "error: --label_column is missing: only a test file can go without labels, and with "
+        "--unlabelled_train the train file"
     )
     done = run("--task=sst2", "--output=y")
     assert done.stderr.splitlines()[-1] == "error: --tokenizer is missing; --help says what it is"
+
+
+def test_a_train_file_may_go_without_labels_if_it_is_said(tmp_path):
+    (tmp_path / "train.tsv").write_text("text\nx\n")
+    generic = "--task=classification", f"--input={tmp_path}", "--text_column=text", "--labels=a,b"
+    task, files = _plan(*generic, "--train_file=train.tsv", "--unlabelled_train")
+    assert (task.columns.label, set(files)) == (None, {"train"})
+    with pytest.raises(UserError, match="with --unlabelled_train the train file"):
+        _plan(*generic, "--train_file=train.tsv")
+    with pytest.raises(UserError, match="--unlabelled_train is for classification and regression"):
+        _plan("--task=squad1", f"--input={tmp_path}", "--unlabelled_train")

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,16 @@ def from_flags(
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     how = options.format, options.skip_bad_rows
-    return build(task, files, tokenizer, Path(options.output), max_length, *how, report=report)
+    return build(
+        task,
+        files,
+        tokenizer,
+        Path(options.output),
+        max_length,
+        *how,
+        unlabelled=("train",) if options.unlabelled_train else (),
+        report=report,
+    )
 
 
 def build(
@@ -54,6 +63,7 @@ def build(
     format: str | None = None,
     skip_bad_rows: bool = False,
     examples_per_shard: int = 100_000,
+    unlabelled: Collection[str] = (),
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a task and returns its manifest.
@@ -68,6 +78,8 @@ def build(
       format: "tsv", "csv" or "jsonl"; None = by the file names.
       skip_bad_rows: whether rows that cannot be used are left out and counted.
       examples_per_shard: the number of examples in a full shard.
+      unlabelled: the splits whose labels are not read, and may be missing: text that a teacher
+        labels.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -76,7 +88,12 @@ def build(
     parts = 2 if task.columns.text_pair is not None else 1
     task_folder.check_max_length(parts, tokenizer, max_length)
     if task.kind == "classification" and not task.labels:
-        task = _with_labels_of_train_file(task, files, format, skip_bad_rows)
+        if "train" in unlabelled:
+            raise UserError(
+                "--unlabelled_train: without the labels of a train file their names cannot be "
+                "found: name them with --labels, in the teacher's order"
+            )
+        task = with_labels_of_train_file(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     with atomic.folder(output) as folder:
@@ -84,7 +101,8 @@ def build(
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
             each = SplitCounts(bad, task_folder.no_targets(task.labels))
-            rows = _with_progress(_usable(task, split, files[split], format, bad), split, report)
+            usable_rows = usable(task, split, files[split], format, bad, split not in unlabelled)
+            rows = _with_progress(usable_rows, split, report)
             examples = _examples(rows, task, tokenizer, max_length, each)
             shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
             if not each.examples:
@@ -97,9 +115,14 @@ def build(
     return built
 
 
-def _with_labels_of_train_file(
+def with_labels_of_train_file(
     task: Task, files: Mapping[str, Path], format: str | None, skip_bad_rows: bool
 ) -> Task:
+    """Returns a classification task with the labels that its train file has.
+
+    Raises:
+      UserError: there is no train file, or it has less than two labels or too many.
+    """
     if "train" not in files:
         raise UserError("without a train file the labels cannot be found: name them with --labels")
     columns = task.columns_for("train", tables.file_format(files["train"], format))
@@ -172,13 +195,28 @@ def _with_progress(
             report(f"{split}: {number:,} rows so far, {number / (reported - started):,.0f} rows/s")
 
 
-def _usable(
-    task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows
+def usable(
+    task: Task,
+    split: str,
+    path: Path,
+    format: str | None,
+    bad: tables.BadRows,
+    labelled: bool = True,
 ) -> Iterator[UsableRow]:
+    """Yields the rows of a file whose texts and label or score can be used.
+
+    Args:
+      task: a classification with its labels, or a regression.
+      split: the split of the file; only a test file may have no labels.
+      path: the file.
+      format: "tsv", "csv" or "jsonl"; None = by the file name.
+      bad: is called with rows that cannot be used.
+      labelled: whether the file has labels or scores.
+    """
     columns = task.columns_for(split, tables.file_format(path, format))
     text_columns = [c for c in (columns.text, columns.text_pair) if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
-    label_columns = [] if columns.label is None else [columns.label]
+    label_columns = [columns.label] if labelled and columns.label is not None else []
     test = split.startswith("test")
     rows = tables.read(
         path,

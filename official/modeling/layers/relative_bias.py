@@ -68,12 +68,15 @@ class RelativeBias(keras.Layer):
         """Returns the bias of `length` queries for `keys` keys: [1, N, T, S].
 
         Args:
-            length: T.
-            keys: S.
+            length: T, an int or a scalar tensor.
+            keys: S, likewise.
             slot: int or scalar tensor, the key at the position of the first query.
         """
-        known = buckets(np.arange(-keys - length, keys), **self.rule)  # relative positions
-        wanted = ops.slice(ops.convert_to_tensor(known), (keys - slot,), (keys + length,))
+        # Distances from the largest on share a bucket. Lengths may be known at run time only.
+        largest = self.rule["max_distance"]
+        known = ops.convert_to_tensor(buckets(np.arange(-largest, largest + 1), **self.rule))
+        relative = ops.arange(keys + length, dtype="int32") - length - slot  # [R]
+        wanted = ops.take(known, ops.clip(relative, -largest, largest) + largest)
         table = ops.cast(self.table, accurate(self.compute_dtype))
         by_distance = ops.transpose(gather.rows(table, wanted))[None, :, None]  # [1, N, 1, R]
         rows = ops.broadcast_to(by_distance, (1, self.num_heads, length, keys + length))

@@ -79,8 +79,16 @@ class Objective(keras.Layer):
         """Whether the objective reads only the first position of the last layer."""
         return False
 
+    @property
+    def uses_all_layers(self):
+        """Whether the objective reads the states or the attention of all layers."""
+        return False
+
     def attach(self, encoder):
         """Makes networks that share layers with the encoder; called before `build()`."""
+
+    def join(self, objectives):
+        """Finds the other objectives of the model that this one reads; called before `build()`."""
 
     def prepare(self, batch, rng=None):
         """Prepares a batch before the encoder runs, for example with another network.

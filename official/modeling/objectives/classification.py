@@ -24,7 +24,9 @@ class Objective(pooled.Head):
         return self.outputs(encoded, rng)
 
     def terms(self, batch, encoded, encoder, rng=None):
-        """See `base.Objective`."""
+        """See `base.Objective`; a head of weight 0 has no term where there are no labels."""
+        if self.lacks("label", batch):
+            return base.Terms(losses={}, metrics={})
         return base.class_terms(
             self.name,
             self.logits(encoded, rng),

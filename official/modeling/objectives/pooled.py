@@ -52,6 +52,10 @@ class Head(base.Objective):
         pooled = dropout(self.pool(encoded), self.config.dropout, rng)
         return self.as_loss(self.output_projection(pooled))
 
+    def lacks(self, target, batch):
+        """Returns whether a head that does not learn from targets has none in a batch."""
+        return not self.config.weight and self.config.field(target) not in batch
+
     def weight_sums(self, batch):
         """See `base.Objective`."""
         return {self.name: ops.sum(self.example_weights(batch))}

@@ -20,7 +20,9 @@ class Objective(pooled.Head):
         return self.outputs(encoded, rng)[:, 0]
 
     def terms(self, batch, encoded, encoder, rng=None):
-        """See `base.Objective`."""
+        """See `base.Objective`; a head of weight 0 has no term where there are no scores."""
+        if self.lacks("score", batch):
+            return base.Terms(losses={}, metrics={})
         weights = self.example_weights(batch)
         errors = self.scores(encoded, rng) - self.as_loss(batch[self.config.field("score")])
         squared = ops.sum(ops.square(errors) * weights)

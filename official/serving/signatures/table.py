@@ -27,6 +27,7 @@ _KINDS = {
     name: kind
     for kind in sorted(kinds.KINDS.values(), key=lambda kind: kind.generic)
     for name in kind.objectives
+    if kind.signatures
 }
 
 

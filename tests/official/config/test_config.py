@@ -62,6 +62,7 @@ def test_relation_that_a_format_has_if_none_is_given():
     assert {format: s.relation for format, s in actual.items()} == {
         "pairs": "next_sentence", "sentence_pairs": "next_sentence", "halves": "none",
         "full_sentences": "none", "doc_sentences": "none", "blocks": "none", "stream": "none",
+        "joined": "none", "documents": "none",
     }  # fmt: skip
     tokens = {"token_ids", "segment_ids", "padding_mask"}
     assert actual["pairs"].fields == tokens | {"next_sentence_label"}

@@ -9,7 +9,8 @@ FOLDER = CONFIGS / "finetune"
 
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
-OTHERS += ["race", "swag", "dream"]
+OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
+OTHERS += ["text_to_text"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -32,6 +33,23 @@ def test_settings_are_those_of_the_paper(path):
         kind = objective.type
         task = tasks.TASKS.get(objective.task or read.name)
         assert kind == (task.kind if task else read.name)
+
+
+def test_text_to_text():
+    """Raffel et al., 2020, section 3.1.2."""
+    read = config.load(FOLDER / "text_to_text.yaml")
+    recipe = read.recipe
+    assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "all")
+    assert [(o.type, o.z_loss) for o in read.objectives] == [("seq2seq_lm", 1e-4)]
+    assert (recipe.steps, recipe.batch_size, recipe.eval_every) == (2**18, 128, 5000)
+    assert (recipe.optimizer.type, recipe.optimizer.learning_rate) == ("adafactor", 1e-3)
+    assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("constant", 0)
+    lines = (FOLDER / "text_to_text.yaml").read_text().splitlines()
+    overrides = [found for line in lines if (found := re.findall(r"--override=(\S+)", line))]
+    mixtures = [config.load(FOLDER / "text_to_text.yaml", each).recipe for each in overrides]
+    assert [(m.task_sampling, m.task_limit, m.task_temperature) for m in mixtures] == [
+        ("proportional", 0, 1), ("proportional", 2**16, 1), ("proportional", 0, 2), ("equal", 0, 1),
+    ]  # fmt: skip
 
 
 def test_rankings():

@@ -7,6 +7,7 @@ import pytest
 import safetensors.numpy
 
 from official import config as configs
+from official.config.distillation import DistillationConfig
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
 from official.config.objectives import CausalLMConfig, MaskedLMConfig
@@ -309,3 +310,9 @@ def test_the_vocabulary_that_is_missing_is_named(tmp_path):
     (folder / "spiece.model").unlink()
     with pytest.raises(UserError, match=r"spiece\.model is missing: put the model's vocabulary"):
         huggingface.read(folder)
+
+
+def test_a_student_is_written_without_what_its_teacher_was_needed_for():
+    head = ClassificationConfig(labels=("no", "yes"))
+    config = configs.Config("x", objectives=(head, DistillationConfig(logits=1.0)))
+    assert huggingface.without_distillation(config).objectives == (head,)

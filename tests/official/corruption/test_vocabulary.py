@@ -16,6 +16,7 @@ def tokenizer(**changes):
         special_ids=tuple(sorted({i for i in ids.values() if i is not None})),
         word_starts_by=lambda rule: np.array([1, 1, rule == "blank", 1, 1, 1], bool),
         word_ends=np.array([0, 0, 0, 1, 0, 0], bool),
+        sentinel_ids=(),
         **ids,
     )
 
@@ -57,7 +58,7 @@ def test_counts():
 
 
 def test_masks_want_a_mask_token():
-    without, with_one = types.SimpleNamespace(mask_id=None), types.SimpleNamespace(mask_id=4)
+    without, with_one = (types.SimpleNamespace(mask_id=i, sentinel_ids=()) for i in (None, 4))
     message = r"DIR has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
     with pytest.raises(UserError, match=message):
         check_tokens(TokenMasksConfig(), without, "DIR")

@@ -90,16 +90,16 @@ def _same(a, b):
 
 def test_tasks_are_drawn_by_their_sizes():
     sizes, steps = [1000, 8000, 27000], 30_000
-    drawn = mixture.choices(sizes, steps, 1, annealed=False)
+    drawn = mixture.choices(mixture.rates(sizes, steps), 1)
     shares = np.bincount(drawn) / steps
     np.testing.assert_allclose(shares, np.array(sizes) / sum(sizes), atol=0.01)
-    np.testing.assert_array_equal(drawn, mixture.choices(sizes, steps, 1, annealed=False))
-    assert (drawn != mixture.choices(sizes, steps, 2, annealed=False)).any()
+    np.testing.assert_array_equal(drawn, mixture.choices(mixture.rates(sizes, steps), 1))
+    assert (drawn != mixture.choices(mixture.rates(sizes, steps), 2)).any()
 
 
 def test_annealing_ends_near_alike():
     sizes, steps = [1000, 8000, 27000], 60_000
-    drawn = mixture.choices(sizes, steps, 1, annealed=True)
+    drawn = mixture.choices(mixture.rates(sizes, steps, "annealed"), 1)
     for place, alpha in ((0, 1.0), (0.5, 0.6), (1, 0.2)):
         middle = int(place * (steps - 3000)) + 1500
         near = drawn[middle - 1500 : middle + 1500]
@@ -113,7 +113,7 @@ def test_each_batch_is_of_one_task_and_has_nothing_for_the_others(folders):
     config = _config()
     source = _mixture(folders, config)
     assert source.num_examples == sum(SIZES.values())
-    drawn = mixture.choices(list(SIZES.values()), 12, config.seed, annealed=True)
+    drawn = mixture.choices(mixture.rates(list(SIZES.values()), 12, "annealed"), config.seed)
     batches = [_plain(batch) for batch in source.dataset(4)]
     assert len(batches) == 12 and len(set(drawn)) == 3
     for number, batch in zip(drawn, batches, strict=True):
@@ -201,7 +201,7 @@ def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
     model = strategies.build_model(config, strategy)
     trainer = Trainer(config, model, source, strategy, tmp_path)
     batches = iter(distribute(strategy, source, 4))
-    drawn = mixture.choices(list(SIZES.values()), 12, config.seed, annealed=True)[:5]
+    drawn = mixture.choices(mixture.rates(list(SIZES.values()), 12, "annealed"), config.seed)[:5]
     assert len(set(drawn)) > 1
     before = named_arrays.values(trainer.variables)
     for number in drawn:
@@ -324,7 +324,7 @@ def test_what_does_not_go_together(folders, tmp_path):
     _mixture(folders, config, "validation", False, names=("rte", "mnli")).check(config)
     with pytest.raises(UserError, match="its task is stsb, and the model has heads for rte, mnli:"):
         ShardDataset(folders["stsb"], two, "validation").check(two, predicting=True)
-    with pytest.raises(UserError, match="task_sampling: 'even' is not one of proportional, annea"):
+    with pytest.raises(UserError, match="task_sampling: 'even' is not one of proportional, equal"):
         _config(task_sampling="even")
     longer = tmp_path / "longer"
     tokenizer = tokenizers.load(folders["rte"] / "tokenizer")

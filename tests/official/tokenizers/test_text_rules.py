@@ -203,7 +203,7 @@ def test_settings_say_what_is_done(model, tmp_path):
         )  # fmt: skip
     assert rules(load(None, {"model_type": "albert"})) == released
     assert rules(load({"do_lower_case": False}, {"model_type": "xlnet"})) == released
-    assert rules(load(None, {"model_type": "t5"})) == alone
+    assert rules(load(None, {"model_type": "camembert"})) == alone
     assert rules(load({"remove_space": True})) == (True, False, False, False)
     with pytest.raises(UserError, match="replace_quotes is 'yes', but must be true or false"):
         load({"replace_quotes": "yes"})

@@ -494,3 +494,28 @@ def test_errors_of_the_whole(tmp_path, tokenizer):
     with pytest.raises(UserError, match="there is there already: name another folder"):
         _build(SENTIMENT, files, tokenizer, output)
     assert (output / "file").read_text() == "mine"
+
+
+def test_a_train_file_without_labels_is_text_for_a_teacher(tmp_path, tokenizer):
+    task = tasks.generic("classification", "text", label="label", labels=["neg", "pos"])
+    validation = "text\tlabel\nBad\tneg\n"
+    for name, train in (
+        ("none", "text\nA good film\nBad\n"),
+        ("unread", "text\tlabel\nA good film\twhat?\nBad\tneg\n"),
+    ):
+        (tmp_path / name).mkdir()
+        files = _files(tmp_path / name, train=train, validation=validation)
+        output = tmp_path / name / "out"
+        built = _build(task, files, tokenizer, output, unlabelled=("train",))
+        assert built.task.unlabelled == ("train",) and built.task.labels == ("neg", "pos")
+        rows = _records(output)
+        assert [_pieces(row["token_ids"]) for row in rows] == [
+            "[CLS] a good film [SEP]", "[CLS] bad [SEP]",
+        ]  # fmt: skip
+        assert not any("label" in row for row in rows)
+        assert [row["label"] for row in _records(output, "validation")] == [[0]]
+    files = _files(tmp_path, train="text\nBad\n")
+    with pytest.raises(UserError, match="--unlabelled_train: .* name them with --labels"):
+        _build(SENTIMENT, files, tokenizer, tmp_path / "refused", unlabelled=("train",))
+    with pytest.raises(UserError, match="label"):
+        _build(task, files, tokenizer, tmp_path / "refused")

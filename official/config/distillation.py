@@ -1,0 +1,291 @@
+"""Config of the objective `distillation`: a student learns the outputs and layers of a teacher."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from official.config.part import EncoderConfig, ObjectiveConfig
+from official.utils.validators import above, at_least, one_of
+
+if TYPE_CHECKING:
+    from official.config.sections import Config
+
+# The objectives whose outputs a student can learn: over the vocabulary for each token, some numbers
+# for each example, and over the tokens of a row.
+TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
+EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
+HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer")
+RELATIONS = ("attention", "query", "key", "value")
+PROJECTIONS = ("shared", "each", "none")
+TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")
+# The batch field with the outputs of teachers that were computed before.
+TEACHER_LOGITS = "teacher_logits"
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationConfig(ObjectiveConfig):
+    """Distillation: the outputs and layers of a frozen teacher. Terms with weight 0 are left out.
+
+    Attributes:
+        teachers: model folders. Several teachers teach the mean of their probabilities, or of
+            their outputs; layers are matched with one teacher only.
+        checkpoint: the checkpoint of the teachers: `best`, `last`, a step or a path.
+        cache: a folder of `official.teacher_outputs` with the outputs of the teachers for the
+            shards. The teachers then do not run. "" = they run in each step.
+        head: the objective whose outputs are matched: its type, or its task if there are several.
+            "" = the only one.
+        temperature: T, which divides the outputs of both before the softmax.
+        square_temperature: whether the cross-entropy is multiplied by T^2, which keeps its
+            gradient of the same size at every T (Hinton et al., 2015, section 2).
+        positions: of outputs for each token, the tokens that are matched: 'real' = all but
+            padding; 'masked' = those that masked LM predicts.
+        cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
+            = the cross-entropy minus the entropy of the teacher, which is a constant.
+        logits: weight of the mean squared error of the outputs before the softmax.
+        cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
+        relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
+        relations: 'attention' = the attention distributions; 'query', 'key' and 'value' = the
+            softmax of the scaled products of these vectors with each other. MiniLM has attention
+            and value, MiniLMv2 query, key and value.
+        relation_heads: the number of heads that query, key and value are split into again
+            (MiniLMv2: 48 or 64); 0 = the attention heads, of which both need the same number.
+        relation_layer: the layer of the teacher, from 1; None = the last one.
+        scores: weight of the mean squared error of the attention scores before the softmax
+            (TinyBERT), summed over the matched layers.
+        hidden: weight of the mean squared error of the hidden states (TinyBERT), summed over the
+            embeddings and the matched layers.
+        layers: the layer of the teacher, from 1, that each layer of the student is matched with.
+            Empty = each k-th one, where the teacher has k times as many layers.
+        projection: how hidden states are projected to the teacher's width: 'shared' = one
+            projection for all layers (the release), 'each' = one for each (the paper), or 'none'.
+        teacher_layers: the number of layers of the teacher; filled in from it.
+        teacher_size: the hidden size of the teacher; filled in from it.
+        teacher_checksums: SHA-256 of the weights of each teacher; filled in from them.
+        weight: factor of all terms in the sum.
+    """
+
+    type = "distillation"
+    packs = True  # only tokens of the same part are related
+
+    teachers: tuple[str, ...] = ()
+    checkpoint: str = "best"
+    cache: str = ""
+    head: str = ""
+    temperature: float = 1.0
+    square_temperature: bool = True
+    positions: str = "real"
+    cross_entropy: float = 0.0
+    logits: float = 0.0
+    cosine: float = 0.0
+    relation: float = 0.0
+    relations: tuple[str, ...] = ("attention", "value")
+    relation_heads: int = 0
+    relation_layer: int | None = None
+    scores: float = 0.0
+    hidden: float = 0.0
+    layers: tuple[int, ...] = ()
+    projection: str = "shared"
+    teacher_layers: int | None = None
+    teacher_size: int | None = None
+    teacher_checksums: tuple[str, ...] = ()
+    weight: float = 1.0
+
+    def __post_init__(self):
+        above(self, 0, "temperature")
+        at_least(self, 0, *TERMS, "relation_heads")
+        at_least(self, 1, "relation_layer", "teacher_layers", "teacher_size")
+        one_of("positions", self.positions, ["real", "masked"])
+        one_of("projection", self.projection, PROJECTIONS)
+        for relation in self.relations:
+            one_of("relations", relation, RELATIONS)
+        if not self.relations or len(set(self.relations)) < len(self.relations):
+            raise ValueError(f"relations: name each of {', '.join(RELATIONS)} at most once")
+        if self.relation_heads and "attention" in self.relations:
+            raise ValueError(
+                f"relation_heads: {self.relation_heads} heads have no attention distributions: "
+                "take relations: [query, key, value], or relation_heads: 0"
+            )
+        if any(layer < 1 for layer in self.layers) or list(self.layers) != sorted(self.layers):
+            raise ValueError("layers: are counted from 1 and must rise")
+        if len(self.teachers) > 1 and self.matches_states:
+            raise ValueError(
+                f"teachers: {len(self.teachers)} teachers, and states are matched with one: name "
+                f"one, or leave {', '.join(TERMS[2:])} out"
+            )
+        if self.cache and self.matches_states:
+            raise ValueError(
+                f"cache: has the outputs of the teachers only: leave {', '.join(TERMS[2:])} out, "
+                "or the cache"
+            )
+
+    @property
+    def term_weights(self) -> dict[str, float]:
+        """The weight of each term that is not left out."""
+        return {name: w for name in TERMS if (w := getattr(self, name))}
+
+    @property
+    def matches_outputs(self) -> bool:
+        """Whether outputs of an objective are matched."""
+        return bool(self.cross_entropy or self.logits)
+
+    @property
+    def matches_layers(self) -> bool:
+        """Whether states or attention of several layers are matched."""
+        return bool(self.relation or self.scores or self.hidden)
+
+    @property
+    def matches_states(self) -> bool:
+        """Whether anything within the encoder is matched."""
+        return bool(self.cosine) or self.matches_layers
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        fields = {"padding_mask"}
+        if self.matches_outputs and self.positions == "masked":
+            fields |= {"masked_positions", "masked_weights"}
+        return frozenset(fields)
+
+    def head_of(self, objectives: Iterable[ObjectiveConfig]) -> ObjectiveConfig:
+        """Returns the objective whose outputs are matched.
+
+        Raises:
+            ValueError: there is none, or there are several and `head` names none of them.
+        """
+        objectives = list(objectives)
+        heads = [objective for objective in objectives if objective.type in HEADS]
+        if self.head:
+            heads = [h for h in heads if self.head in (h.type, getattr(h, "task", ""))]
+        if len(heads) == 1:
+            return heads[0]
+        there = ", ".join(o.type for o in objectives if o is not self) or "none"
+        if heads:
+            raise ValueError(
+                f"head: {self.head!r} may be one of {', '.join(map(_name, heads))}: name one"
+            )
+        raise ValueError(
+            f"head: {self.head!r}: the outputs of {', '.join(HEADS)} can be matched, and the other "
+            f"objectives are {there}: add the one that the teacher has"
+        )
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+        if not self.term_weights:
+            raise ValueError(f"nothing is matched: give one of {', '.join(TERMS)} a weight")
+        if whole.objectives and whole.objectives[-1] is not self:
+            raise ValueError("it reads what the other objectives prepare: let it be the last one")
+        if self.matches_outputs:
+            head = self.head_of(whole.objectives)
+            if head.type == "regression" and self.cross_entropy:
+                raise ValueError("cross_entropy: a regression has one output: take logits")
+            if head.type == "span_answer" and head.form != "independent":
+                raise ValueError(
+                    f"head: span_answer.form: {head.form} has ends that depend on the start: take "
+                    "independent"
+                )
+            if self.positions == "masked" and head.type != "masked_lm":
+                raise ValueError(f"positions: masked is of masked_lm, and the head is {head.type}")
+        encoder = whole.encoder
+        if encoder is not None and (self.relation or self.scores) and not _has_parts(encoder):
+            raise ValueError(
+                f"encoder.type: {encoder.type} does not give its attention scores: take "
+                "transformer, or leave relation and scores out"
+            )
+
+    def check_teacher(self, student: EncoderConfig, teacher: EncoderConfig) -> None:
+        """Checks that the encoders of student and teacher can be matched.
+
+        Raises:
+            ValueError: they cannot; the message has the key and both values.
+        """
+        if self.cosine and student.hidden_size != teacher.hidden_size:
+            raise ValueError(
+                f"cosine: compares states of one width, and the student has hidden_size "
+                f"{student.hidden_size}, the teacher {teacher.hidden_size}: take hidden, which has "
+                "a projection, or a student as wide as its teacher"
+            )
+        if (self.relation or self.scores) and not _has_parts(teacher):
+            raise ValueError(
+                f"teachers: an encoder of type {teacher.type} does not give its attention scores: "
+                "take a transformer, or leave relation and scores out"
+            )
+        if self.relation:
+            self._check_relations(student, teacher)
+        if self.scores:
+            _check_heads("scores", student, teacher)
+        if self.hidden or self.scores:
+            self.matched_layers(student.num_layers, teacher.num_layers)
+        if self.hidden and self.projection == "none" and student.hidden_size != teacher.hidden_size:
+            raise ValueError(
+                f"projection: none, and the student has hidden_size {student.hidden_size}, the "
+                f"teacher {teacher.hidden_size}: take shared or each"
+            )
+
+    def matched_layers(self, student_layers: int, teacher_layers: int) -> Sequence[int]:
+        """Returns the layer of the teacher, from 1, for each layer of the student.
+
+        Raises:
+            ValueError: the student is deeper, or `layers` does not suit the two numbers.
+        """
+        if student_layers > teacher_layers:
+            raise ValueError(
+                f"layers: the student has {student_layers} layers, which is more than the "
+                f"{teacher_layers} of its teacher: take a student that is not deeper, or leave "
+                "scores and hidden out"
+            )
+        if not self.layers:
+            if teacher_layers % student_layers:
+                raise ValueError(
+                    f"layers: missing: the teacher's {teacher_layers} layers are no multiple of "
+                    f"the student's {student_layers}: name the teacher's layer for each of them"
+                )
+            step = teacher_layers // student_layers
+            return range(step, teacher_layers + 1, step)
+        if len(self.layers) != student_layers or self.layers[-1] > teacher_layers:
+            raise ValueError(
+                f"layers: {', '.join(map(str, self.layers))}: the student has {student_layers} "
+                f"layers and the teacher {teacher_layers}: name one of 1 to {teacher_layers} for "
+                "each layer of the student"
+            )
+        return self.layers
+
+    def _check_relations(self, student: EncoderConfig, teacher: EncoderConfig) -> None:
+        if self.relation_layer and self.relation_layer > teacher.num_layers:
+            raise ValueError(
+                f"relation_layer: {self.relation_layer}, and the teacher has {teacher.num_layers} "
+                "layers"
+            )
+        if not self.relation_heads:
+            _check_heads("relation", student, teacher)
+            return
+        for whose, encoder in (("student", student), ("teacher", teacher)):
+            size = encoder.num_heads * head_size(encoder)
+            if size % self.relation_heads:
+                raise ValueError(
+                    f"relation_heads: {self.relation_heads} heads do not divide the {size} "
+                    f"numbers of a vector of the {whose}: take a divisor of both"
+                )
+
+
+def head_size(encoder: EncoderConfig) -> int:
+    """Returns the size of an attention head."""
+    return getattr(encoder, "head_size", None) or encoder.hidden_size // encoder.num_heads
+
+
+def _has_parts(encoder: EncoderConfig) -> bool:
+    return encoder.type in ("transformer", "encoder_decoder")
+
+
+def _name(objective: ObjectiveConfig) -> str:
+    return getattr(objective, "task", "") or objective.type
+
+
+def _check_heads(key: str, student: EncoderConfig, teacher: EncoderConfig) -> None:
+    if student.num_heads != teacher.num_heads:
+        more = ", or relation_heads with relations: [query, key, value]" * (key == "relation")
+        raise ValueError(
+            f"{key}: the student has {student.num_heads} attention heads and the teacher "
+            f"{teacher.num_heads}: take a student with as many heads{more}"
+        )
+
+
+PARTS = (DistillationConfig,)

@@ -1,0 +1,93 @@
+"""Finds the cached outputs of teachers for the examples of a split.
+
+Shapes: N examples of the split, K teachers, C outputs.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from official import config as configs
+from official.config.distillation import DistillationConfig
+from official.shards import teacher_outputs
+from official.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Taught:
+    """The cached outputs for a split.
+
+    Attributes:
+      folder: the folder.
+      record: what it holds.
+      outputs: float32 [N, K, C].
+    """
+
+    folder: str
+    record: teacher_outputs.Record
+    outputs: np.ndarray
+
+    def check(self, config: configs.Config) -> None:
+        """Checks that the outputs are of the config's teachers and of the head that learns them.
+
+        Raises:
+          UserError: they are not.
+        """
+        objective = _distillation(config)
+        teacher_outputs.check_teachers(self.folder, self.record, objective.teacher_checksums)
+        head = objective.head_of(config.objectives)
+        if head.type != self.record.objective:
+            raise UserError(
+                f"{self.folder}: outputs of {self.record.objective}, and the student learns "
+                f"{head.type}: take a teacher of the same task"
+            )
+        labels, count = getattr(head, "labels", ()), self.outputs.shape[-1]
+        if labels and len(labels) != count:
+            raise UserError(
+                f"{self.folder}: {count} outputs for each example, and the student has the labels "
+                f"{', '.join(labels)}: take a teacher of the same task"
+            )
+
+
+def read(
+    config: configs.Config, split: str, fingerprint: str, count: int, training: bool
+) -> Taught | None:
+    """Reads the cached outputs that a config names.
+
+    Args:
+      config: the config of the run.
+      split: the split that is read.
+      fingerprint: that of its examples.
+      count: N.
+      training: whether the outputs are needed. Otherwise there are none for a split or for examples
+        that they were not made of, and none if the folder is gone.
+
+    Returns:
+      None if the config names none, or if there are none for the examples.
+
+    Raises:
+      UserError: the outputs are missing, have changed, or are of other examples.
+    """
+    objective = _distillation(config)
+    if objective is None or not objective.cache:
+        return None
+    if not training and not Path(objective.cache).exists():
+        return None
+    record = teacher_outputs.read_record(objective.cache)
+    found = record.splits.get(split)
+    if not training and (found is None or found.fingerprint != fingerprint):
+        return None
+    if found is None:
+        raise UserError(
+            f"{objective.cache}: has outputs of {', '.join(record.splits)}, not of {split}: make "
+            f"them with official.teacher_outputs --split={split}"
+        )
+    outputs = teacher_outputs.read(objective.cache, record, split, fingerprint)
+    if outputs.ndim != 3 or len(outputs) != count:
+        raise UserError(f"{objective.cache}: {len(outputs)} outputs for {count} examples")
+    return Taught(objective.cache, record, outputs)
+
+
+def _distillation(config: configs.Config) -> DistillationConfig | None:
+    return next((o for o in config.objectives if isinstance(o, DistillationConfig)), None)

@@ -1,0 +1,152 @@
+"""Metrics and files of tasks as text to text: the answers are generated.
+
+A text that is no answer of the task counts as class -1, and as the number -1 where a score is asked
+(Raffel et al., 2020, section 2.4).
+
+Shapes: B examples, U tokens of a generated text.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from official import config as configs
+from official.data import ShardDataset
+from official.evaluation import rows, squad_metrics, task_metrics
+from official.shards import references
+from official.tasks import text_to_text
+from official.tokenizers import Tokenizer
+from official.utils import atomic
+from official.utils.errors import UserError
+
+# Metrics of a corpus of generated texts: a function of the texts, and of the right texts of each.
+CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {}
+
+
+class Scorer:
+    """See `official.evaluation.evaluator.Scorer`."""
+
+    outputs = ("generated_ids",)
+
+    def __init__(self, config: configs.Config, source: ShardDataset):
+        del config
+        self._source = source
+        self.task = source.manifest.task
+        self.references = references.read(source.folder, source.split, source.manifest)
+        names = text_to_text.label_names(self.task.answers, self.task.labels)
+        # A vocabulary may decode a label to another text, in lower case for example.
+        tokenizer = source.tokenizer
+        self._labels = [tokenizer.decode(ids) for ids in tokenizer.encode(list(names))]
+
+    def texts(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        """Returns the text of each row of `generated_ids` [B, U]."""
+        return [decoded(ids, self._source.tokenizer) for ids in outputs["generated_ids"]]
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Computes the metrics of the task.
+
+        Args:
+          outputs: `generated_ids` [B, U], `row` [B], and `example_weights` [B], 0 for filler.
+
+        Raises:
+          UserError: the split has no answers.
+        """
+        real = outputs["example_weights"] > 0
+        found = [self.references[row] for row in outputs["row"][real].tolist()]
+        if any(each.answers is None for each in found):
+            raise UserError(
+                "the split has no answers to compare with: evaluate on a labelled one, or use "
+                "--mode=predict"
+            )
+        texts = self.texts({"generated_ids": outputs["generated_ids"][real]})
+        answers = [each.answers for each in found]
+        return _METRICS[self.task.answers](self, texts, answers)
+
+    def _classes(self, texts, answers) -> dict[str, float]:
+        classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
+        right = np.array([self.task.labels.index(label) for (label,) in answers])
+        return task_metrics.compute(self.task.metrics, right, classes)
+
+    def _numbers(self, texts, answers) -> dict[str, float]:
+        # Some vocabularies decode "3.8" with blanks round the point.
+        numbers = np.array([text_to_text.read_number("".join(text.split())) for text in texts])
+        right = np.array([float(number) for (number,) in answers])
+        return task_metrics.compute(self.task.metrics, right, numbers)
+
+    def _spans(self, texts, answers) -> dict[str, float]:
+        given = {i: "" if text == text_to_text.NO_ANSWER else text for i, text in enumerate(texts)}
+        no_answers = not all(answers)
+        found = squad_metrics.evaluate(given, dict(enumerate(answers)), no_answers)
+        return {name: found[name] for name in self.task.metrics} | found
+
+    def _generated(self, texts, answers) -> dict[str, float]:
+        tokenizer = self._source.tokenizer
+        found = {}
+        for name in self.task.metrics:
+            if name == "exact_match":
+                # What the vocabulary makes of the target is all that can be generated.
+                ids = tokenizer.encode([answer for (answer,) in answers])
+                right = [decoded(each, tokenizer) for each in ids]
+                found[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
+            else:
+                found[name] = CORPUS_METRICS[name](texts, answers)
+        return found
+
+    def check_output(self, output: Path, top: int) -> None:
+        """Refuses a file with another suffix than `rows.SUFFIXES`."""
+        if top:
+            raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
+        if output.suffix not in rows.SUFFIXES:
+            raise UserError(
+                f"{output}: predictions are written as {' or '.join(rows.SUFFIXES)}: name one"
+            )
+
+    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+        """Writes a line for each row in the order of the source file.
+
+        It has the number of the row, the id of a question, the text, and the label that the text
+        is, null or "" if it is none.
+        """
+        del top
+        numbers, outputs = rows.in_order(outputs, self._source)
+        lines = []
+        for row, text in zip(numbers.tolist(), self.texts(outputs), strict=True):
+            line = {"row": row}
+            if self.references[row].id:
+                line["id"] = self.references[row].id
+            line["text"] = text
+            if self._labels:
+                label = text_to_text.read_label(text, self._labels)
+                line["label"] = None if label == text_to_text.WRONG else self.task.labels[label]
+            lines.append(line)
+        with atomic.file(output) as stream:
+            if output.suffix == ".jsonl":
+                stream.writelines(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+                return
+            stream.write("\t".join(lines[0]) + "\n")
+            for line in lines:
+                cells = ("" if value is None else str(value) for value in line.values())
+                stream.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+
+
+def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> str:
+    """Returns the text of the ids [U] before the first one that ends a text.
+
+    Ids beyond the vocabulary, which a larger table of tokens has, become unknown tokens.
+    """
+    ids = np.asarray(ids)
+    end = np.flatnonzero(ids == tokenizer.sep_id)
+    ids = ids[: end[0]] if len(end) else ids
+    ids = ids[ids != tokenizer.pad_id]
+    return tokenizer.decode(np.where(ids < tokenizer.vocab_size, ids, tokenizer.unk_id))
+
+
+_METRICS = {
+    "classification": Scorer._classes,
+    "choice": Scorer._classes,
+    "regression": Scorer._numbers,
+    "span": Scorer._spans,
+    "generation": Scorer._generated,
+}

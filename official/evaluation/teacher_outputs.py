@@ -1,0 +1,121 @@
+"""Computes the outputs of teachers for task shards, so that students need no teacher.
+
+Shapes: N examples, K teachers, C outputs.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from official import config as configs
+from official.config.distillation import EXAMPLE_HEADS
+from official.config.part import ObjectiveConfig
+from official.data import ShardDataset
+from official.evaluation.loop import ReplicaLoop
+from official.evaluation.rows import in_order
+from official.modeling.objectives import outputs as outputs_of
+from official.saving import model_folder, teachers
+from official.shards import teacher_outputs
+from official.utils.errors import UserError
+
+_LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
+
+
+def write(
+    folders: Sequence[str],
+    data: str | os.PathLike,
+    splits: Sequence[str],
+    output: str | os.PathLike,
+    *,
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Writes the outputs of one or more teachers for splits of a shard folder.
+
+    Args:
+      folders: the model folders of the teachers, in the order of `distillation.teachers`.
+      data: the shard folder of a task.
+      splits: the splits.
+      output: the folder to create.
+      checkpoint: the checkpoint of the teachers.
+      batch_size: examples of a batch.
+      report: takes the lines to print.
+
+    Raises:
+      UserError: a teacher has no head of a task, the data does not suit it, or the outputs of two
+        teachers are not alike.
+    """
+    found = {split: [] for split in splits}
+    fingerprints, kinds = {}, []
+    for folder in folders:
+        config, tokenizer, model = model_folder.restore(folder, checkpoint)
+        head = _head(config, folder)
+        kinds.append(head.type)
+        for split in splits:
+            source = ShardDataset(data, _reading(config, head, batch_size), split)
+            teachers.check_data(folder, source.tokenizer, source.max_length)
+            fingerprints[split] = source.fingerprint
+            layer = model.objectives[config.objectives.index(head)]
+            found[split].append(_outputs(model, layer, source, batch_size))
+            report(f"{folder}: {split}: {source.num_examples:,} examples")
+        del tokenizer
+    if len({(kind, rows[0].shape[1]) for kind in kinds for rows in found.values()}) > 1 or any(
+        len({each.shape for each in rows}) > 1 for rows in found.values()
+    ):
+        raise UserError(
+            f"--teacher: {', '.join(folders)} have outputs of different kinds or numbers: name "
+            "teachers of one task"
+        )
+    teacher_outputs.write(
+        output,
+        kinds[0],
+        {folder: teachers.checksum(folder, checkpoint) for folder in folders},
+        {split: (fingerprints[split], np.stack(rows, axis=1)) for split, rows in found.items()},
+    )
+
+
+def _head(config: configs.Config, folder: str) -> ObjectiveConfig:
+    """Returns the only objective of a teacher that has outputs for each example."""
+    heads = [o for o in config.objectives if o.type in EXAMPLE_HEADS]
+    if len(heads) != 1:
+        there = ", ".join(o.type for o in config.objectives) or "none"
+        raise UserError(
+            f"--teacher: {folder} has the objectives {there}: outputs are kept of one of "
+            f"{', '.join(EXAMPLE_HEADS)}. A teacher of others runs beside the student"
+        )
+    return heads[0]
+
+
+def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:
+    """Returns a config that reads shards with or without labels, in batches of similar lengths."""
+    if hasattr(head, "task"):
+        head = dataclasses.replace(head, weight=0.0, task="")
+    recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
+    return dataclasses.replace(config, objectives=(head,), recipe=recipe)
+
+
+def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
+    """Returns the outputs of a head for all examples of a source: float32 [N, C]."""
+
+    def step(batch):
+        batch = model.prepare(batch)
+        encoded = model.encode(batch, first_only=head.uses_first_position_only)
+        rows = outputs_of.rows(head, batch, encoded, model.encoder)
+        kept = {name: batch[name] for name in ("row", "example_weights")}
+        return tf.zeros([0]), {"outputs": rows, **kept}
+
+    given = ReplicaLoop(tf.distribute.get_strategy(), step).run(source, batch_size)[1]
+    real = given.pop("example_weights") > 0
+    # The numbers of rows rise with the examples.
+    return in_order({name: array[real] for name, array in given.items()}, source)[1]["outputs"]
+
+
+def default_output(data: str | os.PathLike) -> Path:
+    """Returns the folder beside the shards that outputs are written to by default."""
+    path = Path(data)
+    return path.with_name(f"{path.name}-teacher")

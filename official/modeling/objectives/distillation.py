@@ -1,0 +1,293 @@
+"""Distillation: the outputs, states and attention of a frozen teacher (Hinton et al., 2015).
+
+The terms are those of DistilBERT (Sanh et al., 2019, section 3), TinyBERT (Jiao et al., 2020,
+section 3.1), MiniLM and MiniLMv2 (Wang et al., 2020 and 2021, section 3). They are means over real
+tokens, or over pairs of them; padding counts nowhere. (The release of TinyBERT counts padding.)
+
+The teacher is a whole model, which the trainer attaches. It reads the same batch as the student,
+without dropout. Its variables are not among those of this layer: it is neither trained nor saved.
+
+Shapes: B batch, T length, N heads, D hidden, R rows of outputs, C outputs of a row, K teachers.
+"""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+from official.config.distillation import TEACHER_LOGITS
+from official.modeling.encoders.inputs import encode
+from official.modeling.layers.linear import Linear
+from official.modeling.objectives import base, matching, outputs
+from official.utils.errors import UserError
+
+_TAUGHT = "taught"  # the batch field with what the teachers computed
+
+
+@dataclasses.dataclass
+class _Beside:
+    """Layers that belong to other parts of the model, or to none. Keras does not track them here.
+
+    Attributes:
+        others: the other objectives of the student.
+        head: the objective whose outputs are matched; None = no outputs are.
+        teachers: the models of the teachers, and the objective of each that is as `head`.
+    """
+
+    others: list[Any] = dataclasses.field(default_factory=list)
+    head: Any = None
+    teachers: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
+
+
+class Objective(base.Objective):
+    """The terms of `DistillationConfig`; only projections of hidden states have variables."""
+
+    def __init__(self, config, encoder_config, *, name="distillation", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self._beside = _Beside()
+        self.projections = []
+        if not config.hidden or config.projection == "none":
+            return
+        if config.teacher_size is None:
+            raise UserError(f"{name}.teacher_size: unknown: it is filled in from the teacher")
+        shared = config.projection == "shared"
+        for i in range(1 if shared else encoder_config.num_layers + 1):
+            projection = Linear(
+                encoder_config.hidden_size,
+                config.teacher_size,
+                initializer=self.initializer,
+                name="projection" if shared else f"projection_{i}",
+                dtype=self.dtype_policy,
+            )
+            self.projections.append(projection)
+
+    def join(self, objectives):
+        """See `base.Objective`."""
+        self._beside.others = [objective for objective in objectives if objective is not self]
+        if self.config.matches_outputs:
+            heads = {id(objective.config): objective for objective in objectives}
+            try:
+                self._beside.head = heads[id(self.config.head_of(o.config for o in objectives))]
+            except ValueError as error:
+                raise UserError(f"{self.name}.{error}") from None
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        for projection in self.projections:
+            projection.build()
+
+    def attach_teachers(self, models):
+        """Gives the objective its teachers.
+
+        Args:
+            models: `official.modeling.model.Model`s. They are not trained or saved.
+
+        Raises:
+            UserError: a teacher has no objective as the one whose outputs are matched.
+        """
+        head = self._beside.head
+        teachers = []
+        for model in models:
+            alike = [o for o in model.objectives if head is not None and _alike(o, head)]
+            if head is not None and not alike:
+                there = ", ".join(o.config.type for o in model.objectives) or "none"
+                raise UserError(
+                    f"{self.name}.teachers: the outputs of {head.config.type} are matched, and a "
+                    f"teacher has the objectives {there}: train it for them first"
+                )
+            teachers.append((model, alike[0] if alike else None))
+        self._beside.teachers = teachers
+
+    @property
+    def term_weights(self):
+        """See `base.Objective`."""
+        weights = self.config.term_weights
+        return {f"{self.name}_{term}": w * self.config.weight for term, w in weights.items()}
+
+    @property
+    def uses_first_position_only(self):
+        """See `base.Objective`."""
+        if not self._beside.teachers and not self.config.cache:
+            return True  # it reads nothing
+        return not self.config.matches_states and self._beside.head.uses_first_position_only
+
+    @property
+    def uses_all_layers(self):
+        """See `base.Objective`."""
+        return bool(self._beside.teachers) and self.config.matches_layers
+
+    def prepare(self, batch, rng=None):
+        """Runs the teachers.
+
+        Returns:
+            The batch with what they computed, for `terms`.
+        """
+        del rng  # no dropout in a teacher
+        if not self._beside.teachers or TEACHER_LOGITS in batch:
+            return batch
+        return {**batch, _TAUGHT: [self._run(*teacher, batch) for teacher in self._beside.teachers]}
+
+    def weight_sums(self, batch):
+        """See `base.Objective`; without teachers there is no term."""
+        if not self._is_taught(batch):
+            return {}
+        batch = self._prepared_by_others(batch)
+        examples = self._row_weights(batch)
+        tokens = ops.sum(self.as_loss(batch["padding_mask"]) * examples[:, None])
+        sums = {}
+        for term in self.config.term_weights:
+            if term in ("cross_entropy", "logits"):
+                sums[term] = ops.sum(
+                    outputs.weights(self._beside.head, batch, self.config.positions)
+                )
+            elif term == "scores":
+                related = matching.pairs(batch, self._causal)
+                sums[term] = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
+            else:
+                sums[term] = tokens
+        return {f"{self.name}_{term}": total for term, total in sums.items()}
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; without teachers there is no term."""
+        if not self._is_taught(batch):
+            return base.Terms(losses={}, metrics={})
+        losses = {}
+        if self.config.matches_outputs:
+            losses |= self._output_terms(batch, encoded, encoder, rng)
+        if self.config.matches_states:
+            taught = batch[_TAUGHT][0]
+            examples = self._row_weights(batch)
+            tokens = self.as_loss(batch["padding_mask"]) * examples[:, None]
+            losses |= self._state_terms(encoded, taught, tokens)
+            related = matching.pairs(batch, self._causal)
+            losses |= self._attention_terms(encoded, taught, related, examples, tokens)
+        return base.Terms({f"{self.name}_{term}": loss for term, loss in losses.items()}, {})
+
+    @property
+    def _causal(self):
+        return getattr(self.encoder_config, "causal", False)
+
+    def _is_taught(self, batch):
+        return bool(self._beside.teachers) or TEACHER_LOGITS in batch
+
+    def _row_weights(self, batch):
+        """Returns the weight of each row of the encoder, which is a choice of an example or one.
+
+        Returns:
+            [B].
+        """
+        examples = self.example_weights(batch)
+        if (own := batch.get("example_rows")) is None:
+            return examples
+        return ops.reshape(ops.broadcast_to(examples[:, None], ops.shape(own)), (-1,))
+
+    def _prepared_by_others(self, batch):
+        """Returns a batch as the other objectives prepare it, as far as weights depend on it."""
+        for other in self._beside.others:
+            if other.config.type == "causal_lm" and "causal_weights" not in batch:
+                batch = other.prepare(batch)
+            if other.config.type == "multiple_choice":
+                batch = other.prepare(batch)
+        return batch
+
+    def _run(self, model, head, batch):
+        """Returns what a teacher computes: a dict of tensors without gradient."""
+        config = self.config
+        first_only = not config.matches_states and head.uses_first_position_only
+        encoded = encode(model.encoder, batch, None, config.matches_layers, first_only)
+        taught = {}
+        if config.matches_outputs:
+            taught["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)
+        if config.cosine:
+            taught["sequence_output"] = encoded["sequence_output"]
+        if config.hidden:
+            taught["hidden_states"] = encoded["hidden_states"]
+        if config.scores or config.relation:
+            taught["attention_parts"] = encoded["attention_parts"]
+        return _constant(taught)
+
+    def _output_terms(self, batch, encoded, encoder, rng):
+        config, head = self.config, self._beside.head
+        student = outputs.rows(head, batch, encoded, encoder, config.positions, rng)
+        if TEACHER_LOGITS in batch:
+            teachers = ops.unstack(self.as_loss(batch[TEACHER_LOGITS]), axis=1)
+        else:
+            teachers = [taught["outputs"] for taught in batch[_TAUGHT]]
+        teachers = [ops.cast(rows, student.dtype) for rows in teachers]  # K of [R, C]
+        weights = outputs.weights(head, batch, config.positions)
+        losses = {}
+        if config.cross_entropy:
+            factor = config.temperature**2 if config.square_temperature else 1.0
+            soft = matching.divergence(student, teachers, config.temperature)
+            losses["cross_entropy"] = ops.sum(soft * weights) * factor
+        if config.logits:
+            target = sum(teachers[1:], teachers[0]) / len(teachers)
+            losses["logits"] = ops.sum(matching.squared_error(student, target) * weights)
+        return losses
+
+    def _state_terms(self, encoded, taught, tokens):
+        """Returns the terms of hidden states; `tokens` are the weights of the tokens [B, T]."""
+        losses = {}
+        if self.config.cosine:
+            pair = [self.as_loss(each["sequence_output"]) for each in (encoded, taught)]
+            losses["cosine"] = ops.sum(matching.cosine_distance(*pair) * tokens)
+        if self.config.hidden:
+            states, targets = encoded["hidden_states"], taught["hidden_states"]
+            layers = self.config.matched_layers(len(states) - 1, len(targets) - 1)
+            total = 0.0
+            for i, layer in enumerate([0, *layers]):
+                state = states[i]
+                if self.projections:
+                    state = self.projections[i if len(self.projections) > 1 else 0](state)
+                pair = self.as_loss(state), self.as_loss(targets[layer])
+                total = total + ops.sum(matching.squared_error(*pair) * tokens)
+            losses["hidden"] = total
+        return losses
+
+    def _attention_terms(self, encoded, taught, related, examples, tokens):
+        """Returns the terms of attention.
+
+        Args:
+            encoded: the outputs of the student's encoder.
+            taught: those of the teacher.
+            related: the pairs of real tokens, bool [B, T, T].
+            examples: the weights of the rows [B].
+            tokens: the weights of the tokens [B, T].
+        """
+        config, losses = self.config, {}
+        if config.scores:
+            mine, theirs = encoded["attention_parts"], taught["attention_parts"]
+            total = 0.0
+            for i, layer in enumerate(config.matched_layers(len(mine), len(theirs))):
+                pair = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
+                total = total + ops.sum(matching.score_error(*pair, related) * examples)
+            losses["scores"] = total
+        if config.relation:
+            mine = encoded["attention_parts"][-1]
+            theirs = taught["attention_parts"][(config.relation_layer or 0) - 1]
+            total = 0.0
+            for kind in config.relations:
+                pair = [
+                    self.as_loss(matching.relation(part, kind, config.relation_heads))
+                    for part in (mine, theirs)
+                ]
+                losses_of_tokens = matching.relation_divergence(*pair, related)
+                total = total + ops.sum(losses_of_tokens * tokens)
+            losses["relation"] = total
+        return losses
+
+
+def _alike(objective, head):
+    """Whether an objective of a teacher has the outputs of a student's objective."""
+    tasks = {getattr(o.config, "task", "") for o in (objective, head)} - {""}
+    return objective.config.type == head.config.type and len(tasks) < 2
+
+
+def _constant(value):
+    """Returns nested tensors without their gradients."""
+    if isinstance(value, dict):
+        return {name: _constant(each) for name, each in value.items()}
+    if isinstance(value, tuple):
+        made = [_constant(each) for each in value]
+        return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
+    return ops.stop_gradient(value)

@@ -1,0 +1,135 @@
+"""Starts a student from the layers of its teacher (Sanh et al., 2019, section 3).
+
+The student has the teacher's embeddings, some of its layers, and the output bias of its masked LM.
+Everything else is fresh.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from official import config as configs
+from official.saving import model_folder
+from official.utils.errors import UserError
+
+# What becomes of the segment table: row 0 is added to the position table, or the table is dropped
+# (the release of DistilBERT) or kept.
+SEGMENTS = ("add", "drop", "keep")
+_ENCODERS = ("transformer", "transformer_xl")
+_LAYER = re.compile(r"encoder/layer_(\d+)/")
+_POSITIONS = "encoder/embeddings/position_embedding/table"
+_SEGMENTS = "encoder/embeddings/segment_embedding/table"
+_FRESH = ("masked_lm/transform/", "masked_lm/norm/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a student takes from its teacher.
+
+    Attributes:
+      layers: the layers of the teacher, from 0, that become those of the student, in order.
+      hidden_size: the hidden size of the student; None = the teacher's.
+      segments: one of `SEGMENTS`.
+      pooler: whether the pooler is kept.
+      transform: whether the hidden layer of masked LM is copied.
+      seed: the seed of the fresh weights.
+    """
+
+    layers: tuple[int, ...]
+    hidden_size: int | None = None
+    segments: str = SEGMENTS[0]
+    pooler: bool = False
+    transform: bool = False
+    seed: int = 0
+
+    def check(self, config: configs.Config, source: str) -> None:
+        """Checks that a teacher can give these layers.
+
+        Raises:
+          UserError: the student is deeper or of another width, the teacher has no such layer, or
+            its layers cannot be taken apart.
+        """
+        encoder = config.encoder
+        if encoder.type not in _ENCODERS or getattr(encoder, "layer_groups", None) is not None:
+            what = f"encoder.type: {encoder.type}"
+            if encoder.type in _ENCODERS:
+                what = f"encoder.layer_groups: {encoder.layer_groups}: its layers share weights"
+            raise UserError(
+                f"{source}: {what}: no layers can be copied: take a teacher of the type "
+                f"{' or '.join(_ENCODERS)} with weights of its own in each layer"
+            )
+        count = encoder.num_layers
+        if len(self.layers) > count:
+            raise UserError(
+                f"--layers: {len(self.layers)} layers, and the teacher {source} has {count}: a "
+                "student cannot be deeper than its teacher"
+            )
+        for layer in self.layers:
+            if not 0 <= layer < count or self.layers.count(layer) > 1:
+                why = "given twice" if 0 <= layer < count else "no layer of the teacher"
+                raise UserError(
+                    f"--layers: {layer} is {why}: {source} has {count} layers, numbered from 0 to "
+                    f"{count - 1}: name each at most once"
+                )
+        if self.hidden_size not in (None, encoder.hidden_size):
+            raise UserError(
+                f"--hidden={self.hidden_size}: the teacher {source} has hidden_size "
+                f"{encoder.hidden_size}, and layers are copied as they are: leave --hidden out. A "
+                "student of another width starts from fresh weights: give its sizes in the section "
+                "`encoder` of the training config"
+            )
+
+
+def start(
+    config: configs.Config,
+    variables: Mapping[str, np.ndarray],
+    plan: Start,
+    source: str = "teacher",
+) -> tuple[configs.Config, dict[str, np.ndarray]]:
+    """Returns the config and the variables of a student.
+
+    Args:
+      config: the config of the teacher.
+      variables: the variables of the teacher by path.
+      plan: what the student takes.
+      source: the folder of the teacher, for messages.
+
+    Raises:
+      UserError: see `Start.check`.
+    """
+    plan.check(config, source)
+    changes = {"num_layers": len(plan.layers), "pooler": plan.pooler and config.encoder.pooler}
+    if plan.segments != "keep":
+        changes["segment_types"] = 0
+    student = dataclasses.replace(
+        config,
+        name=f"{config.name}_student",
+        seed=plan.seed,
+        encoder=dataclasses.replace(config.encoder, **changes),
+        objectives=tuple(o for o in config.objectives if o.type in ("masked_lm", "causal_lm")),
+    )
+    made = model_folder.build(student).variables_by_path()
+    arrays = {path: np.array(variable.numpy()) for path, variable in made.items()}
+    for path in arrays:
+        if plan.transform or not path.startswith(_FRESH):
+            theirs = _LAYER.sub(lambda m: f"encoder/layer_{plan.layers[int(m[1])]}/", path)
+            arrays[path] = np.array(variables[theirs])
+    if plan.segments == "add" and _SEGMENTS in variables:
+        arrays[_POSITIONS] = variables[_POSITIONS] + variables[_SEGMENTS][:1]
+    return student, arrays
+
+
+def layers_from(text: Sequence[str]) -> tuple[int, ...]:
+    """Reads the numbers of layers.
+
+    Raises:
+      UserError: there is none, or one is no whole number.
+    """
+    if not text or not all(each.strip().isdecimal() for each in text):
+        raise UserError(
+            f"--layers={','.join(text)}: name layers of the teacher by their numbers from 0, such "
+            "as 0,2,4,7,9,11"
+        )
+    return tuple(int(each) for each in text)

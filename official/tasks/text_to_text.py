@@ -1,0 +1,168 @@
+"""Tasks as text in and text out (Raffel et al., 2020, sections 2.4 and 3.1, appendix D).
+
+The input is the name of the task and its fields in alphabetical order, each after its name:
+`mnli hypothesis: ... premise: ...`. The target is the word of the label, a number, or a text. A
+generated text that is no answer of the task is wrong, and is never replaced by the nearest answer.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from official.tasks.task import Columns, Task, listed
+from official.utils.errors import UserError
+
+# The kinds of tasks that have a form of text to text. Their answers are labels, numbers, parts of a
+# text, or choices by number.
+FORMS = ("classification", "regression", "span", "choice")
+# What a model answers to a question without an answer.
+NO_ANSWER = "unanswerable"
+# The class, and the score, of a text that is no answer.
+WRONG = -1
+
+# The names of the fields of tasks whose columns have other names.
+_FIELDS = {
+    "cola": ("sentence",),
+    "sst2": ("sentence",),
+    "mrpc": ("sentence1", "sentence2"),
+    "mnli": ("premise", "hypothesis"),
+    "ax": ("premise", "hypothesis"),
+}
+# AX has no training file: it is answered by a model of MNLI.
+_PREFIXES = {"ax": "mnli", "squad1": "", "squad2": ""}
+_COLUMN_NAME = re.compile(r"[A-Za-z_]\w*")
+_SIGN = re.compile(r"([^\w\s])")
+
+
+def from_task(task: Task) -> Task:
+    """Returns the form of text to text of a task.
+
+    Raises:
+      UserError: tasks of this kind have no such form, or one label begins another.
+    """
+    if task.kind == "text_to_text":
+        return task
+    if task.kind not in FORMS:
+        raise UserError(
+            f"--text_to_text: {task.name} is a task of the kind {task.kind}, and these have "
+            f"answers as text: {', '.join(FORMS)}"
+        )
+    if task.kind == "classification":
+        check_labels(task.labels)
+    return dataclasses.replace(
+        task,
+        kind="text_to_text",
+        answers=task.kind,
+        prefix=_PREFIXES.get(task.name, task.name),
+        fields=field_names(task),
+        metrics=tuple(dict.fromkeys(name.removeprefix("best_") for name in task.metrics)),
+    )
+
+
+def generation(
+    source: str,
+    target: str | None,
+    prefix: str = "",
+    metrics: Sequence[str] = (),
+    header: bool = True,
+) -> Task:
+    """Returns a task of the user's texts and targets.
+
+    Args:
+      source: the column of the texts.
+      target: the column of the targets; None if the file has none.
+      prefix: what stands before each text, with its blank, such as "summarize: ".
+      metrics: the metrics; empty = the defaults.
+      header: whether the first line of a file names the columns.
+    """
+    return Task(
+        name="generation",
+        kind="text_to_text",
+        columns=Columns(source, None, target, header),
+        metrics=tuple(metrics) or ("exact_match",),
+        answers="generation",
+        prefix=prefix,
+    )
+
+
+def field_names(task: Task) -> tuple[str, ...]:
+    """Returns the names of a task's texts in its inputs, in the order of its columns."""
+    if task.kind == "span":
+        return "question", "context"
+    if task.kind == "choice":
+        return "context", "question"
+    if task.name in _FIELDS:
+        return _FIELDS[task.name]
+    columns = [task.columns.text, task.columns.text_pair]
+    columns = [column for column in columns if column is not None]
+    if all(_COLUMN_NAME.fullmatch(column) for column in columns):
+        return tuple(columns)
+    return ("text",) if len(columns) == 1 else ("sentence1", "sentence2")
+
+
+def input_text(prefix: str, fields: Mapping[str, str]) -> str:
+    """Returns the input of an example, with its fields in alphabetical order.
+
+    Args:
+      prefix: the name of the task; empty = none.
+      fields: the texts by the names of the fields.
+    """
+    parts = [prefix] if prefix else []
+    return " ".join([*parts, *(f"{name}: {fields[name]}" for name in sorted(fields))])
+
+
+def question_text(question: str, context: str) -> str:
+    """Returns the input of a question and its context: the question is first."""
+    return f"question: {spaced(question)} context: {spaced(context)}"
+
+
+def spaced(text: str) -> str:
+    """Puts blanks around punctuation, and makes all white space single blanks."""
+    return " ".join(_SIGN.sub(r" \1 ", text).split())
+
+
+def number_text(score: float) -> str:
+    """Returns a score as text: the nearest multiple of 0.2, half to even, with one decimal."""
+    return f"{round(score * 5) / 5 + 0.0:.1f}"  # The sum has no -0.0.
+
+
+def choice_name(number: int) -> str:
+    """Returns the name of a choice, from 0: `choice1`, `choice2` and so on."""
+    return f"choice{number + 1}"
+
+
+def label_names(answers: str | None, labels: Sequence[str]) -> tuple[str, ...]:
+    """Returns the text of each label; empty if the answers are not labels."""
+    if answers == "choice":
+        return tuple(choice_name(number) for number in range(len(labels)))
+    return tuple(labels) if answers == "classification" else ()
+
+
+def read_label(text: str, labels: Sequence[str]) -> int:
+    """Returns the class whose label a text is, or `WRONG`."""
+    return labels.index(text) if text in labels else WRONG
+
+
+def read_number(text: str) -> float:
+    """Returns the number that a text is, or `WRONG`."""
+    try:
+        number = float(text)
+    except ValueError:
+        return float(WRONG)
+    return number if math.isfinite(number) else float(WRONG)
+
+
+def check_labels(labels: Sequence[str]) -> None:
+    """Checks that a text that ends too early cannot be taken for another label.
+
+    Raises:
+      UserError: a label begins another one.
+    """
+    for label in labels:
+        longer = [other for other in labels if other != label and other.startswith(label)]
+        if longer:
+            raise UserError(
+                f"label {label!r} begins {listed(longer)}: an answer that ends too early would be "
+                "taken for it: give the labels other names"
+            )

@@ -1,0 +1,426 @@
+"""The terms of distillation against loops over the encoders' outputs, in float64."""
+
+import dataclasses
+import math
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.config.distillation import DistillationConfig
+from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import TransformerConfig
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
+from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
+from official.modeling.layers.random import Draws
+from official.modeling.model import Model
+from official.utils.errors import UserError
+from tests.official.modeling.objectives.test_matching import kl, softmax
+
+STUDENT = TransformerConfig(
+    vocab_size=13,
+    hidden_size=8,
+    num_layers=2,
+    num_heads=2,
+    intermediate_size=12,
+    max_positions=8,
+    dropout=0.0,
+    attention_dropout=0.0,
+    initializer_range=0.5,
+)
+TEACHER = dataclasses.replace(
+    STUDENT, hidden_size=12, num_layers=4, dropout=0.5, attention_dropout=0.5
+)
+IDS = np.array([[1, 5, 6, 7, 8, 2, 0, 0], [1, 9, 10, 11, 12, 5, 6, 2], [1, 4, 4, 4, 4, 2, 0, 0]])
+REAL = IDS > 0
+BATCH = {
+    "token_ids": IDS.astype("int32"),
+    "segment_ids": np.zeros((3, 8), "int32"),
+    "padding_mask": REAL,
+    "example_weights": np.array([1, 1, 0], "float32"),
+    "masked_positions": np.array([[2, 0], [1, 6], [3, 0]], "int32"),
+    "masked_ids": np.array([[6, 0], [9, 6], [1, 0]], "int32"),
+    "masked_weights": np.array([[1, 0], [1, 1], [1, 0]], "float32"),
+    "label": np.array([2, 0, 1], "int32"),
+    "score": np.array([0.5, -1.5, 9.0], "float32"),
+}
+CLASSES = ClassificationConfig(num_labels=3, dropout=0.0, weight=0.0)
+
+
+def make(encoder, *objectives, seed=0):
+    config = types.SimpleNamespace(seed=seed, encoder=encoder, objectives=objectives)
+    return Model(config, dtype="float64")
+
+
+def distilled(head=None, teachers=(TEACHER,), student=STUDENT, **options):
+    """A student with its teachers, and these."""
+    heads = () if head is None else (head,)
+    first = teachers[0]
+    objective = DistillationConfig(
+        teacher_size=first.hidden_size, teacher_layers=first.num_layers, **options
+    )
+    model = make(student, *heads, objective)
+    models = [make(encoder, *heads, seed=7 + i) for i, encoder in enumerate(teachers)]
+    model.objectives[-1].attach_teachers(models)
+    return model, models
+
+
+def tensors(batch=BATCH):
+    return {name: tf.constant(value) for name, value in batch.items()}
+
+
+def loss_of(model, term, batch=BATCH, rng=None):
+    """The sum of a term and its weight."""
+    batch = tensors(batch)
+    weights = model.weight_sums(batch)
+    prepared = model.prepare(batch, rng)
+    losses, _ = model.terms(prepared, rng)
+    assert weights.keys() >= losses.keys()
+    for name, weight in model.weight_sums(prepared).items():
+        np.testing.assert_allclose(weight, weights[name])
+    return float(losses[f"distillation_{term}"]), float(weights[f"distillation_{term}"])
+
+
+def outputs(model, batch=BATCH):
+    """What the encoder of a model gives: dict of arrays."""
+    encoded = model.encode(tensors(batch), output_all=True)
+    return tf.nest.map_structure(np.asarray, encoded)
+
+
+def vocabulary_scores(model, states):
+    head = model.objectives[0]
+    flat = tf.constant(states.reshape(-1, states.shape[-1]))
+    return np.asarray(head.logits(flat, model.encoder)).reshape(*states.shape[:-1], 13)
+
+
+@pytest.mark.parametrize("positions", ["real", "masked"])
+@pytest.mark.parametrize("square", [True, False])
+def test_soft_targets_of_a_masked_lm(positions, square):
+    model, (teacher,) = distilled(
+        MaskedLMConfig(), cross_entropy=5.0, temperature=2.0, positions=positions,
+        square_temperature=square,
+    )  # fmt: skip
+    actual, weight = loss_of(model, "cross_entropy")
+    mine = vocabulary_scores(model, outputs(model)["sequence_output"])
+    theirs = vocabulary_scores(teacher, outputs(teacher)["sequence_output"])
+    places = [(0, 2), (1, 1), (1, 6)]
+    if positions == "real":
+        places = [(b, t) for b in range(2) for t in range(8) if REAL[b, t]]
+    expected = sum(kl(softmax(theirs[p] / 2), softmax(mine[p] / 2)) for p in places)
+    assert actual == pytest.approx(expected * (4 if square else 1), abs=1e-9)
+    assert weight == len(places)
+    assert model.term_weights["distillation_cross_entropy"] == 5.0
+
+
+def test_squared_error_of_the_mean_of_several_teachers():
+    model, teachers = distilled(
+        CLASSES, teachers=[TEACHER, STUDENT], logits=1.0, cross_entropy=1.0, temperature=3.0
+    )
+    theirs = [np.asarray(t.objectives[0].logits(outputs(t))) for t in teachers]
+    mine = np.asarray(model.objectives[0].logits(outputs(model)))
+    squared = kls = 0.0
+    for b in range(2):
+        mean = (theirs[0][b] + theirs[1][b]) / 2
+        squared += sum((mine[b] - mean) ** 2) / 3
+        shares = (np.array(softmax(theirs[0][b] / 3)) + softmax(theirs[1][b] / 3)) / 2
+        kls += kl(shares, softmax(mine[b] / 3))
+    assert loss_of(model, "logits") == (pytest.approx(squared, abs=1e-9), 2)
+    assert loss_of(model, "cross_entropy") == (pytest.approx(9 * kls, abs=1e-9), 2)
+
+
+def test_scores_of_a_regression():
+    model, (teacher,) = distilled(RegressionConfig(dropout=0.0), logits=1.0)
+    mine, theirs = (np.asarray(m.objectives[0].scores(outputs(m))) for m in (model, teacher))
+    expected = sum((mine[b] - theirs[b]) ** 2 for b in range(2))
+    assert loss_of(model, "logits") == (pytest.approx(expected, abs=1e-9), 2)
+
+
+def test_next_tokens_of_a_causal_lm():
+    causal = {"causal": True, "pooled_position": None}
+    student, teacher = (dataclasses.replace(e, **causal) for e in (STUDENT, TEACHER))
+    student = dataclasses.replace(student, hidden_size=12)
+    model, (teacher,) = distilled(
+        CausalLMConfig(), (teacher,), student, cross_entropy=1.0, cosine=1.0
+    )
+    actual, weight = loss_of(model, "cross_entropy")
+    cut = {**BATCH, **{n: BATCH[n][:, :-1] for n in ("token_ids", "segment_ids", "padding_mask")}}
+    mine, theirs = (outputs(m, cut)["sequence_output"] for m in (model, teacher))
+    scores = [vocabulary_scores(m, s) for m, s in ((model, mine), (teacher, theirs))]
+    places = [(b, t) for b in range(2) for t in range(7) if REAL[b, t + 1]]
+    expected = sum(kl(softmax(scores[1][p]), softmax(scores[0][p])) for p in places)
+    assert (actual, weight) == (pytest.approx(expected, abs=1e-9), len(places))
+    states = [(b, t) for b in range(2) for t in range(7) if REAL[b, t]]
+    expected = sum(
+        1 - mine[p] @ theirs[p] / math.sqrt((mine[p] @ mine[p]) * (theirs[p] @ theirs[p]))
+        for p in states
+    )
+    assert loss_of(model, "cosine") == (pytest.approx(expected, abs=1e-9), len(states))
+
+
+def test_starts_and_ends_of_answers():
+    window = {
+        "context_start": [3, 2, 2], "context_length": [2, 5, 2], "window_start": [0, 4, 0],
+        "own_start": [0, 4, 0], "own_end": [9, 9, 9], "answer_start": [1, -1, 0],
+        "answer_end": [1, -1, 1],
+    }  # fmt: skip
+    batch = {**BATCH, **{name: np.array(value, "int32") for name, value in window.items()}}
+    model, (teacher,) = distilled(SpanAnswerConfig(), cross_entropy=1.0, temperature=2.0)
+    scores = [
+        m.objectives[0].boundary_logits(outputs(m, batch)["sequence_output"])
+        for m in (teacher, model)
+    ]
+    expected = 0.0
+    for b in range(2):
+        begin = window["context_start"][b]
+        places = [0, *range(begin, begin + window["context_length"][b])]
+        for which in (0, 1):
+            rows = [softmax(np.asarray(each[which])[b, places] / 2) for each in scores]
+            expected += 4 * kl(*rows) / 2
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
+
+
+def test_choices():
+    choices = {
+        n: np.stack([BATCH[n], BATCH[n][::-1]], axis=1) for n in ("token_ids", "segment_ids")
+    }
+    batch = {
+        **choices, "padding_mask": choices["token_ids"] > 0, "answer": np.array([1, 0, 0], "int32"),
+        "example_weights": BATCH["example_weights"],
+    }  # fmt: skip
+    head = MultipleChoiceConfig(dropout=0.0)
+    model, (teacher,) = distilled(head, cross_entropy=1.0, relation=1.0)
+    scores = []
+    for m in (teacher, model):
+        columns = []
+        for c in range(2):
+            row = {n: v[:, c] for n, v in batch.items() if n in BATCH and v.ndim == 3}
+            columns.append(np.asarray(m.objectives[0].outputs(m.encode(tensors(row))))[:, 0])
+        scores.append(np.stack(columns, axis=1))
+    expected = sum(kl(softmax(scores[0][b]), softmax(scores[1][b])) for b in range(2))
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
+    # Both choices of the first two examples.
+    assert loss_of(model, "relation", batch)[1] == (batch["token_ids"][:2] > 0).sum()
+
+
+def test_targets_of_a_decoder():
+    student = EncoderDecoderConfig(
+        vocab_size=13, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=12, dropout=0.0
+    )
+    teacher = dataclasses.replace(student, hidden_size=12, num_layers=2)
+    targets = np.array([[5, 6, 1, 0], [7, 1, 0, 0], [8, 8, 8, 1]], "int32")
+    batch = {**BATCH, "target_ids": targets, "target_mask": targets > 0}
+    batch.pop("segment_ids")
+    model, (teacher,) = distilled(
+        Seq2SeqLMConfig(), (teacher,), student, cross_entropy=1.0, relation=1.0
+    )
+    scores = []
+    for m in (teacher, model):
+        encoded = m.encode(m.prepare(tensors(batch)))
+        hidden = encoded["decoder_output"]
+        logits = m.objectives[0].logits(tf.reshape(hidden, (-1, hidden.shape[-1])), m.encoder)
+        scores.append(np.asarray(logits).reshape(3, 4, 13))
+    places = [(b, u) for b in range(2) for u in range(4) if targets[b, u]]
+    expected = sum(kl(softmax(scores[0][p]), softmax(scores[1][p])) for p in places)
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 5)
+    assert loss_of(model, "relation", batch)[0] > 0.001
+
+
+@pytest.mark.parametrize("projection", ["shared", "each"])
+@pytest.mark.parametrize("layers", [(), (1, 4)])
+def test_hidden_states_through_a_projection(projection, layers):
+    model, (teacher,) = distilled(hidden=1.0, projection=projection, layers=layers)
+    names = ["projection"] * 3 if projection == "shared" else [f"projection_{i}" for i in range(3)]
+    variables = {p: np.asarray(v) for p, v in model.variables_by_path().items()}
+    mine, theirs = (outputs(m)["hidden_states"] for m in (model, teacher))
+    expected = 0.0
+    for i, layer in enumerate([0, *(layers or (2, 4))]):
+        kernel = variables[f"distillation/{names[i]}/kernel"]
+        bias = variables[f"distillation/{names[i]}/bias"]
+        for b, t in zip(*np.nonzero(REAL[:2]), strict=True):
+            expected += np.mean((mine[i][b, t] @ kernel + bias - theirs[layer][b, t]) ** 2)
+    assert loss_of(model, "hidden") == (pytest.approx(expected, abs=1e-9), 14)
+    own = [path for path in variables if path.startswith("distillation/")]
+    assert len(own) == 2 * len(set(names))
+
+
+def test_attention_scores():
+    model, (teacher,) = distilled(scores=1.0)
+    mine, theirs = (outputs(m)["attention_parts"] for m in (model, teacher))
+    expected, pairs = 0.0, 0
+    for b in range(2):
+        real = np.flatnonzero(REAL[b])
+        pairs += len(real) ** 2
+        for i, layer in enumerate([1, 3]):  # i k + k - 1
+            for n in range(2):
+                for q in real:
+                    for k in real:
+                        error = mine[i].scores[b, n, q, k] - theirs[layer].scores[b, n, q, k]
+                        expected += error**2 / 2
+    assert loss_of(model, "scores") == (pytest.approx(expected, abs=1e-9), pairs)
+
+
+@pytest.mark.parametrize("layer", [None, 3])
+def test_relations_of_minilm(layer):
+    model, (teacher,) = distilled(relation=1.0, relation_layer=layer)
+    mine = outputs(model)["attention_parts"][-1]
+    theirs = outputs(teacher)["attention_parts"][(layer or 4) - 1]
+    expected = 0.0
+    for b, t in zip(*np.nonzero(REAL[:2]), strict=True):
+        real = np.flatnonzero(REAL[b])
+        for n in range(2):
+            expected += kl(theirs.weights[b, n, t, real], mine.weights[b, n, t, real]) / 2
+            rows = [
+                softmax((part.value[b, n, real] @ part.value[b, n, t]) / math.sqrt(size))
+                for part, size in ((theirs, 6), (mine, 4))
+            ]
+            expected += kl(*rows) / 2
+    assert loss_of(model, "relation") == (pytest.approx(expected, abs=1e-9), 14)
+
+
+def test_relations_of_minilm_v2_between_other_heads():
+    teacher = dataclasses.replace(TEACHER, num_heads=3)
+    model, (teacher,) = distilled(
+        None, (teacher,), relation=1.0, relations=("query", "key", "value"), relation_heads=4
+    )
+    mine, theirs = (outputs(m)["attention_parts"][-1] for m in (model, teacher))
+    expected = 0.0
+    for name in ("query", "key", "value"):
+        vectors = [
+            getattr(part, name).transpose(0, 2, 1, 3).reshape(3, 8, 4, -1)
+            for part in (theirs, mine)
+        ]
+        for b, t in zip(*np.nonzero(REAL[:2]), strict=True):
+            real = np.flatnonzero(REAL[b])
+            for g in range(4):
+                rows = [
+                    softmax(v[b, real, g] @ v[b, t, g] / math.sqrt(v.shape[-1])) for v in vectors
+                ]
+                expected += kl(*rows) / 4
+    assert loss_of(model, "relation") == (pytest.approx(expected, abs=1e-9), 14)
+
+
+def test_sequences_that_share_a_row_have_the_losses_of_rows_of_their_own():
+    student = dataclasses.replace(STUDENT, hidden_size=12)
+    terms = {"cross_entropy": 1.0, "cosine": 1.0, "relation": 1.0, "scores": 1.0, "hidden": 1.0}
+    model, _ = distilled(MaskedLMConfig(), student=student, **terms)
+    apart = {n: v[:2] for n, v in BATCH.items()}
+    lengths = REAL[:2].sum(axis=1)
+    joined = {
+        name: np.concatenate([apart[name][b, :n] for b, n in enumerate(lengths)] + [[0, 0]])[None]
+        for name in ("token_ids", "segment_ids", "padding_mask")
+    }
+    part_ids = np.repeat([0, 1, 2], [*lengths, 2])[None]
+    positions = np.concatenate([*(np.arange(n) for n in lengths), [0, 0]])[None]
+    masked = apart["masked_positions"] + np.array([[0], [lengths[0]]])
+    together = {
+        **joined,
+        "token_ids": joined["token_ids"].astype("int32"),
+        "segment_ids": joined["segment_ids"].astype("int32"),
+        "padding_mask": joined["padding_mask"].astype(bool),
+        "part_ids": part_ids.astype("int32"),
+        "positions": positions.astype("int32"),
+        "part_starts": np.array([[0, lengths[0]]], "int32"),
+        "example_weights": np.ones(1, "float32"),
+        "masked_positions": masked.reshape(1, -1).astype("int32"),
+        "masked_ids": apart["masked_ids"].reshape(1, -1),
+        "masked_weights": apart["masked_weights"].reshape(1, -1),
+    }
+    for term in terms:
+        loss, weight = loss_of(model, term, apart)
+        assert loss_of(model, term, together) == (pytest.approx(loss, abs=1e-9), weight), term
+        assert loss > 1e-3
+
+
+def test_a_student_that_is_its_teacher_has_no_loss():
+    everything = dict(
+        cross_entropy=1.0, logits=1.0, cosine=1.0, relation=1.0, scores=1.0, hidden=1.0,
+        projection="none",
+    )  # fmt: skip
+    model, (teacher,) = distilled(MaskedLMConfig(), (STUDENT,), **everything)
+    theirs = teacher.variables_by_path()
+    for path, variable in model.variables_by_path().items():
+        variable.assign(theirs[path])
+    losses, _ = model.terms(model.prepare(tensors()))
+    for term in ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden"):
+        assert float(losses[f"distillation_{term}"]) == pytest.approx(0, abs=1e-9), term
+    assert float(losses["masked_lm"]) > 0.1
+
+
+def test_the_teacher_is_not_trained_or_saved_and_has_no_dropout():
+    model, (teacher,) = distilled(CLASSES, cross_entropy=1.0, hidden=1.0, relation=1.0)
+    paths = set(model.variables_by_path())
+    assert paths == {
+        *make(STUDENT, CLASSES).variables_by_path(),
+        "distillation/projection/kernel", "distillation/projection/bias",
+    }  # fmt: skip
+    student = {id(v) for v in model.variables}
+    assert not [v.path for v in teacher.variables if id(v) in student]
+    first, again = (
+        model.prepare(tensors(), rng)["taught"][0]["outputs"] for rng in (None, Draws((1, 2)))
+    )
+    np.testing.assert_array_equal(first, again)  # its rates are 0.5
+    with tf.GradientTape() as tape:
+        losses, _ = model.terms(model.prepare(tensors(), Draws((1, 2))), Draws((1, 2)))
+        total = sum(losses.values())
+    everything = [v.value for v in (*model.variables, *teacher.variables)]
+    gradients = tape.gradient(total, everything)
+    count = len(model.variables)
+    assert [g for g in gradients[count:] if g is not None] == []
+    reached = {
+        path
+        for path, g in zip(model.variables_by_path(), gradients[:count], strict=True)
+        if g is not None
+    }
+    assert {"classification/output/kernel", "distillation/projection/kernel"} <= reached
+    assert "encoder/layer_0/attention/query_key_value/kernel" in reached
+
+
+def test_a_head_of_weight_0_needs_no_labels_and_shows_its_accuracy_if_there_are_any():
+    assert CLASSES.needs() == frozenset() and ClassificationConfig().needs() == {"label"}
+    assert RegressionConfig(weight=0.0).needs() == frozenset()
+    model, _ = distilled(CLASSES, cross_entropy=1.0)
+    unlabelled = tensors({n: v for n, v in BATCH.items() if n != "label"})
+    losses, metrics = model.terms(model.prepare(unlabelled))
+    assert losses.keys() == {"distillation_cross_entropy"} and not metrics
+    losses, metrics = model.terms(model.prepare(tensors()))
+    assert losses.keys() == {"classification", "distillation_cross_entropy"}
+    assert metrics.keys() == {"classification_accuracy"}
+    assert model.term_weights["classification"] == 0
+
+
+def test_cached_outputs_replace_the_teachers():
+    model, (teacher,) = distilled(CLASSES, cross_entropy=1.0, logits=1.0)
+    cached = np.asarray(teacher.objectives[0].logits(outputs(teacher)))[:, None]
+    config = DistillationConfig(cross_entropy=1.0, logits=1.0, cache="folder")
+    alone = make(STUDENT, CLASSES, config)
+    batch = {**BATCH, "teacher_logits": cached.astype("float32")}
+    for term in ("cross_entropy", "logits"):
+        loss, weight = loss_of(model, term)
+        assert loss_of(alone, term, batch) == (pytest.approx(loss, rel=1e-5), weight)
+    assert alone.uses_first_position_only and model.uses_first_position_only
+
+
+def test_without_teachers_there_is_no_term():
+    model = make(STUDENT, CLASSES, DistillationConfig(relation=1.0))
+    losses, _ = model.terms(model.prepare(tensors()))
+    assert losses.keys() == {"classification"} and model.weight_sums(tensors()).keys() == {
+        "classification"
+    }
+    assert model.uses_first_position_only  # so that serving is not slower
+
+
+def test_errors_of_the_layer():
+    with pytest.raises(UserError, match="teacher_size: unknown: it is filled in from the teacher"):
+        make(STUDENT, DistillationConfig(hidden=1.0))
+    model = make(STUDENT, CLASSES, DistillationConfig(logits=1.0))
+    with pytest.raises(UserError) as caught:
+        model.objectives[-1].attach_teachers([make(TEACHER, MaskedLMConfig())])
+    assert (
+        "the outputs of classification are matched, and a teacher has the objectives masked_lm"
+    ) in str(caught.value)

@@ -1,0 +1,176 @@
+"""A student that starts from layers of its teacher has them bit for bit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from official import config as configs
+from official import students as command
+from official import tokenizers
+from official.config.encoders import TransformerConfig
+from official.config.objectives import CausalLMConfig, MaskedLMConfig, SentencePairConfig
+from official.modeling.model import Model
+from official.saving import model_folder, named_arrays, students
+from official.utils.errors import UserError
+from tests import small
+
+ENCODER = TransformerConfig(
+    vocab_size=125,
+    hidden_size=8,
+    num_layers=12,
+    num_heads=2,
+    intermediate_size=12,
+    max_positions=10,
+    initializer_range=0.3,
+)
+LAYERS = (0, 2, 4, 7, 9, 11)
+IDS = np.array([[1, 5, 6, 7, 8, 2], [1, 9, 10, 11, 2, 0]], "int32")
+
+
+def teacher(*objectives, **changes):
+    """The config and the variables of a teacher, of which no two values are equal."""
+    encoder = dataclasses.replace(ENCODER, **changes)
+    config = configs.Config("teacher", encoder=encoder, objectives=objectives)
+    model = Model(config, dtype="float32")
+    rng = np.random.default_rng(0)
+    for variable in model.variables:
+        variable.assign(rng.normal(size=variable.shape))
+    return config, named_arrays.values(model.variables_by_path())
+
+
+BERT = teacher(MaskedLMConfig(), SentencePairConfig())
+
+
+def test_every_copied_weight_is_the_teachers_bit_for_bit():
+    config, variables = BERT
+    student, arrays = students.start(config, variables, students.Start(LAYERS))
+    assert student.encoder == dataclasses.replace(
+        config.encoder, num_layers=6, segment_types=0, pooler=False
+    )
+    assert student.objectives == (MaskedLMConfig(),)
+    assert {path: a.shape for path, a in arrays.items()} == model_folder.shapes(student)
+    expected = {}
+    for i, layer in enumerate(LAYERS):
+        for path, array in variables.items():
+            if path.startswith(f"encoder/layer_{layer}/"):
+                expected[path.replace(f"layer_{layer}", f"layer_{i}", 1)] = array
+    embeddings = "encoder/embeddings/"
+    for name in ("token_embedding/table", "norm/scale", "norm/offset"):
+        expected[embeddings + name] = variables[embeddings + name]
+    positions = variables[embeddings + "position_embedding/table"]
+    segments = variables[embeddings + "segment_embedding/table"]
+    expected[embeddings + "position_embedding/table"] = positions + segments[0]
+    expected["masked_lm/output_bias"] = variables["masked_lm/output_bias"]
+    fresh = set(arrays) - set(expected)
+    assert {path.rpartition("/")[0] for path in fresh} == {"masked_lm/transform", "masked_lm/norm"}
+    for path, array in expected.items():
+        np.testing.assert_array_equal(arrays[path], array, err_msg=path)
+    for path in fresh:
+        assert not np.array_equal(arrays[path], variables[path]), path
+
+
+def embedded(config, arrays):
+    model = Model(config, dtype="float64")
+    named_arrays.assign(model.variables_by_path(), arrays, "test")
+    return model.encode({"token_ids": IDS}, output_all=True)["hidden_states"]
+
+
+@pytest.mark.parametrize("segments", students.SEGMENTS)
+def test_embeddings_of_one_segment_are_the_teachers(segments):
+    config, variables = BERT
+    student, arrays = students.start(
+        config, variables, students.Start(tuple(range(12)), segments=segments)
+    )
+    mine, theirs = embedded(student, arrays), embedded(config, variables)
+    apart = [np.abs(np.asarray(a) - np.asarray(b)).max() for a, b in zip(mine, theirs, strict=True)]
+    if segments == "drop":
+        assert apart[0] > 0.1
+    else:  # the sum of two float32 numbers is rounded once, when it is stored
+        assert max(apart) <= (1e-5 if segments == "add" else 0) and apart[0] < 1e-6
+    assert student.encoder.segment_types == (2 if segments == "keep" else 0)
+
+
+def test_what_is_copied_only_if_it_is_asked_for():
+    config, variables = BERT
+    plan = students.Start((11,), pooler=True, transform=True, segments="keep", seed=3)
+    student, arrays = students.start(config, variables, plan)
+    assert student.encoder.pooler and student.seed == 3
+    for path, array in arrays.items():
+        theirs = path.replace("layer_0", "layer_11")
+        np.testing.assert_array_equal(array, variables[theirs], err_msg=path)
+
+
+def test_a_gpt2_keeps_its_final_norm():
+    config, variables = teacher(
+        CausalLMConfig(), norm="pre", causal=True, segment_types=0, pooler=False,
+        pooled_position=None,
+    )  # fmt: skip
+    student, arrays = students.start(config, variables, students.Start((0, 11)))
+    assert student.objectives == (CausalLMConfig(),)
+    np.testing.assert_array_equal(
+        arrays["encoder/final_norm/scale"], variables["encoder/final_norm/scale"]
+    )
+    np.testing.assert_array_equal(
+        arrays["encoder/layer_1/feed_forward/inner/kernel"],
+        variables["encoder/layer_11/feed_forward/inner/kernel"],
+    )
+
+
+@pytest.mark.parametrize(
+    "plan, message",
+    [
+        (
+            students.Start(tuple(range(13))),
+            "--layers: 13 layers, and the teacher T has 12: a student cannot be deeper",
+        ),
+        (
+            students.Start((0, 12)),
+            "--layers: 12 is no layer of the teacher: T has 12 layers, numbered from 0 to 11",
+        ),
+        (students.Start((0, 3, 3)), "--layers: 3 is given twice"),
+        (
+            students.Start((0,), hidden_size=4),
+            "--hidden=4: the teacher T has hidden_size 8, and layers are copied as they are",
+        ),
+    ],
+)
+def test_bad_plans(plan, message):
+    with pytest.raises(UserError) as caught:
+        students.start(*BERT, plan, "T")
+    assert message in str(caught.value)
+
+
+def test_layers_that_cannot_be_taken_apart():
+    config = dataclasses.replace(
+        BERT[0], encoder=dataclasses.replace(ENCODER, layer_groups=1, pooler=True)
+    )
+    with pytest.raises(UserError, match="encoder.layer_groups: 1: its layers share weights"):
+        students.start(config, {}, students.Start((0,)), "T")
+    for text in ([], ["0", "x"], ["-1"]):
+        with pytest.raises(UserError, match="name layers of the teacher by their numbers from 0"):
+            students.layers_from(text)
+    assert students.layers_from(["0", " 2"]) == (0, 2)
+
+
+def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):
+    config = configs.from_dict(
+        {**configs.to_dict(BERT[0]), "recipe": {"steps": 1}, "name": "teacher"}
+    )
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    model_folder.write_new(config, tokenizer, BERT[1], tmp_path / "teacher")
+    flags = dict(
+        teacher=str(tmp_path / "teacher"), checkpoint="best", layers=["0", "7"], hidden=8,
+        segments="add", keep_pooler=False, copy_transform=False, seed=0,
+        output=str(tmp_path / "student"),
+    )  # fmt: skip
+    monkeypatch.setattr(command, "FLAGS", type("Flags", (), flags))
+    monkeypatch.setattr(command.errors, "require", lambda *names: None)
+    command.main([""])
+    student, _, model = model_folder.restore(tmp_path / "student")
+    assert student.encoder.num_layers == 2 and student.encoder.vocab_size == 125
+    np.testing.assert_array_equal(
+        model.variables_by_path()["encoder/layer_1/attention/output/kernel"],
+        BERT[1]["encoder/layer_7/attention/output/kernel"],
+    )
+    assert "2 layers" in capsys.readouterr().out

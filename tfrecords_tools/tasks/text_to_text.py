@@ -1,0 +1,238 @@
+"""Builds the shard folder of a task as text in and text out (`official.tasks.text_to_text`).
+
+An example has the ids of its input and of its target, each with the token that ends it. The right
+answers are kept beside the shards as texts (`official.shards.references`).
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from official.shards import manifest, references
+from official.shards.provenance import TaskSettings
+from official.shards.references import Reference
+from official.tasks import LETTERS, SPLITS, Task, text_to_text
+from official.tokenizers import Tokenizer
+from official.utils import atomic
+from official.utils.errors import UserError
+from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks.folder import Example
+from tfrecords_tools.tasks.pairs_of_texts import Pair, pairs
+from tfrecords_tools.tasks.readers import choice_files, tables
+
+ROWS_AT_ONCE = 8192
+
+
+@dataclasses.dataclass
+class SplitCounts(task_folder.SplitCounts):
+    """The counts of one split.
+
+    Attributes:
+      longest_target: the length of the longest target in tokens, with the one that ends it.
+    """
+
+    longest_target: int = 0
+
+
+def from_flags(
+    options: flags.FlagValues,
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    report: Callable[[str], None],
+) -> manifest.Manifest:
+    """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
+    how = options.max_target_length, options.format, options.skip_bad_rows
+    return build(task, files, tokenizer, Path(options.output), max_length, *how, report=report)
+
+
+def build(
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    output: Path,
+    max_length: int = 512,
+    max_target_length: int | None = None,
+    format: str | None = None,
+    skip_bad_rows: bool = False,
+    examples_per_shard: int = 100_000,
+    report: Callable[[str], None] = print,
+) -> manifest.Manifest:
+    """Builds the shard folder of a task and returns its manifest.
+
+    Args:
+      task: a task of the kind "text_to_text". If its answers are labels and it has none, they are
+        those of the train file.
+      files: the file of each split; only test files may have no answers.
+      tokenizer: an `official.tokenizers.Tokenizer`; its `sep_id` ends inputs and targets.
+      output: the folder to create.
+      max_length: the length of the longest input in tokens, with the one that ends it; longer
+        inputs are cut.
+      max_target_length: the same of targets; longer targets are refused. None = the length of the
+        longest target.
+      format: "tsv", "csv" or "jsonl"; None = by the file names.
+      skip_bad_rows: whether rows that cannot be used are left out and counted.
+      examples_per_shard: the number of examples in a full shard.
+      report: is called with the summaries.
+
+    Raises:
+      UserError: files, columns, rows, labels or targets cannot be used.
+    """
+    if max_length < 2:
+        raise UserError(f"--max_length={max_length} leaves no room for the input: the least is 2")
+    task = _with_labels(task, files, tokenizer, format, skip_bad_rows)
+    shards: list[manifest.Shard] = []
+    counts: dict[str, SplitCounts] = {}
+    digests: dict[str, str] = {}
+    with atomic.folder(output) as folder:
+        for split in (s for s in SPLITS if s in files):
+            known = () if split.startswith("test") else task.skipped
+            each = SplitCounts(
+                tables.BadRows(skip_bad_rows, known), task_folder.no_targets(task.labels)
+            )
+            rows = pairs(task, split, files[split], format, each.bad)
+            answers: list[Reference] = []
+            examples = _examples(rows, tokenizer, max_length, max_target_length, each, answers)
+            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            if not each.examples:
+                raise UserError(f"{files[split]}: no row can be used: {each.bad}")
+            digests |= references.write(folder, split, answers)
+            counts[split] = each
+            report(_summary(split, each, max_length))
+        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
+        length = max_target_length or max(each.longest_target for each in counts.values())
+        built = _manifest(task, files, tokenizer, max_length, length or 1, shards, counts, digests)
+        manifest.write(folder, built)
+    return built
+
+
+def _with_labels(
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    format: str | None,
+    skip_bad_rows: bool,
+) -> Task:
+    """Returns the task with its labels, which are checked."""
+    if task.answers == "choice" and not task.labels:
+        first = next(split for split in SPLITS if split in files)
+        count = choice_files.count_choices(files[first])
+        task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
+    if task.answers == "classification":
+        if not task.labels:
+            plain = dataclasses.replace(task, kind="classification", metrics=())
+            plain = labelled_text.with_labels_of_train_file(plain, files, format, skip_bad_rows)
+            task = dataclasses.replace(task, labels=plain.labels, values=plain.values)
+        text_to_text.check_labels(task.labels)
+    names = text_to_text.label_names(task.answers, task.labels)
+    spelled: dict[tuple[int, ...], str] = {}
+    for label, ids in zip(names, tokenizer.encode(list(names)), strict=True):
+        other = spelled.setdefault(tuple(ids.tolist()), label)
+        if other != label or not len(ids):
+            what = f"the same tokens as {other!r}" if len(ids) else "no tokens"
+            raise UserError(
+                f"label {label!r} has {what} in this vocabulary: take a tokenizer that tells the "
+                "labels apart, or other names"
+            )
+    return task
+
+
+def _examples(
+    rows: Iterator[Pair],
+    tokenizer: Tokenizer,
+    max_length: int,
+    max_target_length: int | None,
+    counts: SplitCounts,
+    answers: list[Reference],
+) -> Iterator[Example]:
+    """Yields the examples of a file, counts them and collects their answers."""
+    end = tokenizer.sep_id
+    while chunk := list(itertools.islice(rows, ROWS_AT_ONCE)):
+        sources = tokenizer.encode([pair.source for pair in chunk])
+        targets = tokenizer.encode([pair.target or "" for pair in chunk])
+        for pair, source, target in zip(chunk, sources, targets, strict=True):
+            length = len(target) + 1
+            if pair.target is not None and length == 1:
+                counts.bad(
+                    "empty target",
+                    f"{pair.location}: the target {pair.target!r} has no tokens: a decoder has "
+                    "nothing to learn from it",
+                )
+                continue
+            if pair.target is not None and length > (max_target_length or length):
+                counts.bad(
+                    "target too long",
+                    f"{pair.location}: the target has {length} tokens with the one that ends it, "
+                    f"and --max_target_length={max_target_length}: make it at least {length}, or "
+                    "leave it out",
+                )
+                continue
+            counts.truncated += len(source) + 1 > max_length
+            token_ids = np.append(source[: max_length - 1], end)
+            example = {"token_ids": token_ids, "segment_lengths": [len(token_ids)]}
+            example["row"] = pair.row
+            counts.add(len(token_ids))
+            if pair.target is None:
+                counts.labelled = False
+            else:
+                example["target_ids"] = np.append(target, end)
+                counts.longest_target = max(counts.longest_target, length)
+                if counts.targets:
+                    counts.targets[pair.answers[0]] += 1
+            answers.append(Reference(pair.row, pair.id, pair.answers))
+            yield example
+
+
+def _manifest(
+    task: Task,
+    files: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    max_target_length: int,
+    shards: Iterable[manifest.Shard],
+    counts: Mapping[str, SplitCounts],
+    digests: Mapping[str, str],
+) -> manifest.Manifest:
+    splits = {
+        split: each.totals(labels=dict(each.targets) if each.labelled else {})
+        for split, each in counts.items()
+    }
+    description = dataclasses.replace(
+        task.description(),
+        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
+        max_target_length=max_target_length,
+    )
+    return task_folder.make_manifest(
+        description,
+        ("token_ids", "segment_lengths", "row", "target_ids"),
+        tokenizer,
+        max_length,
+        shards,
+        splits,
+        counts,
+        TaskSettings(files=task_folder.file_names(files)),
+        files=digests,
+    )
+
+
+def _summary(split: str, counts: SplitCounts, max_length: int) -> str:
+    parts = [
+        f"{split}: {counts.examples:,} examples",
+        f"{counts.tokens:,} tokens of inputs",
+        f"{counts.truncated:,} cut at {max_length} tokens",
+    ]
+    if counts.bad.counts:
+        parts.append(f"left out: {counts.bad}")
+    if not counts.labelled:
+        parts.append("no targets")
+    else:
+        parts.append(f"targets of up to {counts.longest_target} tokens")
+        if counts.targets:
+            parts.append(counts.shares())
+    return "; ".join(parts)
