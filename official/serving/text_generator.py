@@ -3,7 +3,8 @@
 The encoder reads a batch once, and its keys and values for the decoder are computed once. The whole
 search is one graph with a key-value cache of static shape. The input of a text is its tokens and
 the end token, as in T5 (Raffel et al. 2020, section 3.1); longer texts are cut, and the end token
-stays. The output is cut at its first end token.
+stays. The output is cut at its first end token. The token table may have more rows than the
+vocabulary has entries: such a row is decoded as an unknown token, as in T5.
 
 Shapes: B batch, T length of the padded texts, N maximum number of new tokens, K beams, V
 vocabulary.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
 from official.serving import beam_search, token_loop
@@ -85,9 +87,8 @@ class TextGenerator:
             length = min(self.max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
             ids, mask = right_padded(batch, length, self.tokenizer.pad_id)
             numbers = np.arange(start, start + len(batch))
-            for new in self.ids(ids, mask, settings, numbers).tolist():
-                new = new[: [*new, self.end_id].index(self.end_id)]
-                written.append(self.tokenizer.decode(new))
+            for new in self.ids(ids, mask, settings, numbers):
+                written.append(decoded(new, self.tokenizer))
         return written
 
     def ids(
@@ -116,7 +117,7 @@ class TextGenerator:
             options = settings.max_new_tokens, settings.num_beams, settings.length_rule
             return self._beam_graph(*inputs, *options, penalty)[0].numpy()[:, 0]
         numbers = np.arange(len(token_ids)) if numbers is None else numbers
-        draws = token_loop.draws(settings, numbers, self.tokenizer.vocab_size)
+        draws = token_loop.draws(settings, numbers, self.model.encoder.config.vocab_size)
         return self._graph(*inputs, settings.max_new_tokens, **draws).numpy()
 
     def write(
@@ -135,13 +136,7 @@ class TextGenerator:
         start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
         logits, own = self._decoded(start, 0, own, cross, mask)
         loop = token_loop.TokenLoop(max_new_tokens, self.end_id, self.tokenizer.pad_id)
-        size = self.tokenizer.vocab_size  # the table may have more rows
-
-        def choose(logits, i):
-            return choice(logits[:, :size], i)
-
-        choice = token_loop.choice(max_new_tokens, **draws)
-        return loop.run(choose, read, logits, own)
+        return loop.run(token_loop.choice(max_new_tokens, **draws), read, logits, own)
 
     def search(
         self,
@@ -161,12 +156,10 @@ class TextGenerator:
         own, cross, mask = tf.nest.map_structure(
             lambda x: tf.repeat(x, num_beams, axis=0), (own, cross, mask)
         )
-        size = self.tokenizer.vocab_size
 
         def step(tokens, i, own):
             logits, own = self._decoded(tokens, i, own, cross, mask)
-            # Rows of the table beyond the vocabulary have a part of the probability, as in T5.
-            return tf.nn.log_softmax(logits)[:, :size], own
+            return tf.nn.log_softmax(logits), own
 
         beams = beam_search.Beams(
             num_beams,

@@ -30,7 +30,8 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
     def answer(new: tf.Tensor) -> dict[str, tf.Tensor]:
         before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
-        kept = tf.ragged.boolean_mask(new, before_end)
+        known = tf.where(new < tokenizer.vocab_size, new, tokenizer.unk_id)
+        kept = tf.ragged.boolean_mask(known, before_end & (new != tokenizer.pad_id))
         return {"text": tokenizer.join(kept), "token_ids": tf.ensure_shape(new, [None, count])}
 
     def generate(text: tf.Tensor) -> dict[str, tf.Tensor]:

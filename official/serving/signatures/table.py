@@ -19,7 +19,7 @@ from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import writers
-from official.serving.signatures import causal_lm, classification, inputs, seq2seq_lm
+from official.serving.signatures import causal_lm, classification, inputs
 from official.tasks import kinds
 
 # Kinds of tasks by the types of their objectives. Classification and regression come last.
@@ -61,14 +61,12 @@ def served(config: configs.Config, model: Model) -> tuple[Signatures, Objective 
     for name in _KINDS:
         if name in names:
             return module_of(name), model.objectives[names.index(name)]
-    if "seq2seq_lm" in names:
-        return seq2seq_lm, model.objectives[names.index("seq2seq_lm")]
     return classification, None
 
 
 def described(default: str) -> str:
     """Returns a description of the inputs of a default signature."""
-    modules = [*map(module_of, _KINDS), seq2seq_lm]
+    modules = map(module_of, _KINDS)
     module = next(module for module in modules if default in module.DEFAULT)
     return f"{module.DEFAULT[default]}, {module.LONG}"
 

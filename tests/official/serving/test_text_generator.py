@@ -13,6 +13,7 @@ from official import config as configs
 from official import tokenizers
 from official.config.encoder_decoder import EncoderDecoderConfig
 from official.config.objectives import Seq2SeqLMConfig
+from official.modeling import greedy
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model, writers
 from official.serving.sampling import Settings
@@ -31,10 +32,12 @@ SIZE = 17
 TOKENIZER = SimpleNamespace(
     pad_id=0,
     sep_id=1,
+    unk_id=2,
     vocab_size=SIZE,
     encode=lambda texts: [np.array([ord(c) - ord("a") for c in text], int) for text in texts],
     decode=lambda ids: "".join(chr(i + ord("a")) for i in ids),
 )
+GREEDY = Settings(NEW)
 DRAWN = Settings(NEW, temperature=1.5, top_k=9, top_p=0.9, seed=3)
 TEXTS = ["cdefgh", "c", "", "ponmlkjihgfedc"]
 
@@ -66,7 +69,7 @@ def test_the_searches_are_those_of_transformers(case):
     golden, generator = case
     batch = golden["token_ids"], golden["padding_mask"]
     assert golden["padding_mask"].sum(axis=1).tolist() == [7, 3, 5]
-    found = generator.ids(*batch, Settings(NEW))
+    found = generator.ids(*batch, GREEDY)
     np.testing.assert_array_equal(found, golden["greedy"])
     for penalty in (0.6, 1.0, 2.0):
         graph = generator._beam_graph
@@ -102,17 +105,18 @@ def logits_by_hand(generator, row, new):
     encoded = model.encode({"token_ids": np.array([row], np.int32), "decoder_ids": decoder_ids})
     head = model.objectives[0]
     scores = head.logits(encoded["decoder_output"][:, -1], model.encoder)[0].numpy()
-    return scores[: generator.tokenizer.vocab_size]
+    return scores
 
 
-@pytest.mark.parametrize("settings", [Settings(NEW), DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("settings", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_texts_are_those_of_a_loop_without_a_cache(settings):
     generator = make(read(0))
     expected = []
     for number, text in enumerate(TEXTS):
         row = [*TOKENIZER.encode([text])[0], 1]
         new = by_hand(generator, row, settings, number)
-        expected.append(TOKENIZER.decode(new[: [*new, 1].index(1)]))
+        ended = new[: [*new, 1].index(1)]
+        expected.append(TOKENIZER.decode([i for i in ended if i != 0]))
     assert generator.texts(TEXTS, settings) == expected
     assert generator.texts(TEXTS, settings, batch_size=3) == expected
     assert len(set(expected)) >= 3
@@ -138,9 +142,9 @@ def test_cached_logits_are_those_of_the_whole_sequence():
 def test_long_texts_are_cut_and_keep_their_end():
     golden = read(2)
     short, long = make(golden, max_length=6), make(golden)
-    found = short.texts(["cdefghijklm", "cde"], Settings(NEW))
-    assert found == long.texts(["cdefg", "cde"], Settings(NEW))
-    assert found[0] != long.texts(["cdefghijklm"], Settings(NEW))[0]
+    found = short.texts(["cdefghijklm", "cde"], GREEDY)
+    assert found == long.texts(["cdefg", "cde"], GREEDY)
+    assert found[0] != long.texts(["cdefghijklm"], GREEDY)[0]
 
 
 def test_texts_of_beams_are_cut_at_their_end():
@@ -150,21 +154,30 @@ def test_texts_of_beams_are_cut_at_their_end():
     batch = zip(golden["token_ids"], golden["padding_mask"], strict=True)
     read_texts = [TOKENIZER.decode(ids[mask][:-1]) for ids, mask in batch]
     cut = [row[: [*row, 1].index(1)] for row in golden["beams/0.6"].tolist()]
+    assert not any(0 in row for row in cut)
     assert sorted(map(len, cut))[:2] == [2, 3]
     assert generator.texts(read_texts, settings) == [TOKENIZER.decode(row) for row in cut]
 
 
-def test_ids_beyond_the_vocabulary_are_never_written():
+def test_ids_beyond_the_vocabulary_and_padding_are_decoded_as_in_evaluations():
     golden = read(4)
     fewer = SimpleNamespace(**{**vars(TOKENIZER), "vocab_size": 5})
-    model = make(golden).model
-    batch = golden["token_ids"], golden["padding_mask"]
-    for settings in (Settings(NEW), DRAWN, Settings(NEW, num_beams=2)):
-        found = [
-            TextGenerator(TextModel(None, tokenizer, model, 64)).ids(*batch, settings).max()
-            for tokenizer in (TOKENIZER, fewer)
-        ]
-        assert found[0] >= 5 > found[1]
+    generator = TextGenerator(TextModel(None, fewer, make(golden).model, 64))
+    ids = golden["greedy"]
+    found = greedy.generate(
+        generator.model,
+        {"padding_mask": golden["padding_mask"]},
+        generator.model.encode({n: golden[n] for n in ("token_ids", "padding_mask")}),
+        NEW,
+        end_id=1,
+    )
+    np.testing.assert_array_equal(found, ids)
+    batch = zip(golden["token_ids"], golden["padding_mask"], strict=True)
+    texts = generator.texts([TOKENIZER.decode(row[mask][:-1]) for row, mask in batch], GREEDY)
+    ended = [row[: [*row, 1].index(1)] for row in ids.tolist()]
+    known = [[i if i < 5 else 2 for i in row if i != 0] for row in ended]
+    assert texts == [TOKENIZER.decode(row) for row in known]
+    assert ids.max() >= 5
 
 
 def test_what_cannot_be_generated_is_refused():
@@ -232,18 +245,18 @@ ODD = [
 def test_the_saved_model_writes_what_python_writes(folder, tmp_path):
     loaded = official.load(folder)
     beams = {"num_beams": 3, "length_penalty": 1.2, "length_rule": "huggingface"}
-    greedy = loaded.generate(ODD, max_new_tokens=9)
-    assert len(set(greedy)) > 5
+    written = loaded.generate(ODD, max_new_tokens=9)
+    assert len(set(written)) > 5
     searched = loaded.generate(ODD, max_new_tokens=9, **beams)
-    assert searched != greedy
+    assert searched != written
     assert saved_model.export(folder, tmp_path / "saved", max_new_tokens=9) == ("generate", 24)
     saved_model.export(folder, tmp_path / "beams", max_new_tokens=9, **beams)
     broken = [b"\xff", b"cat\x80"]
     requests = [("generate", {"text": texts}) for texts in (ODD, ODD[:1], [], broken)]
     found = ask(tmp_path / "saved", requests, tmp_path)
-    assert [text.decode() for text in found[0]["text"]] == greedy
+    assert [text.decode() for text in found[0]["text"]] == written
     assert found[0]["token_ids"].shape == (len(ODD), 9)
-    assert [text.decode() for text in found[1]["text"]] == greedy[:1]
+    assert [text.decode() for text in found[1]["text"]] == written[:1]
     assert found[2]["token_ids"].shape == (0, 9) and len(found[2]["text"]) == 0
     replaced = [text.decode(errors="replace") for text in broken]
     read_again = loaded.generate(replaced, max_new_tokens=9)
