@@ -7,7 +7,7 @@ Shapes: B examples, U tokens of a generated text.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +15,12 @@ import numpy as np
 from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import rows, squad_metrics, task_metrics
+from official.evaluation.corpus_metrics import CORPUS_METRICS
 from official.shards import references
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
 from official.utils.errors import UserError
-
-# Metrics of a corpus of generated texts: a function of the texts, and of the right texts of each.
-CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {}
 
 
 class Scorer:

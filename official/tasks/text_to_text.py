@@ -20,6 +20,8 @@ FORMS = ("classification", "regression", "span", "choice")
 NO_ANSWER = "unanswerable"
 # The class, and the score, of a text that is no answer.
 WRONG = -1
+# The metrics of texts that are neither labels nor numbers.
+TEXT_METRICS = ("exact_match", "bleu", "rouge_1", "rouge_2", "rouge_l")
 
 # The names of the fields of tasks whose columns have other names.
 _FIELDS = {
@@ -75,7 +77,15 @@ def generation(
       prefix: what stands before each text, with its blank, such as "summarize: ".
       metrics: the metrics; empty = the defaults.
       header: whether the first line of a file names the columns.
+
+    Raises:
+      UserError: a metric is not one of texts.
     """
+    for name in metrics:
+        if name not in TEXT_METRICS:
+            raise UserError(
+                f"--metrics={name}: generated texts have the metrics {listed(TEXT_METRICS)}"
+            )
     return Task(
         name="generation",
         kind="text_to_text",
