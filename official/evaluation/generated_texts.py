@@ -14,7 +14,8 @@ import numpy as np
 
 from official import config as configs
 from official.data import ShardDataset
-from official.evaluation import rows, squad_metrics, task_metrics, text_metrics
+from official.evaluation import rows, squad_metrics, task_metrics
+from official.evaluation.corpus_metrics import CORPUS_METRICS
 from official.shards import references
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
@@ -31,7 +32,6 @@ class Scorer:
         del config
         self._source = source
         self.task = source.manifest.task
-        text_metrics.check(self.task.metrics)
         self.references = references.read(source.folder, source.split, source.manifest)
         names = text_to_text.label_names(self.task.answers, self.task.labels)
         # A vocabulary may decode a label to another text, in lower case for example.
@@ -108,7 +108,7 @@ class Scorer:
                 right = [decoded(each, tokenizer) for each in ids]
                 found[name] = float(np.mean([a == b for a, b in zip(texts, right, strict=True)]))
             else:
-                found[name] = text_metrics.compute(name, texts, [answer for (answer,) in answers])
+                found[name] = CORPUS_METRICS[name](texts, answers)
         return found
 
     def check_output(self, output: Path, top: int) -> None:

@@ -82,13 +82,13 @@ def generation(
       header: whether the first line of a file names the columns.
 
     Raises:
-      UserError: a metric does not exist.
+      UserError: a metric is not one of texts.
     """
-    for metric in metrics:
-        if metric not in TEXT_METRICS:
+    for name in metrics:
+        if name not in TEXT_METRICS:
             raise UserError(
-                f"texts have no metric {metric!r}{nearest(metric, TEXT_METRICS)}: their metrics "
-                f"are {listed(TEXT_METRICS)}"
+                f"texts have no metric {name!r}{nearest(name, TEXT_METRICS)}: their metrics are "
+                f"{listed(TEXT_METRICS)}"
             )
     return Task(
         name="generation",

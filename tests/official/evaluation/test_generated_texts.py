@@ -125,6 +125,20 @@ def test_exact_match_of_generated_texts(tmp_path, tokenizer):
     assert found == {"exact_match": pytest.approx(2 / 3)}
 
 
+def test_corpus_metrics_of_generated_texts(tmp_path, tokenizer):
+    task = forms.generation("x", "y", metrics=["rouge_1", "bleu", "exact_match"])
+    lines = "x\ty\na\ta good film\nb\ta bad film\n"
+    scorer = _scorer(tmp_path, task, tokenizer, validation=lines)
+    found = scorer.metrics(_outputs(tokenizer, ["a good film", "a good film"]))
+    # The texts have no n-grams of four words, so the geometric mean is 0.
+    assert list(found) == ["rouge_1", "bleu", "exact_match"]
+    assert found["rouge_1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert found["exact_match"] == 0.5
+    assert found["bleu"] == 0
+    with pytest.raises(UserError, match="texts have no metric 'accuracy'"):
+        forms.generation("x", "y", metrics=["accuracy"])
+
+
 def _outputs_without_filler(tokenizer, texts, rows=None):
     return {name: value[:-1] for name, value in _outputs(tokenizer, texts, rows).items()}
 
