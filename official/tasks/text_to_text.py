@@ -8,6 +8,7 @@ generated text that is no answer of the task is wrong, and is never replaced by 
 import dataclasses
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from official.tasks.kinds import METRICS
@@ -37,7 +38,7 @@ _FIELDS = {
 # AX has no training file: it is answered by a model of MNLI.
 _PREFIXES = {"ax": "mnli", "squad1": "", "squad2": ""}
 _COLUMN_NAME = re.compile(r"[A-Za-z_]\w*")
-_SIGN = re.compile(r"([^\w\s])")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def from_task(task: Task) -> Task:
@@ -132,8 +133,18 @@ def question_text(question: str, context: str) -> str:
 
 
 def spaced(text: str) -> str:
-    """Puts blanks around punctuation, and makes all white space single blanks."""
-    return " ".join(_SIGN.sub(r" \1 ", text).split())
+    """Puts blanks around punctuation, and makes all white space single blanks.
+
+    Letters, numbers, underscores and marks, such as accents and vowel signs, are no punctuation.
+    """
+    return " ".join("".join(f" {c} " if _is_sign(c) else c for c in text).split())
+
+
+def _is_sign(character: str) -> bool:
+    """Returns whether a character is punctuation or a symbol."""
+    if character.isalnum() or character.isspace() or character == "_":
+        return False
+    return unicodedata.category(character)[0] not in "LMN"
 
 
 def number_text(score: float) -> str:
@@ -160,10 +171,7 @@ def read_label(text: str, labels: Sequence[str]) -> int:
 
 def read_number(text: str) -> float:
     """Returns the number that a text is, or `WRONG`."""
-    try:
-        number = float(text)
-    except ValueError:
-        return float(WRONG)
+    number = float(text) if _NUMBER.fullmatch(text) else math.inf
     return number if math.isfinite(number) else float(WRONG)
 
 
