@@ -9,7 +9,7 @@ signatures depend on the head of the model: see the table in `official.serving.s
 
 from absl import flags
 
-from official.serving import PRECISIONS
+from official.serving import PRECISIONS, beam_flags
 from official.utils import errors
 
 INPUTS = ("single", "pair")
@@ -34,8 +34,10 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
-        "The maximum number of new tokens of a causal LM. Default: 64, or half of --max_length.",
+        "The maximum number of new tokens of a model that generates text. Default: 64, or for a "
+        "causal LM half of --max_length if that is less.",
     )
+    beam_flags.define("generate")
     flags.DEFINE_enum(
         "precision",
         "float32",
@@ -69,6 +71,7 @@ def main(argv: list[str]) -> None:
         FLAGS.max_new_tokens,
         FLAGS.task,
         FLAGS.precision,
+        **beam_flags.values(FLAGS),
     )
     takes = table.described(inputs)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")

@@ -24,7 +24,8 @@ A model that was trained on streams can be evaluated with a longer memory than i
   python -m official.main --mode=eval --data=HELD_OUT_SHARDS --model_dir=MODEL \
       --override=encoder.memory_length=512
 
-A model with the objective causal_lm generates text:
+A model with the objective causal_lm continues texts, and one with seq2seq_lm reads them and writes
+others:
 
   python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
       --temperature=0.8 --top_k=40
@@ -41,12 +42,14 @@ save a checkpoint and stop. Several workers (--distribution_strategy=multi_worke
 command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
 
+from official.serving import beam_flags
 from official.utils import errors
 
 if TYPE_CHECKING:
@@ -132,11 +135,16 @@ def _define_prediction_flags() -> None:
 
 
 def _define_generation_flags() -> None:
-    flags.DEFINE_multi_string("prompt", [], "generate: a text to continue. May be repeated.")
+    flags.DEFINE_multi_string(
+        "prompt", [], "generate: a text to continue or to read. May be repeated."
+    )
     flags.DEFINE_string("prompts", None, "generate: a file with one prompt per line.")
     flags.DEFINE_integer("max_new_tokens", 64, "generate: the maximum number of new tokens.")
     flags.DEFINE_float(
-        "temperature", 1.0, "generate: divides the logits. 0 = always the most probable token."
+        "temperature",
+        None,
+        "generate: divides the logits. 0 = always the most probable token. Default: 1 for a causal "
+        "LM, 0 for an encoder-decoder.",
     )
     flags.DEFINE_integer(
         "top_k",
@@ -149,6 +157,7 @@ def _define_generation_flags() -> None:
         "top_p", 1.0, "generate: sample from the most probable tokens with this total probability."
     )
     flags.DEFINE_integer("seed", 0, "generate: the seed of the samples.")
+    beam_flags.define("generate")
 
 
 def _define_embedding_flags() -> None:
@@ -286,22 +295,20 @@ def _predict() -> None:
 
 
 def _generate() -> None:
-    """Continues texts; prints them or writes a file."""
-    from official.saving import model_folder
-    from official.serving import sampling
-    from official.serving.generator import Generator, check_output, save
+    """Generates texts; prints them or writes a file."""
+    from official.serving import loaded_model, sampling
+    from official.serving.generator import check_output, save
     from official.utils import text_lines
 
-    settings = sampling.Settings(
-        FLAGS.max_new_tokens, FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.seed
-    )
+    names = [field.name for field in dataclasses.fields(sampling.Settings)]
+    settings = sampling.Settings(**{name: FLAGS[name].value for name in names})
     if bool(FLAGS.prompt) == bool(FLAGS.prompts):
         raise errors.UserError("give either --prompt=TEXT (which may be empty) or --prompts=FILE")
     if FLAGS.output:
         check_output(FLAGS.output)
     prompts = FLAGS.prompt or text_lines.read(FLAGS.prompts, "prompts")
-    generator = Generator(*model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint))
-    texts = generator.texts(prompts, settings)
+    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
+    texts = model.generate(prompts, **vars(settings))
     if FLAGS.output:
         save(FLAGS.output, prompts, texts)
     else:

@@ -178,6 +178,8 @@ def _example(
             end = start + next(segments)
             yield f"{name}: {_text(ids, range(start, end), hidden, tokenizer)}"
             start = end
+    if target := values.get("target_ids"):
+        yield f"target: {_text(target, range(len(target)), {}, tokenizer)}"
 
 
 def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:

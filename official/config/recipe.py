@@ -3,7 +3,15 @@
 import dataclasses
 import math
 
-from official.utils.validators import above, at_least, fraction, one_of, regular_expression
+from official.utils.strict import omitted
+from official.utils.validators import (
+    above,
+    at_least,
+    dropout_rate,
+    fraction,
+    one_of,
+    regular_expression,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +142,8 @@ class Recipe:
         = the first metric of the task, or the loss.
       patience: the number of evaluations in a row without a better value after which the run ends;
         0 = it does not end early.
+      dropout: the dropout rate of all parts of the encoder in this stage; None = the rates of the
+        encoder.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       shuffle_buffer: the number of examples that are shuffled together.
@@ -165,6 +175,7 @@ class Recipe:
     keep_checkpoints: int = 2
     best_metric: str = ""
     patience: int = 0
+    dropout: float | None = omitted()
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
@@ -190,6 +201,8 @@ class Recipe:
         at_least(self, 1, "keep_checkpoints", "max_bad_steps", "shuffle_buffer")
         at_least(self, 0, "steps", "epochs", "eval_every", "eval_batches", "eval_batch_size")
         at_least(self, 0, "patience")
+        if self.dropout is not None:
+            dropout_rate(self, "dropout")
         if self.patience and not self.eval_every:
             raise ValueError(
                 "patience: counts evaluations, and eval_every: 0 makes one at the end: give "

@@ -157,7 +157,12 @@ class EncoderKeys:
         hints = typing.get_type_hints(self.encoder_type)
         with naming(source):
             epsilon = strict.typed(float, config.get(self.epsilon, 1e-12), self.epsilon, source)
-            fields = {k: strict.typed(hints[k], value, k, source) for k, value in fields.items()}
+            # Not every encoder can have a pooler.
+            fields = {
+                k: strict.typed(hints[k], value, k, source)
+                for k, value in fields.items()
+                if k in hints
+            }
             return self.encoder_type(**fields, norm_epsilon=epsilon)
 
     def keys(self, encoder: Any) -> dict[str, Any]:
@@ -171,12 +176,15 @@ class EncoderKeys:
             keys[self.sizes["embedding_size"]] = encoder.embedding_size or encoder.hidden_size
         if self.padded_positions:
             keys[self.sizes["max_positions"]] += encoder.position_offset
+        if self.activation:
+            keys[self.activation] = ACTIVATIONS[encoder.activation][0]
+        with naming("this model"):
+            more = self.more_keys(encoder) if self.more_keys else {}
         return {
             **keys,
-            self.activation: ACTIVATIONS[encoder.activation][0],
             self.epsilon: encoder.norm_epsilon,
             **self.also,
-            **(self.more_keys(encoder) if self.more_keys else {}),
+            **more,
         }
 
     def check(self, encoder: Any, pad_id: int) -> None:

@@ -26,6 +26,7 @@ from official.convert import (
     gpt2,
     mapping,
     roberta,
+    t5,
     transfo_xl,
     xlnet,
 )
@@ -38,7 +39,7 @@ from official.utils.errors import UserError
 # `model_type` of config.json → its table.
 SYSTEMS = {
     module.SYSTEM.model_type: module.SYSTEM
-    for module in (bert, roberta, albert, electra, distilbert, gpt2, xlnet, transfo_xl)
+    for module in (bert, roberta, albert, electra, distilbert, gpt2, xlnet, transfo_xl, t5)
 }
 
 WEIGHTS = "model.safetensors"
@@ -81,6 +82,8 @@ def system_of(config: configs.Config) -> System:
     encoder = config.encoder
     if encoder.type == "transformer_xl":
         return xlnet.SYSTEM
+    if encoder.type == "encoder_decoder":
+        return t5.SYSTEM
     if encoder.type != "transformer":
         return bert.SYSTEM
     if encoder.causal:

@@ -2,7 +2,7 @@
 
 `System` turns such a table into configs and lists of `Row`s, and back. The tables are in the
 modules beside this one: `bert`, `roberta`, `albert`, `electra`, `distilbert`, `gpt2`, `xlnet`,
-`transfo_xl`. The heads in a table are those of `official.convert.heads`.
+`transfo_xl`, `t5`. The heads in a table are those of `official.convert.heads`.
 """
 
 import dataclasses
@@ -97,7 +97,7 @@ class System:
         if encoder.pooler:
             rows += self._pooler_rows(heads)
         for head in heads:
-            rows += self.heads[head].rows
+            rows += self.heads[head].rows_of(encoder)
         return self._named(rows)
 
     def _pooler_rows(self, heads: Collection[str]) -> list[Row]:

@@ -121,11 +121,11 @@ class Evaluator:
         head = f"{source.task_name}/"
 
         def step(batch):
-            batch = self.model.prepare(batch, None)
-            encoded = self.model.encode_as_read(batch)
-            given = self.model.predictions(batch, encoded)
             if generates(source):
-                given |= self._generated(source, batch, encoded)
+                given = self._generated(source, batch, self.model.encode(batch))
+            else:
+                batch = self.model.prepare(batch, None)
+                given = self.model.predictions(batch)
             given = {name.removeprefix(head): value for name, value in given.items()}
             if set(names) - set(given):
                 raise UserError(

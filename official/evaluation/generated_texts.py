@@ -7,7 +7,7 @@ Shapes: B examples, U tokens of a generated text.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +15,12 @@ import numpy as np
 from official import config as configs
 from official.data import ShardDataset
 from official.evaluation import rows, squad_metrics, task_metrics
+from official.evaluation.corpus_metrics import CORPUS_METRICS
 from official.shards import references
 from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
 from official.utils.errors import UserError
-
-# Metrics of a corpus of generated texts: a function of the texts, and of the right texts of each.
-CORPUS_METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], float]] = {}
 
 
 class Scorer:
@@ -64,14 +62,33 @@ class Scorer:
         answers = [each.answers for each in found]
         return _METRICS[self.task.answers](self, texts, answers)
 
+    def classes_or_scores(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns `probabilities` [B, C], 1 for the label, or `score` [B], for a submission.
+
+        A text that is no label has no 1, and becomes the first label in the file.
+
+        Raises:
+          UserError: the answers are neither labels nor scores.
+        """
+        texts = self.texts(outputs)
+        if self.task.answers == "regression":
+            return {"score": self._read_numbers(texts)}
+        if not self._labels:
+            raise UserError(f"{self.task.name}: its answers are texts, and GLUE takes none of it")
+        classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
+        return {"probabilities": (classes[:, None] == np.arange(len(self._labels))).astype(float)}
+
+    def _read_numbers(self, texts) -> np.ndarray:
+        # Some vocabularies decode "3.8" with blanks round the point.
+        return np.array([text_to_text.read_number("".join(text.split())) for text in texts])
+
     def _classes(self, texts, answers) -> dict[str, float]:
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         right = np.array([self.task.labels.index(label) for (label,) in answers])
         return task_metrics.compute(self.task.metrics, right, classes)
 
     def _numbers(self, texts, answers) -> dict[str, float]:
-        # Some vocabularies decode "3.8" with blanks round the point.
-        numbers = np.array([text_to_text.read_number("".join(text.split())) for text in texts])
+        numbers = self._read_numbers(texts)
         right = np.array([float(number) for (number,) in answers])
         return task_metrics.compute(self.task.metrics, right, numbers)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from official.data import ShardDataset
 from official.distribution import strategies
-from official.evaluation import glue_submission, rows
+from official.evaluation import generated_texts, glue_submission, rows
 from official.evaluation.evaluator import Evaluator
 
 
@@ -18,7 +18,8 @@ def predict(
 
     For a classification, each line has the number of the row (from 0), the label and the
     probability of each class. A choice has the letters of the choices instead of classes. A
-    regression has the number of the row and the score. `.tsv` has a header line; in `.jsonl` every
+    regression has the number of the row and the score. Tasks of text to text have the text that is
+    generated, and the label that it is. `.tsv` has a header line; in `.jsonl` every
     line is an object. A ranking is written as a TREC run with the best candidates of each query
     first. Answers to questions are written to a folder: see `span_answers.Scorer.write`.
 
@@ -54,8 +55,11 @@ def submit(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike
     Raises:
       UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
-    outputs = evaluator.predict(source, evaluator.scorer(source).outputs)
+    scorer = evaluator.scorer(source)
+    outputs = evaluator.predict(source, scorer.outputs)
     numbers, outputs = rows.in_order(outputs, source)
+    if isinstance(scorer, generated_texts.Scorer):
+        outputs = scorer.classes_or_scores(outputs)
     if strategies.is_chief(evaluator.strategy):
         task = source.manifest.task.name
         glue_submission.write(folder, task, source.split, numbers, outputs)

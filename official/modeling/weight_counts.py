@@ -19,7 +19,7 @@ class Counts:
 
     Attributes:
       encoders: by name: `encoder`, the networks of objectives (`generator/encoder`), and
-        `encoder (without decoder)` if the encoder has a decoder.
+        `encoder_alone` if the encoder has a decoder.
       heads: by objective, without these networks.
       total: of the whole model. Shared weights count once.
     """
@@ -61,7 +61,7 @@ def count(config: configs.Config) -> Counts:
         heads[objective.name] = _size(v for v in objective.variables if id(v) not in counted)
     numbers = {name: _size(layer.variables) for name, layer in encoders.items()}
     return Counts(
-        numbers if alone is None else {**numbers, "encoder (without decoder)": alone},
+        numbers if alone is None else {**numbers, "encoder_alone": alone},
         heads,
         _size(model.variables),
     )

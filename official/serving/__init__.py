@@ -2,3 +2,6 @@
 
 # The types in which an export stores weights and computes products.
 PRECISIONS = ("float32", "bfloat16", "int8")
+
+# The rules of beam search for lengths and scores: see `official.serving.beam_search`.
+LENGTH_RULES = ("t5", "huggingface")

@@ -13,7 +13,7 @@ Shapes: B prompts, P length of the padded prompts, N maximum number of new token
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +23,13 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving.sampling import Settings, drawn, likeliest
-from official.utils import atomic, seeding
+from official.serving import token_loop
+from official.serving.sampling import Settings
+from official.utils import atomic
 from official.utils.errors import UserError
 
 # Prompts are padded to a multiple of this, so that a few graphs serve all lengths.
 _STEP = 16
-
-
-def why_not(model: Model) -> str | None:
-    """Returns the reason why a model cannot generate text, or None if it can."""
-    if not any(objective.name == "causal_lm" for objective in model.objectives):
-        return "this model cannot write: it has no causal_lm objective"
-    return None
 
 
 def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
@@ -72,10 +66,11 @@ class Generator:
         Raises:
           UserError: the model is not a causal LM.
         """
-        if reason := why_not(model):
-            raise UserError(reason)
+        heads = [objective for objective in model.objectives if objective.name == "causal_lm"]
+        if not heads:
+            raise UserError("this model cannot write: it has no causal_lm objective")
         self.model = model
-        self._head = next(o for o in model.objectives if o.name == "causal_lm")
+        self._head = heads[0]
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
         self.start_id, self.end_id = ends(config, tokenizer)
@@ -91,7 +86,7 @@ class Generator:
 
         Args:
           prompts: any number of texts. A text may be empty.
-          settings: the settings of sampling.
+          settings: the settings of sampling. The default temperature is 1.
           batch_size: the number of texts in a batch.
 
         Returns:
@@ -148,20 +143,17 @@ class Generator:
         Returns:
           int32 [B, N]. Padding follows `end_id`.
         """
+        settings = settings.with_temperature(1.0)
+        if settings.num_beams > 1:
+            raise UserError(
+                f"num_beams: {settings.num_beams}: a causal LM has no beam search: leave it out"
+            )
         numbers = np.arange(len(token_ids)) if numbers is None else numbers
-        seeds = seeding.row_seeds(settings.seed, 0, tf.constant(numbers, tf.int64))
-        sampling = settings.temperature > 0
-        options = {
-            "seeds": seeds,
-            "temperature": tf.constant(settings.temperature, tf.float32),
-            "top_k": tf.constant(min(settings.top_k, self.tokenizer.vocab_size), tf.int32),
-            "top_p": tf.constant(settings.top_p, tf.float32),
-        }
         return self._graph(
             tf.constant(token_ids, tf.int32),
             tf.constant(padding_mask, tf.bool),
             settings.max_new_tokens,
-            **options if sampling else {},
+            **token_loop.draws(settings, numbers, self.tokenizer.vocab_size),
         ).numpy()
 
     def write(
@@ -169,32 +161,10 @@ class Generator:
         token_ids: tf.Tensor,
         padding_mask: tf.Tensor,
         max_new_tokens: int,
-        seeds: tf.Tensor | None = None,
-        temperature: tf.Tensor | None = None,
-        top_k: tf.Tensor | None = None,
-        top_p: tf.Tensor | None = None,
+        **draws: tf.Tensor,
     ) -> tf.Tensor:
-        """Computes `ids` in a graph. Without `seeds`, uint64 [B], the search is greedy."""
-        if seeds is None:
-            return self._loop(
-                token_ids, padding_mask, max_new_tokens, lambda logits, _: likeliest(logits)
-            )
-        uniforms = seeding.uniforms(seeds, seeding.Stream.GENERATION, max_new_tokens)  # [B, N]
-
-        def choose(logits: tf.Tensor, i: int | tf.Tensor) -> tf.Tensor:
-            return drawn(logits, tf.gather(uniforms, i, axis=1), temperature, top_k, top_p)
-
-        return self._loop(token_ids, padding_mask, max_new_tokens, choose)
-
-    def _loop(
-        self,
-        token_ids: tf.Tensor,
-        padding_mask: tf.Tensor,
-        count: int,
-        choose: Callable[[tf.Tensor, int | tf.Tensor], tf.Tensor],
-    ) -> tf.Tensor:
-        """Generates `count` tokens [B, N]; `choose` picks the i-th token from its logits [B, V]."""
-        encoder, pad = self.model.encoder, self.tokenizer.pad_id
+        """Computes `ids` in a graph, greedily or with the arguments of `token_loop.choice`."""
+        encoder, count = self.model.encoder, max_new_tokens
         batch, length = tf.shape(token_ids)[0], token_ids.shape[1]
         if token_ids.shape[0] is not None:
             batch = token_ids.shape[0]
@@ -202,7 +172,6 @@ class Generator:
         filled = tf.pad(padding_mask, [[0, 0], [0, count - 1]], constant_values=True)
         attention_mask = masks.padding(filled)
         lengths = tf.reduce_sum(tf.cast(padding_mask, tf.int32), axis=1)  # [B]
-        columns = tf.range(count)
 
         def read(tokens, positions, cache, slot):
             encoded = encoder(
@@ -212,23 +181,13 @@ class Generator:
             # The table may have more rows than the vocabulary has entries.
             return logits[:, : self.tokenizer.vocab_size], encoded["cache"]
 
+        def read_one(token, i, cache):
+            return read(token[:, None], (lengths + i)[:, None], cache, length + i)
+
         positions = tf.maximum(tf.cumsum(tf.cast(padding_mask, tf.int32), axis=1) - 1, 0)
         logits, cache = read(token_ids, positions, encoder.empty_cache(batch, slots), 0)
-        token = choose(logits, 0)
-        written = tf.where(columns == 0, token[:, None], pad)  # [B, N]
-
-        def step(i, token, ended, written, cache):
-            logits, cache = read(token[:, None], (lengths + i - 1)[:, None], cache, length + i - 1)
-            token = tf.where(ended, pad, choose(logits, i))
-            written = tf.where(columns == i, token[:, None], written)
-            return i + 1, token, ended | (token == self.end_id), written, cache
-
-        def is_unfinished(i, token, ended, written, cache):
-            del token, written, cache
-            return (i < count) & ~tf.reduce_all(ended)
-
-        state = tf.constant(1), token, token == self.end_id, written, cache
-        return tf.while_loop(is_unfinished, step, state)[3]
+        loop = token_loop.TokenLoop(count, self.end_id, self.tokenizer.pad_id)
+        return loop.run(token_loop.choice(count, **draws), read_one, logits, cache)
 
 
 def left_padded(

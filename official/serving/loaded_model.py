@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from official.saving import model_folder
+from official.serving import writers
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
 from official.serving.sampling import Settings
+from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
 
 
@@ -28,7 +30,7 @@ class LoadedModel(Predictor):
 
     def __init__(self, source: TextModel):
         super().__init__(source)
-        self._generator: Generator | None = None
+        self._generator: Generator | TextGenerator | None = None
         self.embedder = Embedder(source)
 
     def encode(
@@ -75,25 +77,27 @@ class LoadedModel(Predictor):
         return self.embedder.tokens(texts, layer, batch_size)
 
     def generate(
-        self, prompts: Sequence[str], batch_size: int = 8, **settings: int | float
+        self, prompts: Sequence[str], batch_size: int = 8, **settings: int | float | str | None
     ) -> list[str]:
-        """Continues texts with a causal LM.
+        """Continues texts with a causal LM, or generates texts from texts with an encoder-decoder.
 
         Args:
-          prompts: any number of texts. A text may be empty.
+          prompts: any number of texts. A text may be empty. An encoder-decoder cuts texts longer
+            than `max_length`.
           batch_size: the number of texts in a batch.
-          **settings: `max_new_tokens`, `temperature`, `top_k`, `top_p` and `seed`, as in
+          **settings: `max_new_tokens`, `temperature`, `top_k`, `top_p` and `seed`, and for an
+            encoder-decoder `num_beams`, `length_penalty` and `length_rule`, as in
             `official.serving.sampling.Settings`.
 
         Returns:
-          Each prompt with its continuation.
+          Each prompt with its continuation, or from an encoder-decoder the generated texts alone.
 
         Raises:
-          UserError: the model is not a causal LM, a setting is out of range, or a prompt leaves no
-            room for the new tokens.
+          UserError: the model has neither of the objectives `causal_lm` and `seq2seq_lm`, a setting
+            is out of range, or a prompt of a causal LM leaves no room for the new tokens.
         """
         if self._generator is None:
-            self._generator = Generator(self.config, self.tokenizer, self.model)
+            self._generator = writers.make(self._source)
         return self._generator.texts(prompts, Settings(**settings), batch_size)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the next token: the most probable one, or a sample from the most probable ones.
+"""The settings of generation, and the choice of the next token: the most probable one or a sample.
 
 Shapes: B rows, V vocabulary.
 """
@@ -9,6 +9,7 @@ import numbers
 import numpy as np
 import tensorflow as tf
 
+from official.serving import LENGTH_RULES
 from official.utils.errors import UserError
 
 # The ends of messages, after the value.
@@ -19,44 +20,82 @@ _TOP_P = "is not in (0, 1]; 1 stands for all tokens"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings of sampling.
+    """The settings of generation.
 
     Attributes:
       max_new_tokens: the maximum number of new tokens. A row ends earlier with the end token.
-      temperature: divides the logits; 0 = always the most probable token (greedy search).
+      temperature: divides the logits; 0 = always the most probable token (greedy search). None = 1
+        for a causal LM, and 0 for an encoder-decoder.
       top_k: the number of most probable tokens to sample from; 0 = all.
       top_p: the total probability, after `top_k`, of the most probable tokens to sample from;
         1 = all.
       seed: the seed of the draws. A draw depends on the seed and the numbers of prompt and token.
+      num_beams: the number of beams; 1 = no beam search.
+      length_penalty: the exponent of a text's length in the score of beam search.
+      length_rule: the rule for scores and for the end of beam search, 't5' or 'huggingface': see
+        `official.serving.beam_search`.
     """
 
     max_new_tokens: int = 64
-    temperature: float = 1.0
+    temperature: float | None = None
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    num_beams: int = 1
+    length_penalty: float = 0.6
+    length_rule: str = "t5"
 
     def __post_init__(self):
         """Raises UserError if a value is out of range."""
-        for name in ("max_new_tokens", "top_k", "seed"):
+        for name in ("max_new_tokens", "top_k", "seed", "num_beams"):
             if not isinstance(getattr(self, name), numbers.Integral):
                 raise UserError(f"{name}: {getattr(self, name)!r} is not a whole number")
-        for name in ("temperature", "top_p"):
-            if not isinstance(getattr(self, name), numbers.Real):
-                raise UserError(f"{name}: {getattr(self, name)!r} is not a number")
-        if self.max_new_tokens < 1:
-            raise UserError(f"max_new_tokens: {self.max_new_tokens} is less than 1")
-        if not 0 <= self.temperature < float("inf"):
+        for name in ("temperature", "top_p", "length_penalty"):
+            value = getattr(self, name)
+            if not (isinstance(value, numbers.Real) or name == "temperature" and value is None):
+                raise UserError(f"{name}: {value!r} is not a number")
+        for name in ("max_new_tokens", "num_beams"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: {getattr(self, name)} is less than 1")
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise UserError(f"temperature: {self.temperature} {_TEMPERATURE}")
         if self.top_k < 0:
             raise UserError(f"top_k: {self.top_k} {_TOP_K}")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p: {self.top_p} {_TOP_P}")
-        if not self.temperature and (self.top_k or self.top_p < 1):
+        if self.temperature == 0 and (self.top_k or self.top_p < 1):
             raise UserError(
                 f"top_k: {self.top_k}, top_p: {self.top_p}: with temperature 0 the likeliest token "
                 "is taken and none is drawn: leave these out, or give another temperature"
             )
+        self._check_beams()
+
+    def _check_beams(self) -> None:
+        if self.length_rule not in LENGTH_RULES:
+            raise UserError(
+                f"length_rule: {self.length_rule!r} is not one of {', '.join(LENGTH_RULES)}"
+            )
+        lowest = 0 if self.length_rule == "t5" else -float("inf")
+        if not (lowest <= self.length_penalty and abs(self.length_penalty) < float("inf")):
+            raise UserError(
+                f"length_penalty: {self.length_penalty} is not a finite number, or is negative "
+                "with length_rule t5"
+            )
+        if self.num_beams > 1 and (self.temperature or self.top_k or self.top_p < 1):
+            raise UserError(
+                f"num_beams: {self.num_beams}: beam search draws no tokens: leave out temperature, "
+                "top_k and top_p, or num_beams"
+            )
+
+    def with_temperature(self, default: float) -> "Settings":
+        """Returns the settings with a temperature, which is `default` if there is none yet.
+
+        Raises:
+          UserError: the default is 0, and `top_k` or `top_p` is there.
+        """
+        if self.temperature is not None:
+            return self
+        return dataclasses.replace(self, temperature=0.0 if self.num_beams > 1 else default)
 
 
 def checked(

@@ -5,9 +5,11 @@ import os
 import tensorflow as tf
 
 from official.modeling.layers import gradient
+from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving.generator import why_not
+from official.serving import writers
 from official.serving.precision import Weights
+from official.serving.sampling import Settings
 from official.serving.signatures import table
 from official.serving.signatures.inputs import ServingContext
 from official.serving.task_head import with_one_head
@@ -25,17 +27,21 @@ def export(
     max_new_tokens: int | None = None,
     task: str | None = None,
     precision: str = "float32",
+    **beams: int | float | str,
 ) -> tuple[str, int]:
     """Writes a SavedModel: see `official.export`.
+
+    `beams` are `num_beams`, `length_penalty` and `length_rule`, as in
+    `official.serving.sampling.Settings`.
 
     Returns:
       The name of the signature that is `serving_default`, and the maximum length of its input.
 
     Raises:
       UserError: `model_dir` is not a model folder; its labels have no names; `max_length` or
-        `max_new_tokens` is out of range; `inputs` is given for a model without a choice; no head
-        has the name `task`, or several tasks are there and `task` is None; this TensorFlow has no
-        int8 products; `output` exists.
+        a setting of generation is out of range; `inputs` is given for a model without a choice; no
+        head has the name `task`, or several tasks are there and `task` is None; this TensorFlow has
+        no int8 products; `output` exists.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
@@ -57,19 +63,34 @@ def export(
             f"--max_length={max_length}: must be from 4 to {positions}, the positions of this "
             "encoder"
         )
-    reason = why_not(model)
-    if max_new_tokens is not None and reason:
+    generation = _generation(model, max_length, max_new_tokens, beams)
+    about = {**about, "pair": inputs == "pair"}
+    weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
+    source = TextModel(config, tokenizer, model, max_length, about)
+    parts = ServingContext(source, weights, head, generation)
+    with atomic.folder(output) as temporary, gradient.left_out():
+        server, signatures = table.make(parts, kind, inputs)
+        tf.saved_model.save(server, str(temporary), signatures=signatures)
+    return inputs, max_length
+
+
+def _generation(
+    model: Model, max_length: int, max_new_tokens: int | None, beams: dict[str, int | float | str]
+) -> Settings:
+    """Returns the settings of generation, after the checks that need the model."""
+    if max_new_tokens is not None and (reason := writers.why_not(model)):
         raise UserError(f"--max_new_tokens: {reason}")
+    writes_targets = writers.objective(model) == "seq2seq_lm"
+    if beams.get("num_beams", 1) != 1 and not writes_targets:
+        raise UserError(
+            f"--num_beams={beams['num_beams']}: beam search needs a model with the objective "
+            "seq2seq_lm: leave it out"
+        )
+    if writes_targets:
+        return Settings(64 if max_new_tokens is None else max_new_tokens, **beams)
     count = min(64, max_length // 2) if max_new_tokens is None else max_new_tokens
     if not 1 <= count < max_length:
         raise UserError(
             f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than --max_length"
         )
-    about = {**about, "pair": inputs == "pair"}
-    weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
-    source = TextModel(config, tokenizer, model, max_length, about)
-    parts = ServingContext(source, weights, head)
-    with atomic.folder(output) as temporary, gradient.left_out():
-        server, signatures = table.make(parts, kind, inputs, count)
-        tf.saved_model.save(server, str(temporary), signatures=signatures)
-    return inputs, max_length
+    return Settings(count)

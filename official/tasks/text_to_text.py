@@ -8,14 +8,20 @@ generated text that is no answer of the task is wrong, and is never replaced by 
 import dataclasses
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
-from official.tasks.task import Columns, Task, listed
+from official.tasks.kinds import METRICS
+from official.tasks.task import Columns, Task, listed, nearest
 from official.utils.errors import UserError
 
 # The kinds of tasks that have a form of text to text. Their answers are labels, numbers, parts of a
 # text, or choices by number.
 FORMS = ("classification", "regression", "span", "choice")
+# The metrics of generated texts that are neither labels nor numbers nor answers to a question.
+TEXT_METRICS = tuple(
+    name for name in METRICS["text_to_text"] if name.startswith(("exact_match", "bleu", "rouge"))
+)
 # What a model answers to a question without an answer.
 NO_ANSWER = "unanswerable"
 # The class, and the score, of a text that is no answer.
@@ -32,7 +38,7 @@ _FIELDS = {
 # AX has no training file: it is answered by a model of MNLI.
 _PREFIXES = {"ax": "mnli", "squad1": "", "squad2": ""}
 _COLUMN_NAME = re.compile(r"[A-Za-z_]\w*")
-_SIGN = re.compile(r"([^\w\s])")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def from_task(task: Task) -> Task:
@@ -75,7 +81,16 @@ def generation(
       prefix: what stands before each text, with its blank, such as "summarize: ".
       metrics: the metrics; empty = the defaults.
       header: whether the first line of a file names the columns.
+
+    Raises:
+      UserError: a metric is not one of texts.
     """
+    for name in metrics:
+        if name not in TEXT_METRICS:
+            raise UserError(
+                f"texts have no metric {name!r}{nearest(name, TEXT_METRICS)}: their metrics are "
+                f"{listed(TEXT_METRICS)}"
+            )
     return Task(
         name="generation",
         kind="text_to_text",
@@ -118,8 +133,18 @@ def question_text(question: str, context: str) -> str:
 
 
 def spaced(text: str) -> str:
-    """Puts blanks around punctuation, and makes all white space single blanks."""
-    return " ".join(_SIGN.sub(r" \1 ", text).split())
+    """Puts blanks around punctuation, and makes all white space single blanks.
+
+    Letters, numbers, underscores and marks, such as accents and vowel signs, are no punctuation.
+    """
+    return " ".join("".join(f" {c} " if _is_sign(c) else c for c in text).split())
+
+
+def _is_sign(character: str) -> bool:
+    """Returns whether a character is punctuation or a symbol."""
+    if character.isalnum() or character.isspace() or character == "_":
+        return False
+    return unicodedata.category(character)[0] not in "LMN"
 
 
 def number_text(score: float) -> str:
@@ -146,10 +171,7 @@ def read_label(text: str, labels: Sequence[str]) -> int:
 
 def read_number(text: str) -> float:
     """Returns the number that a text is, or `WRONG`."""
-    try:
-        number = float(text)
-    except ValueError:
-        return float(WRONG)
+    number = float(text) if _NUMBER.fullmatch(text) else math.inf
     return number if math.isfinite(number) else float(WRONG)
 
 

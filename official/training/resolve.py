@@ -8,6 +8,9 @@ from official.config.part import EncoderConfig, ObjectiveConfig
 from official.data.labels import labels_for
 from official.utils.errors import UserError
 
+# The dropout rates of encoders.
+_DROPOUTS = ("dropout", "attention_dropout", "inner_dropout")
+
 
 def inherit(config: configs.Config, initial: configs.Config | None = None) -> configs.Config:
     """Fills in the encoder of a config from the model that the run starts from.
@@ -15,6 +18,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> co
     For a task, the encoder gets a pooler if the task needs one, and it has no memory, because
     examples are independent. A config with its own encoder may change the dropout and the
     initializers of that model, and may have more positions (see `warm_start.start_from`).
+    `recipe.dropout` replaces the dropout rates of any encoder.
 
     Args:
       config: the config of the run.
@@ -36,7 +40,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> co
             )
         if config.encoder is None:
             raise UserError("encoder: the config has none: give one, or a model folder with --init")
-        return config
+        return dataclasses.replace(config, encoder=_with_dropout(config, config.encoder))
     given = _for_task(config, initial.encoder)
     if config.encoder is not None:
         ours = _for_task(config, config.encoder)
@@ -51,7 +55,7 @@ def inherit(config: configs.Config, initial: configs.Config | None = None) -> co
                 "`encoder`, which then comes from --init"
             )
         given = _like(given, ours)
-    return dataclasses.replace(config, encoder=given)
+    return dataclasses.replace(config, encoder=_with_dropout(config, given))
 
 
 def resolve(
@@ -93,14 +97,22 @@ def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
     return dataclasses.replace(encoder, **changes)
 
 
+def _with_dropout(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
+    """Returns an encoder with the dropout rate of the recipe, if it has one."""
+    if config.recipe.dropout is None:
+        return encoder
+    names = {field.name for field in dataclasses.fields(encoder)}
+    rates = {name: config.recipe.dropout for name in _DROPOUTS if name in names}
+    return dataclasses.replace(encoder, **rates)
+
+
 def _like(initial: EncoderConfig, encoder: EncoderConfig) -> EncoderConfig:
     """Returns the initial encoder with dropout, initializers and positions of a config."""
     both = {f.name for f in dataclasses.fields(initial)} & {
         f.name for f in dataclasses.fields(encoder)
     }
     # Settings that do not change the weights that are copied.
-    free = {"dropout", "attention_dropout", "inner_dropout"}
-    free |= {"initializer", "initializer_range", "position_initializer_range"}
+    free = {*_DROPOUTS, "initializer", "initializer_range", "position_initializer_range"}
     changes = {name: getattr(encoder, name) for name in free & both}
     if "max_positions" in both:
         changes["max_positions"] = max(initial.max_positions, encoder.max_positions)

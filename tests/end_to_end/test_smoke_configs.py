@@ -19,6 +19,7 @@ SYSTEMS = {
     "electra": ("wordpiece", 150, []),
     "xlnet": ("unigram", 100, []),
     "transformer_xl": ("wordpiece", 150, []),
+    "t5": ("unigram --sentinels=20", 100, []),
 }
 
 
@@ -39,11 +40,16 @@ def folder(tmp_path_factory):
 
 
 def build_vocabulary(folder, kind, size):
-    """Builds a vocabulary of the text, unless a system before had the same."""
+    """Builds a vocabulary of the text, unless a system before had the same.
+
+    A kind may have an option after its name.
+    """
+    type_, *options = kind.split()
     if not (folder / kind).exists():
         commands.run(
             "tfrecords_tools.build_vocab", f"--input={folder}/text.txt",
-            f"--output={folder}/{kind}", f"--type={kind}", f"--vocab_size={size}", status=0,
+            f"--output={folder}/{kind}", f"--type={type_}", f"--vocab_size={size}", *options,
+            status=0,
         )  # fmt: skip
     return folder / kind
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import yaml
 
-from official import tokenizers
 from tests import CONFIGS, commands, small
 
 CONFIG = CONFIGS / "finetune" / "text_to_text.yaml"
@@ -113,7 +112,6 @@ def test_reversal_is_learnt(tmp_path):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     matches = [v for line in lines for k, v in _flat(line) if k.endswith("exact_match")]
     assert matches[-1] >= 0.99
-    assert tokenizers.load(folder / "tokenizer").vocab_size == 21
 
 
 def _flat(values, prefix=""):

@@ -15,6 +15,7 @@ from official.convert.heads.pretraining import (
     PermutationLM,
     ReplacedTokens,
     SentenceOrder,
+    Seq2SeqLM,
 )
 from official.convert.heads.tasks import (
     Classification,
@@ -38,6 +39,7 @@ __all__ = [
     "Regression",
     "ReplacedTokens",
     "SentenceOrder",
+    "Seq2SeqLM",
     "SpanAnswer",
     "TaskHead",
     "kind_of",
@@ -55,6 +57,7 @@ KINDS: dict[str, type[Head]] = {
         CausalLM,
         PermutationLM,
         ReplacedTokens,
+        Seq2SeqLM,
         Classification,
         Regression,
         MultipleChoice,

@@ -41,6 +41,11 @@ class Head:
         same = (getattr(objective, key, None) == value for key, value in cls.settings.items())
         return isinstance(objective, cls.objective_type) and all(same)
 
+    def rows_of(self, encoder: Any) -> Sequence[Row]:
+        """Returns the rows of the head beside an encoder: its config may tie them to its own."""
+        del encoder
+        return self.rows
+
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
         """Returns whether a file has this head.
 

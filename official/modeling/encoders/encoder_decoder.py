@@ -119,7 +119,7 @@ class Encoder(keras.Layer):
             self._embed(decoder_ids, decoder_positions),
             masks.combine(decoder_mask, masks.causal(*[ops.shape(decoder_ids)[1]] * 2)),
             rng=rng,
-            cross=self.decoder.cross_cache(encoded.states),
+            others=self.decoder.cross_cache(encoded.states),
             cross_mask=cross_mask,
         )
         outputs["decoder_output"] = decoded.states
@@ -165,7 +165,7 @@ class Encoder(keras.Layer):
         decoded = self.decoder(
             self._embed(decoder_ids, positions),
             masks.causal(length, slots, slot),
-            cross=cross,
+            others=cross,
             cross_mask=cross_mask,
             cache=own,
             slot=slot,

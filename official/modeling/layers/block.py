@@ -142,7 +142,7 @@ class Block(keras.Layer):
         slot=0,
         first_only=False,
         bias=None,
-        cross=None,
+        others=None,
         cross_mask=None,
     ):
         """Maps x [B, T, D] to [B, T, D], or to [B, 1, D] with `first_only`.
@@ -155,7 +155,7 @@ class Block(keras.Layer):
             slot: the slot of the first position of `x`.
             first_only: whether only the first position is computed.
             bias: added to the scores of the attention of the sequence to itself, or None.
-            cross: the keys and values of another sequence, of `cross_attention.keys_and_values`.
+            others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
 
         Returns:
@@ -175,7 +175,7 @@ class Block(keras.Layer):
         crossed = None
         if self.cross_attention is not None:
             norm = self.cross_attention_norm
-            crossed = self.cross_attention(self._before(x, norm), *cross, cross_mask, rng=rng)
+            crossed = self.cross_attention(self._before(x, norm), *others, cross_mask, rng=rng)
             x = self._after(x, crossed.output, norm, rng)
         norm = self.feed_forward_norm
         x = self._after(x, self.feed_forward(self._before(x, norm), rng=rng), norm, rng)

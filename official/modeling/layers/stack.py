@@ -104,7 +104,7 @@ class Stack(keras.Layer):
         return tuple(block.cross_attention.keys_and_values(encoded) for block in self.blocks)
 
     def call(
-        self, x, attention_mask=None, rng=None, cross=None, cross_mask=None, cache=None, slot=0
+        self, x, attention_mask=None, rng=None, others=None, cross_mask=None, cache=None, slot=0
     ):
         """Runs the layers.
 
@@ -112,7 +112,8 @@ class Stack(keras.Layer):
             x: the embeddings [B, T, D].
             attention_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
             rng: `Draws`, or None for inference.
-            cross: the result of `cross_cache`, of a decoder.
+            others: the result of `cross_cache`, of a decoder. (If its name were `cross`, Keras
+                would replace a `cross_mask` of None.)
             cross_mask: bool, broadcastable to [B, N, T, C], True = may attend; None = all.
             cache: L pairs of keys and values of all slots, [B, N, S, H] each, or None.
             slot: int or scalar tensor, the slot of the first position of `x`.
@@ -135,7 +136,7 @@ class Stack(keras.Layer):
                 cache=None if cache is None else cache[i],
                 slot=slot,
                 bias=bias,
-                cross=None if cross is None else cross[i],
+                others=None if others is None else others[i],
                 cross_mask=cross_mask,
             )
             x = output.states

@@ -11,9 +11,9 @@ from official.serving.signatures import inputs
 from official.utils import seeding
 
 
-def signatures(parts: inputs.ServingContext, count: int) -> dict[str, inputs.Signature]:
-    """Returns the signatures of a causal LM that generates `count` tokens."""
-    tokenizer = parts.tokenizer
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures of a causal LM."""
+    tokenizer, count = parts.tokenizer, parts.generation.max_new_tokens
     generator = Generator(parts.config, tokenizer, parts.model)
     length = parts.max_length - count  # the length of padded texts
 
@@ -39,9 +39,7 @@ def signatures(parts: inputs.ServingContext, count: int) -> dict[str, inputs.Sig
         seeds = seeding.row_seeds(seed, 0, numbers)
         return generate(text, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
-    scalars = [tf.TensorSpec([], kind, name) for name, kind in types.items()]
     return {
         "generate": inputs.signature(generate, *inputs.texts("text")),
-        "sample": inputs.signature(sample, *inputs.texts("text"), *scalars),
+        "sample": inputs.signature(sample, *inputs.texts("text"), *inputs.draws()),
     }

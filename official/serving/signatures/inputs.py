@@ -14,6 +14,7 @@ from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving.precision import Weights
+from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
 
 Signature = tf.types.experimental.PolymorphicFunction
@@ -34,11 +35,13 @@ class ServingContext:
       source: the model, its tokenizer and its task.
       weights: the stored weights of the encoder and the head.
       head: the objective that is served; None = the encoder alone.
+      generation: the settings of models that generate text.
     """
 
     source: TextModel
     weights: Weights
     head: Objective | None
+    generation: Settings = Settings()
 
     @property
     def config(self) -> configs.Config:
@@ -99,6 +102,12 @@ def text(raw: tf.Tensor) -> tf.Tensor:
 def texts(*names: str) -> list[tf.TensorSpec]:
     """Returns the specs of inputs that are string [B]."""
     return [tf.TensorSpec([None], tf.string, name) for name in names]
+
+
+def draws() -> list[tf.TensorSpec]:
+    """Returns the specs of the settings of sampling, which are scalars."""
+    types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
+    return [tf.TensorSpec([], kind, name) for name, kind in types.items()]
 
 
 def same_number(**given: tf.Tensor) -> list[tf.Tensor]:

@@ -6,7 +6,8 @@
 | multiple_choice | choose, tokens | choose |
 | ranking, kernel_ranking | rank, tokens | rank |
 | classification, regression, any other | single, pair, tokens | single or pair |
-| causal_lm | generate, sample beside the last ones | as the last ones |
+| seq2seq_lm | generate, sample | generate |
+| causal_lm | generate, sample beside those of the encoder | as those of the encoder |
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ import tensorflow as tf
 from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.serving.generator import why_not
+from official.serving import writers
 from official.serving.signatures import causal_lm, classification, inputs
 from official.tasks import kinds
 
@@ -70,22 +71,19 @@ def described(default: str) -> str:
     return f"{module.DEFAULT[default]}, {module.LONG}"
 
 
-def make(
-    parts: inputs.ServingContext, module: Signatures, default: str, count: int
-) -> tuple[tf.Module, dict]:
+def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tuple[tf.Module, dict]:
     """Returns the object to save and its signatures.
 
     Args:
       parts: the model.
       module: the module of signatures.
       default: the name of the signature that is also `serving_default`.
-      count: the number of tokens that a causal LM generates.
     """
     server = tf.Module()
     server.tokenizer = parts.tokenizer.module()
     server.weights = parts.weights.module  # without other heads and without a generator
     signatures = module.signatures(parts)
-    if why_not(parts.model) is None:
-        signatures |= causal_lm.signatures(parts, count)
+    if writers.objective(parts.model) == "causal_lm":
+        signatures |= causal_lm.signatures(parts)
     signatures["serving_default"] = signatures[default]
     return server, signatures

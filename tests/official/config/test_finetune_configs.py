@@ -42,6 +42,7 @@ def test_text_to_text():
     assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "all")
     assert [(o.type, o.z_loss) for o in read.objectives] == [("seq2seq_lm", 1e-4)]
     assert (recipe.steps, recipe.batch_size, recipe.eval_every) == (2**18, 128, 5000)
+    assert recipe.dropout == 0.1
     assert (recipe.optimizer.type, recipe.optimizer.learning_rate) == ("adafactor", 1e-3)
     assert (recipe.schedule.type, recipe.schedule.warmup_steps) == ("constant", 0)
     lines = (FOLDER / "text_to_text.yaml").read_text().splitlines()

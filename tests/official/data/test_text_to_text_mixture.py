@@ -8,6 +8,7 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset, mixture
 from official.data.mixture import Mixture
+from official.distribution import strategies
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
 from official.tasks import text_to_text as forms
@@ -110,6 +111,18 @@ def test_each_task_is_evaluated_with_its_own_length(folders):
     source = _mixture(folders, config, "validation", training=False)
     found = Evaluator(config, Model(config), tf.distribute.get_strategy()).run(source)
     assert {"short/exact_match", "long/exact_match", "average", "long/loss"} <= set(found)
+
+
+def test_two_replicas_generate_what_one_device_does(folders, mirrored):
+    config = _config()
+    found = []
+    for strategy in (tf.distribute.get_strategy(), mirrored(2)):
+        source = ShardDataset(folders["long"], config, "validation")
+        evaluator = Evaluator(config, strategies.build_model(config, strategy), strategy)
+        found.append(evaluator.predict(source, ["generated_ids"]))
+    assert found[0]["generated_ids"].shape == (30, 4)
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(found[1][name], values)
 
 
 def test_what_cannot_be_mixed(folders):

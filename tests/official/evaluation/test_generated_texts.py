@@ -29,6 +29,7 @@ def tokenizer(tmp_path_factory):
 def _scorer(folder, task, tokenizer, split="validation", suffix="tsv", **contents):
     files = {}
     for name, content in contents.items():
+        folder.mkdir(exist_ok=True)
         files[name] = folder / f"{name}.{suffix}"
         files[name].write_text(content)
     text_to_text.build(task, files, tokenizer, folder / "out", 32, report=lambda line: None)
@@ -124,6 +125,20 @@ def test_exact_match_of_generated_texts(tmp_path, tokenizer):
     assert found == {"exact_match": pytest.approx(2 / 3)}
 
 
+def test_corpus_metrics_of_generated_texts(tmp_path, tokenizer):
+    task = forms.generation("x", "y", metrics=["rouge_1", "bleu", "exact_match"])
+    lines = "x\ty\na\ta good film\nb\ta bad film\n"
+    scorer = _scorer(tmp_path, task, tokenizer, validation=lines)
+    found = scorer.metrics(_outputs(tokenizer, ["a good film", "a good film"]))
+    # The texts have no n-grams of four words, so the geometric mean is 0.
+    assert list(found) == ["rouge_1", "bleu", "exact_match"]
+    assert found["rouge_1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert found["exact_match"] == 0.5
+    assert found["bleu"] == 0
+    with pytest.raises(UserError, match="texts have no metric 'accuracy'"):
+        forms.generation("x", "y", metrics=["accuracy"])
+
+
 def _outputs_without_filler(tokenizer, texts, rows=None):
     return {name: value[:-1] for name, value in _outputs(tokenizer, texts, rows).items()}
 
@@ -147,6 +162,24 @@ def test_files(tmp_path, tokenizer):
         scorer.check_output(tmp_path / "p.csv", 0)
     with pytest.raises(UserError, match="the split has no answers to compare with"):
         scorer.metrics(_outputs(tokenizer, ["good", "good", "bad"]))
+
+
+def test_classes_and_scores_for_a_submission(tmp_path, tokenizer):
+    task = forms.from_task(tasks.find("rte"))
+    scorer = _scorer(
+        tmp_path / "a", task, tokenizer, "test",
+        test="index\tsentence1\tsentence2\n0\ta\tfilm\n1\ta\tfilm\n2\ta\tfilm\n",
+    )  # fmt: skip
+    outputs = _outputs_without_filler(tokenizer, ["film", "not_entailment", "entailment"])
+    found = scorer.classes_or_scores(outputs)["probabilities"]
+    assert task.labels == ("entailment", "not_entailment")
+    np.testing.assert_array_equal(found, [[0, 0], [0, 1], [1, 0]])
+    task = forms.from_task(tasks.find("stsb"))
+    scorer = _scorer(
+        tmp_path / "b", task, tokenizer, "test", test="sentence1\tsentence2\na\tb\na\tb\n"
+    )
+    outputs = _outputs_without_filler(tokenizer, ["3.8", "film"])
+    np.testing.assert_array_equal(scorer.classes_or_scores(outputs)["score"], [3.8, -1])
 
 
 def test_decoded_ids(tokenizer):

@@ -66,6 +66,15 @@ def test_what_has_no_form_is_refused():
     text_to_text.check_labels(["entailment", "not_entailment"])  # One ends the other.
 
 
+def test_metrics_of_texts():
+    names = ("bleu", "rouge_1", "rouge_l")
+    assert text_to_text.generation("a", "b", metrics=names).metrics == names
+    with pytest.raises(UserError, match=r"no metric 'rouge1' \(did you mean 'rouge_1'\?\): their"):
+        text_to_text.generation("a", "b", metrics=["rouge1"])
+    with pytest.raises(UserError, match="texts have no metric 'accuracy'"):
+        text_to_text.generation("a", "b", metrics=["accuracy"])
+
+
 def test_scores_are_multiples_of_a_fifth():
     for score, wanted in (
         (0, "0.0"), (3.8, "3.8"), (3.25, "3.2"), (2.3, "2.4"), (2.7, "2.8"),
@@ -73,6 +82,9 @@ def test_scores_are_multiples_of_a_fifth():
         (np.float32(2.6), "2.6"), (0.0999, "0.0"), (-0.05, "0.0"),
     ):  # fmt: skip
         assert text_to_text.number_text(score) == wanted, score
+    for score in np.arange(5001) / 1000:  # T5 rounds in float32
+        rounded = np.round(np.float32(score) * np.float32(5)) / np.float32(5)
+        assert text_to_text.number_text(float(score)) == f"{rounded:.1f}", score
     found = {text_to_text.number_text(score) for score in np.linspace(0, 5, 2001)}
     assert found == {f"{n / 5:.1f}" for n in range(26)}
 
@@ -81,6 +93,8 @@ def test_blanks_round_the_punctuation_of_questions():
     assert text_to_text.question_text("Who's  there?", "A (tall)\nman, née\u00a0X.") == (
         "question: Who ' s there ? context: A ( tall ) man , née X ."
     )
+    # An accent of its own, the vowel signs of "Hindi", an underscore, a currency sign, a fraction.
+    assert text_to_text.spaced("ne\u0301e हिन्दी, a_b €2 ½x") == "ne\u0301e हिन्दी , a_b € 2 ½x"
 
 
 def test_answers_outside_the_labels_are_wrong():
@@ -90,5 +104,7 @@ def test_answers_outside_the_labels_are_wrong():
         ("entailment entailment", -1), (" entailment", -1),
     ):  # fmt: skip
         assert text_to_text.read_label(text, labels) == wanted, text
-    for text, number in (("3.8", 3.8), ("3.85", 3.85), ("five", -1), ("", -1), ("nan", -1)):
+    for text, number in (("3.8", 3.8), ("3.85", 3.85), ("five", -1), ("", -1), ("nan", -1),
+        ("-1.5", -1.5), ("1_0", -1), ("1e3", -1), ("٣", -1), ("9" * 400, -1),
+    ):  # fmt: skip
         assert text_to_text.read_number(text) == number

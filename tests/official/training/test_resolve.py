@@ -51,6 +51,19 @@ def test_the_config_may_change_the_dropout_of_init():
     assert actual.encoder == dataclasses.replace(initial.encoder, dropout=0.5)
 
 
+def test_the_recipe_may_set_all_dropout_rates_of_a_stage():
+    initial = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.2)
+    recipe = {"epochs": 1, "dropout": 0.3}
+    rates = {"dropout": 0.3, "attention_dropout": 0.3}
+    wanted = dataclasses.replace(initial.encoder, **rates)
+    assert resolve.inherit(tuned(recipe=recipe), initial).encoder == wanted
+    alone = tuned(recipe=recipe, encoder=configs.to_dict(initial)["encoder"])
+    assert resolve.inherit(alone).encoder == wanted
+    assert resolve.inherit(tuned(), initial).encoder == initial.encoder
+    with pytest.raises(UserError, match=r"recipe.dropout: 1.0 is not in \[0, 1\)"):
+        tuned(recipe={"epochs": 1, "dropout": 1})
+
+
 def test_sizes_other_than_those_of_init_are_refused():
     initial = small.config()
     encoder = {**configs.to_dict(initial)["encoder"], "num_layers": 3}

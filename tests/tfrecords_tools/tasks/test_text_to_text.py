@@ -15,7 +15,7 @@ from official.shards import features, manifest, references
 from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools import build_task_shards
+from tfrecords_tools import build_task_shards, inspect_shards
 from tfrecords_tools.tasks import text_to_text
 
 WORDS = (
@@ -148,6 +148,12 @@ def test_texts_and_targets_of_the_user(tmp_path, tokenizer, suffix):
     ]  # fmt: skip
     assert (built.task.answers, built.task.prefix) == ("generation", "copy : ")
     assert built.task.metrics == ("exact_match",)
+
+
+def test_inspection_shows_inputs_and_targets(tmp_path, tokenizer):
+    _build(tmp_path, forms.generation("x", "y"), tokenizer, train="x\ty\na film\tgood\n")
+    (shown,) = inspect_shards.examples(tmp_path / "out", 1)
+    assert shown == "example 0: 3 tokens, row 0\n  A: a film [SEP]\n  target: good [SEP]"
 
 
 def test_long_inputs_are_cut_and_end_like_others(tmp_path, tokenizer):

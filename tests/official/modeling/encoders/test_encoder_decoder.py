@@ -13,6 +13,7 @@ from official.modeling.encoders import encoder_decoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.relative_bias import buckets
 from official.utils.errors import UserError
+from tests import CONFIGS
 from tests.official.modeling.encoders.numpy_encoder_decoder import run
 
 T5 = EncoderDecoderConfig(
@@ -130,6 +131,20 @@ def test_packed_examples_are_those_of_single_rows(changes):
         np.testing.assert_allclose(packed[name], wanted, atol=1e-12)
 
 
+def test_lengths_that_are_known_at_run_time_change_nothing():
+    """Batches of several lengths share a graph."""
+    encoder = make()
+    inputs = {"token_ids": TOKENS, "padding_mask": PADDING, "decoder_ids": DECODED}
+    specs = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int32, tf.bool, tf.int32)]
+
+    @tf.function(input_signature=specs)
+    def graph(*values):
+        return encode(encoder, dict(zip(inputs, values, strict=True)))["decoder_output"]
+
+    wanted = encode(encoder, inputs)["decoder_output"]
+    np.testing.assert_allclose(graph(*inputs.values()), wanted, rtol=1e-12)
+
+
 def test_all_layers_are_returned_when_asked():
     encoder = make()
     outputs = encoder(
@@ -202,49 +217,36 @@ def test_initial_weights_have_the_laws_of_t5():
         assert abs(value.mean()) < 5 * stddev / np.sqrt(value.size), name
 
 
-# Sizes of the released models: d, head size, inner size, layers of a stack, heads, and the numbers
-# of weights of the model and of the encoder with the token table.
-T5_1_0 = {
-    "small": (512, 64, 2048, 6, 8, 60_506_624, 35_330_816),
-    "base": (768, 64, 3072, 12, 12, 222_903_552, 109_628_544),
-    "large": (1024, 64, 4096, 24, 16, 737_668_096, 334_939_648),
-    "3b": (1024, 128, 16384, 24, 32, 2_851_598_336, 1_240_909_824),
-    "11b": (1024, 128, 65536, 24, 128, 11_307_321_344, 4_864_791_552),
-}
-T5_1_1 = {
-    "small": (512, 64, 1024, 8, 6, 76_961_152, 35_332_800),
-    "base": (768, 64, 2048, 12, 12, 247_577_856, 109_628_544),
-    "large": (1024, 64, 2816, 24, 16, 783_150_080, 341_231_104),
-    "xl": (2048, 64, 5120, 24, 32, 2_849_757_184, 1_223_527_424),
-    "xxl": (4096, 64, 10240, 24, 64, 11_135_332_352, 4_762_310_656),
+# Weights of the released models, and of the encoder with the token table.
+RELEASED = {
+    "t5_small": (60_506_624, 35_330_816),
+    "t5_base": (222_903_552, 109_628_544),
+    "t5_large": (737_668_096, 334_939_648),
+    "t5_3b": (2_851_598_336, 1_240_909_824),
+    "t5_11b": (11_307_321_344, 4_864_791_552),
+    "t5_1_1_small": (76_961_152, 35_332_800),
+    "t5_1_1_base": (247_577_856, 109_628_544),
+    "t5_1_1_large": (783_150_080, 341_231_104),
+    "t5_1_1_xl": (2_849_757_184, 1_223_527_424),
+    "t5_1_1_xxl": (11_135_332_352, 4_762_310_656),
 }
 
 
-@pytest.mark.parametrize("form, size", [("1.0", s) for s in T5_1_0] + [("1.1", s) for s in T5_1_1])
-def test_numbers_of_weights(form, size):
-    width, head, inner, layers, heads, total, alone = (T5_1_0 if form == "1.0" else T5_1_1)[size]
-    encoder = {
-        "type": "encoder_decoder",
-        "vocab_size": 32128,
-        "hidden_size": width,
-        "head_size": head,
-        "intermediate_size": inner,
-        "num_layers": layers,
-        "num_heads": heads,
-    }
-    if form == "1.1":
-        encoder |= {"gated": True, "activation": "gelu_tanh", "tied_output": False}
-    config = configs.from_dict(
-        {
-            "name": "t5",
-            "encoder": encoder,
-            "objectives": [{"type": "seq2seq_lm"}],
-            "recipe": {"steps": 1},
-        }
-    )
+@pytest.mark.parametrize("name", RELEASED)
+def test_numbers_of_weights(name):
+    config = configs.load(CONFIGS / "pretrain" / f"{name}.yaml")
+    lengths = config.corruption.lengths(config.segments.max_length)
+    assert lengths == (568, 512, 114)
     counts = weight_counts.count(config)
-    assert counts.total == total
-    assert counts.encoders["encoder (without decoder)"] == alone
+    assert (counts.total, counts.encoders["encoder_alone"]) == RELEASED[name]
+
+
+STUDY = sorted(path.stem for path in (CONFIGS / "pretrain").glob("t5_study_*.yaml"))
+
+
+def test_the_objectives_of_the_study_have_one_model():
+    encoders = {configs.load(CONFIGS / "pretrain" / f"{name}.yaml").encoder for name in STUDY}
+    assert len(STUDY) == 14 and len(encoders) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""T5 1.0 and 1.1 (also Flan-T5 and mT5's shape): the names of their tensors.
+
+transformers has a matrix each for queries, keys and values, [out, in]; ours are joined. It keeps
+the position biases of a stack in its first block. Files of T5 1.0 may repeat the token table, and
+may have a position bias of the attention to the encoder that no model reads.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from official.config.encoder_decoder import EncoderDecoderConfig
+from official.convert.encoder_keys import EncoderKeys
+from official.convert.heads import Seq2SeqLM, table
+from official.convert.mapping import Row
+from official.convert.system import System
+
+# `feed_forward_proj` of config.json → activation and gate.
+_FORMS = {"relu": ("relu", False), "gated-gelu": ("gelu_tanh", True)}
+
+
+def _matrix(path: str, *names: str) -> Row:
+    return Row(f"{path}/kernel", tuple(f"{name}.weight" for name in names), transposed=True)
+
+
+def _scale(path: str, name: str) -> Row:
+    return Row(f"{path}/scale", (f"{name}.weight",))
+
+
+def _stack_rows(encoder: EncoderDecoderConfig, stack: str, layers: int) -> list[Row]:
+    ours = f"encoder/{stack}"
+    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    rows = [
+        Row(f"{ours}/relative_bias/table", (bias,)),
+        _scale(f"{ours}/final_norm", f"{stack}.final_layer_norm"),
+    ]
+    for i in range(layers):
+        layer, block = f"{ours}/layer_{i}", f"{stack}.block.{i}.layer"
+        own = f"{block}.0.SelfAttention"
+        rows += [
+            _matrix(f"{layer}/attention/query_key_value", *(f"{own}.{x}" for x in "qkv")),
+            _matrix(f"{layer}/attention/output", f"{own}.o"),
+            _scale(f"{layer}/attention_norm", f"{block}.0.layer_norm"),
+        ]
+        if stack == "decoder":
+            cross = f"{block}.1.EncDecAttention"
+            rows += [
+                _matrix(f"{layer}/cross_attention/query", f"{cross}.q"),
+                _matrix(f"{layer}/cross_attention/key_value", f"{cross}.k", f"{cross}.v"),
+                _matrix(f"{layer}/cross_attention/output", f"{cross}.o"),
+                _scale(f"{layer}/cross_attention_norm", f"{block}.1.layer_norm"),
+            ]
+        last = f"{block}.{2 if stack == 'decoder' else 1}"
+        inner = {"inner": "wi_1", "gate": "wi_0"} if encoder.gated else {"inner": "wi"}
+        for name, theirs in {**inner, "outer": "wo"}.items():
+            rows.append(_matrix(f"{layer}/feed_forward/{name}", f"{last}.DenseReluDense.{theirs}"))
+        rows.append(_scale(f"{layer}/feed_forward_norm", f"{last}.layer_norm"))
+    return rows
+
+
+def _encoder_rows(encoder: EncoderDecoderConfig) -> list[Row]:
+    return [
+        Row("encoder/token_embedding/table", ("shared.weight",)),
+        *_stack_rows(encoder, "encoder", encoder.num_layers),
+        *_stack_rows(encoder, "decoder", encoder.decoder_layers),
+    ]
+
+
+def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    form = config.get("feed_forward_proj", "relu")
+    if form not in _FORMS:
+        raise ValueError(
+            f"feed_forward_proj: {form!r} is not supported (known: {', '.join(_FORMS)})"
+        )
+    activation, gated = _FORMS[form]
+    tied = config.get("tie_word_embeddings", True)
+    return {
+        "activation": activation,
+        "gated": gated,
+        "tied_output": tied,
+        "scale_output": tied,
+        "decoder_layers": config.get("num_decoder_layers") or config["num_layers"],
+        "relative_max_distance": config.get("relative_attention_max_distance", 128),
+        # One rate for all.
+        "attention_dropout": config["dropout_rate"],
+        "inner_dropout": config["dropout_rate"],
+    }
+
+
+def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
+    form = (encoder.activation, encoder.gated)
+    names = {ours: theirs for theirs, ours in _FORMS.items()}
+    if form not in names:
+        raise ValueError(
+            f"encoder.activation: {encoder.activation} with gated: {str(encoder.gated).lower()} is "
+            f"no T5 of transformers: take relu without a gate, or gelu_tanh with one"
+        )
+    if encoder.scale_output != encoder.tied_output:
+        raise ValueError("encoder.scale_output: a T5 with a tied output scales it")
+    return {
+        "d_kv": encoder.head_size or encoder.hidden_size // encoder.num_heads,
+        "num_decoder_layers": encoder.decoder_layers,
+        "feed_forward_proj": names[form],
+        "tie_word_embeddings": encoder.tied_output,
+        "relative_attention_max_distance": encoder.relative_max_distance,
+    }
+
+
+SYSTEM = System(
+    model_type="t5",
+    encoder=EncoderKeys(
+        title="a T5",
+        encoder_type=EncoderDecoderConfig,
+        form={
+            "norm": "rms",
+            "norm_position": "pre",
+            "use_bias": False,
+            "scale_scores": False,
+            "positions": "relative",
+            "scale_embeddings": False,
+        },
+        sizes={
+            "vocab_size": "vocab_size",
+            "hidden_size": "d_model",
+            "head_size": "d_kv",
+            "intermediate_size": "d_ff",
+            "num_layers": "num_layers",
+            "num_heads": "num_heads",
+            "relative_buckets": "relative_attention_num_buckets",
+            "dropout": "dropout_rate",
+        },
+        more_fields=_more_fields,
+        more_keys=_more_keys,
+        activation=None,
+        epsilon="layer_norm_epsilon",
+        only={"is_encoder_decoder": True},
+        also={"is_encoder_decoder": True, "decoder_start_token_id": 0},
+    ),
+    prefix="",
+    encoder_rows=_encoder_rows,
+    heads=table(
+        Seq2SeqLM(
+            [_matrix("seq2seq_lm/output", "lm_head")], architecture="T5ForConditionalGeneration"
+        )
+    ),
+    architectures={frozenset(): "T5Model"},
+    bounds=True,
+    aliases={
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+    },
+    bare=(),
+    buffers=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    vocabulary="spiece.model",
+)

@@ -1,0 +1,54 @@
+"""`generate` and `sample`: texts from texts (see `official.serving.text_generator`).
+
+Shapes: B batch, N new tokens.
+"""
+
+import tensorflow as tf
+
+from official.serving import sampling
+from official.serving.signatures import inputs
+from official.serving.text_generator import TextGenerator
+from official.utils import seeding
+
+DEFAULT = {"generate": "a text"}
+LONG = "cut at"
+
+
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures. `generate` is greedy, or a search with the beams of `parts`."""
+    tokenizer, settings = parts.tokenizer, parts.generation
+    generator = TextGenerator(parts.source)
+    count = settings.max_new_tokens
+
+    def packed(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        read = tokenizer.tokenize(text)[:, : parts.max_length - 1]
+        rows = tf.concat([read, tf.fill([read.nrows(), 1], generator.end_id)], axis=1)
+        # A batch without texts has a column too.
+        length = tf.maximum(tf.reduce_max(rows.row_lengths()), 1)
+        ids = rows.to_tensor(tokenizer.pad_id, shape=tf.stack([rows.nrows(), length]))
+        return ids, tf.sequence_mask(rows.row_lengths(), length)
+
+    def answer(new: tf.Tensor) -> dict[str, tf.Tensor]:
+        before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
+        known = tf.where(new < tokenizer.vocab_size, new, tokenizer.unk_id)
+        kept = tf.ragged.boolean_mask(known, before_end & (new != tokenizer.pad_id))
+        return {"text": tokenizer.join(kept), "token_ids": tf.ensure_shape(new, [None, count])}
+
+    def generate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with parts.weights.read():
+            if settings.num_beams == 1:
+                return answer(generator.write(*packed(text), count))
+            beams = settings.num_beams, settings.length_rule, settings.length_penalty
+            return answer(generator.search(*packed(text), count, *beams)[0][:, 0])
+
+    def sample(text, temperature, top_k, top_p, seed):
+        temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
+        seeds = seeding.row_seeds(seed, 0, tf.range(tf.size(text, tf.int64)))
+        draws = {"seeds": seeds, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        with parts.weights.read():
+            return answer(generator.write(*packed(text), count, **draws))
+
+    return {
+        "generate": inputs.signature(generate, *inputs.texts("text")),
+        "sample": inputs.signature(sample, *inputs.texts("text"), *inputs.draws()),
+    }

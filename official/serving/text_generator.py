@@ -1,0 +1,195 @@
+"""Generates the target of a text with an encoder-decoder: greedily, by draws, or by beam search.
+
+The encoder reads a batch once, and its keys and values for the decoder are computed once. The whole
+search is one graph with a key-value cache of static shape. The input of a text is its tokens and
+the end token, as in T5 (Raffel et al. 2020, section 3.1); longer texts are cut, and the end token
+stays. The output is cut at its first end token. The token table may have more rows than the
+vocabulary has entries: such a row is decoded as an unknown token, as in T5.
+
+Shapes: B batch, T length of the padded texts, N maximum number of new tokens, K beams, V
+vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from official.evaluation.generated_texts import decoded
+from official.modeling import masks
+from official.modeling.encoders.inputs import encode
+from official.serving import beam_search, token_loop
+from official.serving.sampling import Settings
+from official.serving.text_model import TextModel
+from official.utils.errors import UserError
+
+# Texts are padded to a multiple of this, so that a few graphs serve all lengths.
+_STEP = 16
+
+
+class TextGenerator:
+    """Generates texts from texts with a model.
+
+    Attributes:
+      model: the model.
+      tokenizer: the tokenizer of the model.
+      start_id: the token that the decoder reads first.
+      end_id: the last token of an input and of an output.
+      max_length: the maximum number of tokens of an input, with the end token.
+    """
+
+    def __init__(self, source: TextModel):
+        """Initializes a generator.
+
+        Raises:
+          UserError: the model has no objective `seq2seq_lm`.
+        """
+        heads = [o for o in source.model.objectives if o.config.type == "seq2seq_lm"]
+        if not heads:
+            raise UserError("this model cannot write: it has no seq2seq_lm objective")
+        self._head = heads[0]
+        self.model = source.model
+        self.tokenizer = source.tokenizer
+        self.start_id = self._head.config.start_id
+        self.end_id = self.tokenizer.sep_id
+        self.max_length = source.max_length
+        self._graph = tf.function(self.write, autograph=False)
+        self._beam_graph = tf.function(self.search, autograph=False)
+
+    def texts(
+        self,
+        texts: Sequence[str],
+        settings: Settings = Settings(),  # noqa: B008
+        batch_size: int = 8,
+    ) -> list[str]:
+        """Generates a text for each text.
+
+        Args:
+          texts: any number of texts. A text may be empty.
+          settings: the settings of the search. The default temperature is 0.
+          batch_size: the number of texts in a batch.
+
+        Returns:
+          The generated texts, without the texts that were read.
+
+        Raises:
+          UserError: a single text is given instead of a list, or the batch size is less than 1.
+        """
+        if isinstance(texts, str | bytes):
+            raise UserError("generate: give a list of texts, such as [text]")
+        if batch_size < 1:
+            raise UserError(f"generate: batch_size: {batch_size} is less than 1")
+        encoded = self.tokenizer.encode(list(texts))
+        rows = [[*ids[: self.max_length - 1], self.end_id] for ids in encoded]
+        written = []
+        for start in range(0, len(rows), batch_size):
+            batch = rows[start : start + batch_size]
+            length = min(self.max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
+            ids, mask = right_padded(batch, length, self.tokenizer.pad_id)
+            numbers = np.arange(start, start + len(batch))
+            for new in self.ids(ids, mask, settings, numbers):
+                written.append(decoded(new, self.tokenizer))
+        return written
+
+    def ids(
+        self,
+        token_ids: np.ndarray,
+        padding_mask: np.ndarray,
+        settings: Settings = Settings(),  # noqa: B008
+        numbers: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Generates token ids.
+
+        Args:
+          token_ids: int [B, T].
+          padding_mask: bool [B, T].
+          settings: the settings of the search.
+          numbers: the numbers of the texts, int [B]; None = 0, 1, ... The draws for a text depend
+            on its number.
+
+        Returns:
+          int32 [B, N]. Padding follows `end_id`.
+        """
+        settings = settings.with_temperature(0.0)
+        inputs = tf.constant(token_ids, tf.int32), tf.constant(padding_mask, tf.bool)
+        if settings.num_beams > 1:
+            penalty = tf.constant(settings.length_penalty, tf.float32)
+            options = settings.max_new_tokens, settings.num_beams, settings.length_rule
+            return self._beam_graph(*inputs, *options, penalty)[0].numpy()[:, 0]
+        numbers = np.arange(len(token_ids)) if numbers is None else numbers
+        draws = token_loop.draws(settings, numbers, self.model.encoder.config.vocab_size)
+        return self._graph(*inputs, settings.max_new_tokens, **draws).numpy()
+
+    def write(
+        self,
+        token_ids: tf.Tensor,
+        padding_mask: tf.Tensor,
+        max_new_tokens: int,
+        **draws: tf.Tensor,
+    ) -> tf.Tensor:
+        """Computes `ids` in a graph, greedily or with the arguments of `token_loop.choice`."""
+        own, cross, mask = self._read(token_ids, padding_mask, max_new_tokens)
+
+        def read(token, i, own):
+            return self._decoded(token, i + 1, own, cross, mask)
+
+        start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
+        logits, own = self._decoded(start, 0, own, cross, mask)
+        loop = token_loop.TokenLoop(max_new_tokens, self.end_id, self.tokenizer.pad_id)
+        return loop.run(token_loop.choice(max_new_tokens, **draws), read, logits, own)
+
+    def search(
+        self,
+        token_ids: tf.Tensor,
+        padding_mask: tf.Tensor,
+        max_new_tokens: int,
+        num_beams: int,
+        length_rule: str,
+        length_penalty: float | tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Searches with beams, in a graph: see `beam_search.search`.
+
+        Returns:
+          int32 [B, K, N], best first, and the scores float32 [B, K].
+        """
+        own, cross, mask = self._read(token_ids, padding_mask, max_new_tokens)
+        own, cross, mask = tf.nest.map_structure(
+            lambda x: tf.repeat(x, num_beams, axis=0), (own, cross, mask)
+        )
+
+        def step(tokens, i, own):
+            logits, own = self._decoded(tokens, i, own, cross, mask)
+            return tf.nn.log_softmax(logits), own
+
+        beams = beam_search.Beams(
+            num_beams,
+            max_new_tokens,
+            self.start_id,
+            self.end_id,
+            self.tokenizer.pad_id,
+            length_penalty,
+            length_rule,
+        )
+        return beam_search.search(step, own, tf.shape(token_ids)[0], beams)
+
+    def _read(self, token_ids, padding_mask, slots):
+        """Encodes a batch; returns the decoder's empty cache, the encoder's keys, and the mask."""
+        batch = {"token_ids": token_ids, "padding_mask": padding_mask}
+        encoded = encode(self.model.encoder, batch)["sequence_output"]
+        own, cross = self.model.encoder.empty_cache(encoded, slots)
+        return own, cross, masks.padding(padding_mask)
+
+    def _decoded(self, tokens, slot, own, cross, mask):
+        """Reads tokens [B] at a slot; returns the logits of the next ones and the cache."""
+        hidden, (own, _) = self.model.encoder.decode(tokens[:, None], (own, cross), slot, mask)
+        return self._head.logits(hidden[:, 0], self.model.encoder), own
+
+
+def right_padded(
+    rows: Sequence[Sequence[int]], length: int, pad_id: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pads rows on the right; returns ids int32 [B, length] and their padding mask."""
+    mask = np.arange(length) < np.array([len(row) for row in rows])[:, None]
+    ids = np.full(mask.shape, pad_id, np.int32)
+    ids[mask] = np.concatenate(rows)
+    return ids, mask

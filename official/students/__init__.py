@@ -1,0 +1,1 @@
+"""Starts students from layers of their teachers: `python -m official.students`."""

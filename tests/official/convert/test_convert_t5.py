@@ -1,0 +1,191 @@
+"""T5 of transformers: read, compared in every number, trained, and written again bit for bit.
+
+All is computed in float64.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from official.convert import converted_model, huggingface
+from official.distribution import numerics
+from official.modeling.model import Model
+from official.utils.errors import UserError
+from tests import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "t5"
+NAMES = ["v1_0", "v1_0_deep", "v1_1"]
+# The variables with golden gradients, and where they are in ours.
+GRADIENTS = {
+    "shared.weight": ("encoder/token_embedding/table", None),
+    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (
+        "encoder/encoder/relative_bias/table",
+        None,
+    ),
+    "encoder.block.0.layer.0.SelfAttention.q.weight": (
+        "encoder/encoder/layer_0/attention/query_key_value/kernel",
+        (0, 3),
+    ),
+    "decoder.block.0.layer.1.EncDecAttention.v.weight": (
+        "encoder/decoder/layer_0/cross_attention/key_value/kernel",
+        (1, 2),
+    ),
+    "decoder.final_layer_norm.weight": ("encoder/decoder/final_norm/scale", None),
+}
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    numerics.set_precision("float64")
+    yield
+    numerics.set_precision("float32")
+
+
+@pytest.fixture(params=NAMES)
+def golden(request):
+    """A folder of transformers, our model of it, and what transformers computes."""
+    folder = GOLDEN / request.param
+    converted = huggingface.read(folder)
+    assert not converted.leftover
+    model = Model(converted.config, dtype="float64")
+    for path, variable in model.variables_by_path().items():
+        variable.assign(converted.variables[path])
+    return folder, model, dict(np.load(folder / "golden.npz"))
+
+
+def batch_of(theirs):
+    labels = theirs["labels"]
+    return {
+        "token_ids": tf.constant(theirs["ids"], tf.int32),
+        "padding_mask": tf.constant(theirs["mask"] > 0),
+        "target_ids": tf.constant(np.where(labels < 0, 0, labels), tf.int32),
+        "target_mask": tf.constant(labels >= 0),
+    }
+
+
+def loss_of(model, batch):
+    losses, _ = model.terms(model.prepare(batch))
+    return losses["seq2seq_lm"] / model.weight_sums(batch)["seq2seq_lm"]
+
+
+def test_states_logits_and_loss(golden):
+    _, model, theirs = golden
+    batch = model.prepare(batch_of(theirs))
+    encoded = model.encode(batch)
+    real = theirs["mask"] > 0
+    ours = encoded["sequence_output"].numpy()
+    np.testing.assert_allclose(ours[real], theirs["encoded"][real], rtol=1e-9, atol=1e-9)
+    decoded = encoded["decoder_output"]
+    np.testing.assert_allclose(decoded, theirs["decoded"], rtol=1e-9, atol=1e-9)
+    (objective,) = model.objectives
+    logits = objective.logits(tf.reshape(decoded, [-1, decoded.shape[-1]]), model.encoder)
+    np.testing.assert_allclose(
+        tf.reshape(logits, theirs["logits"].shape), theirs["logits"], rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(loss_of(model, batch_of(theirs)), theirs["loss"], rtol=1e-9)
+
+
+def test_gradients(golden):
+    _, model, theirs = golden
+    with tf.GradientTape() as tape:
+        loss = loss_of(model, batch_of(theirs))
+    variables = model.variables_by_path()
+    paths = [path for path, _ in GRADIENTS.values()]
+    gradients = tape.gradient(loss, [variables[path].value for path in paths])
+    for (name, (_, part)), gradient in zip(GRADIENTS.items(), gradients, strict=True):
+        ours = tf.convert_to_tensor(gradient).numpy()
+        if part is not None:
+            ours = np.split(ours, part[1], axis=-1)[part[0]].T
+        wanted = theirs[f"gradient/{name}"]
+        np.testing.assert_allclose(ours, wanted, rtol=1e-7, atol=1e-8 * np.abs(wanted).max())
+
+
+def test_fifty_losses_of_training(golden):
+    _, model, theirs = golden
+    batch = batch_of(theirs)
+    variables = [variable.value for variable in model.trainable_variables]
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, batch)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(1e-4 * tf.convert_to_tensor(gradient))
+        return loss
+
+    losses = [float(step()) for _ in range(50)]
+    np.testing.assert_allclose(losses, theirs["losses"], rtol=1e-4)
+    assert losses[-1] < losses[0] - 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_written_again_bit_for_bit(name, tmp_path):
+    folder = GOLDEN / name
+    converted = huggingface.read(folder)
+    converted_model.write(converted, tmp_path / "model")
+    huggingface.write(tmp_path / "model", tmp_path / "written", "last")
+    ours, theirs = (
+        safetensors.numpy.load_file(path / "model.safetensors")
+        for path in (tmp_path / "written", folder)
+    )
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        np.testing.assert_array_equal(ours[key], value, err_msg=key)
+    written = json.loads((tmp_path / "written" / "config.json").read_text())
+    described = json.loads((folder / "config.json").read_text())
+    for key in (
+        "architectures", "d_ff", "d_kv", "d_model", "decoder_start_token_id", "dropout_rate",
+        "eos_token_id", "feed_forward_proj", "is_encoder_decoder", "layer_norm_epsilon",
+        "model_type", "num_decoder_layers", "num_heads", "num_layers", "pad_token_id",
+        "relative_attention_max_distance", "relative_attention_num_buckets", "vocab_size",
+    ):  # fmt: skip
+        assert written[key] == described[key], key
+    assert written["tie_word_embeddings"] == described.get("tie_word_embeddings", True)
+
+
+def test_the_tokenizer_is_that_of_transformers():
+    converted = huggingface.read(GOLDEN / "v1_0")
+    tokenizer = converted.tokenizer
+    theirs = np.load(GOLDEN / "v1_0" / "golden.npz")["tokens"]
+    (ours,) = tokenizer.encode(["a dog ran to the old house"])
+    assert [*ours, tokenizer.sep_id] == theirs.tolist()
+    assert (tokenizer.pad_id, tokenizer.sep_id, tokenizer.unk_id) == (0, 1, 2)
+    assert tokenizer.sentinel_ids == tuple(range(128, 28, -1)) and tokenizer.vocab_size == 129
+    assert tokenizer.decode([*ours, 128]) == "a dog ran to the old house <extra_id_0>"
+
+
+def test_what_a_t5_does_not_have_is_refused(tmp_path):
+    folder = tmp_path / "t5"
+    shutil.copytree(GOLDEN / "v1_1", folder)
+    path = folder / "config.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "feed_forward_proj": "gated-silu"}))
+    with pytest.raises(UserError, match="config.json: feed_forward_proj: 'gated-silu' is not supp"):
+        huggingface.read(folder)
+    path.write_text(json.dumps({**described, "d_kv": 4}))
+    with pytest.raises(
+        UserError, match=r"has the shape \[15, 12\], the config asks for \[20, 12\]"
+    ):
+        huggingface.read(folder)
+
+
+def test_repeated_tables_and_a_bias_that_nothing_reads_are_left_out(tmp_path):
+    folder = tmp_path / "t5"
+    shutil.copytree(GOLDEN / "v1_0", folder)
+    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+    table = tensors["shared.weight"]
+    more = {
+        "encoder.embed_tokens.weight": table,
+        "decoder.embed_tokens.weight": table,
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": table[:32, :3],
+    }
+    safetensors.numpy.save_file(
+        {**tensors, **{name: value.copy() for name, value in more.items()}},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    assert not huggingface.read(folder).leftover
