@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from official import config as configs
-from official import students as command
 from official import tokenizers
 from official.config.encoders import TransformerConfig
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, SentencePairConfig
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays, students
+from official.students import __main__ as command
 from official.utils.errors import UserError
 from tests import small
 
