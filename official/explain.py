@@ -7,7 +7,12 @@ targets, and the context of each target (Yang et al. 2019, figures 1 and 2):
       --output=permutation.png
 
 Without --tokenizer the tokens are the words between spaces. --config names a config whose
-corruption is used; --unit, --k, --num_predict, --max_span and --perm_size change it.
+corruption is used; --unit, --k, --num_predict, --max_span and --perm_size change a permutation.
+
+The input and the target that span corruption makes of a text, or another corruption for an
+encoder-decoder that --config names (Raffel et al. 2020, figure 2):
+
+  python -m official.explain --what=span_corruption --text='Thank you for inviting me' --seed=1
 
 The attention weights of a model, for each layer (from top to bottom) and head:
 
@@ -26,6 +31,7 @@ from pathlib import Path
 from absl import flags
 
 from official.config.corruption import PermutationConfig
+from official.config.text_to_text import SentinelsConfig, TextToTextConfig
 from official.utils import errors
 from official.utils.errors import UserError
 
@@ -36,15 +42,18 @@ _CHANGES = ("unit", "k", "num_predict", "max_span", "perm_size")
 def define_flags() -> None:
     """Defines the flags of this command."""
     flags.DEFINE_enum(
-        "what", "permutation", ["permutation", "attention", "training"], "What to show."
+        "what",
+        "permutation",
+        ["permutation", "span_corruption", "attention", "training"],
+        "What to show.",
     )
-    flags.DEFINE_string("text", None, "The text, for permutation and attention.")
+    flags.DEFINE_string("text", None, "The text, for all but training.")
     flags.DEFINE_integer("seed", 0, "The seed of the draws.", lower_bound=0)
     flags.DEFINE_string(
         "output", None, "The PNG file to write. Required for attention and training."
     )
     flags.DEFINE_string("tokenizer", None, "Tokenizer folder. Default: words between spaces.")
-    flags.DEFINE_string("config", None, "YAML file of a config with a permutation.")
+    flags.DEFINE_string("config", None, "YAML file of a config whose corruption is shown.")
     flags.DEFINE_string("unit", None, "token, token_span or word_span.")
     flags.DEFINE_integer("k", None, "One token out of k is a target.")
     flags.DEFINE_integer("num_predict", None, "The maximum number of targets.")
@@ -71,6 +80,8 @@ def main(argv: list[str]) -> None:
         raise UserError("--text is missing: give the text to show")
     if FLAGS.what == "attention":
         _attention()
+    elif FLAGS.what == "span_corruption":
+        _span_corruption()
     else:
         _permutation()
 
@@ -101,6 +112,23 @@ def _corruption() -> PermutationConfig:
         return dataclasses.replace(corruption, **changes)
     except ValueError as error:
         raise UserError(f"--{error}") from None
+
+
+def _span_corruption() -> None:
+    from official import config as configs
+    from official import tokenizers
+    from official.plots import span_corruption
+
+    corruption = SentinelsConfig()
+    if FLAGS.config:
+        corruption = configs.load(FLAGS.config).corruption
+        if not isinstance(corruption, TextToTextConfig):
+            raise UserError(
+                f"{FLAGS.config}: corruption: its type is neither sentinels nor denoising"
+            )
+    tokenizer = tokenizers.load(FLAGS.tokenizer) if FLAGS.tokenizer else None
+    sampled = span_corruption.sample(FLAGS.text, corruption, FLAGS.seed, tokenizer)
+    print(span_corruption.as_text(sampled))
 
 
 def _attention() -> None:

@@ -3,12 +3,13 @@ import json
 import numpy as np
 import pytest
 
-from official import explain
+from official import explain, tokenizers
 from official.config.corruption import PermutationConfig
+from official.config.text_to_text import SentinelsConfig
 from official.convert import converted_model, huggingface
-from official.plots import permutation
+from official.plots import permutation, span_corruption
 from official.utils.errors import UserError
-from tests import ROOT, commands
+from tests import ROOT, commands, small
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 CITY = "New York is a city"
@@ -36,6 +37,58 @@ def test_folders_may_have_commas_in_their_names(tmp_path, monkeypatch):
         explain.split_folders("run,other")
     with pytest.raises(UserError, match="^--model_dir: 'run' is given twice$"):
         explain.split_folders("run,seed=0,epochs=3,run")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_span_corruption_of_words(seed):
+    text = "Thank you for inviting me to your party last week"
+    inputs, targets = span_corruption.sample(text, SentinelsConfig(), seed)
+    # Of 10 words 2 are removed, as one span at the end.
+    assert inputs == [*text.split()[:8], "<extra_id_0>", "</s>"]
+    assert targets == ["<extra_id_0>", "last", "week", "</s>"]
+    wider = SentinelsConfig(noise_density=0.3, mean_span_length=1.5)
+    inputs, targets = span_corruption.sample(text, wider, seed)
+    spans = " ".join(targets[:-1]).replace("<extra_id_1>", "<extra_id_0>").split("<extra_id_0>")
+    first, second = (span.split() for span in spans[1:])
+    read = " ".join(inputs[:-1])
+    for i, span in enumerate((first, second)):
+        read = read.replace(f"<extra_id_{i}>", " ".join(span))
+    assert read == text and len(first) + len(second) == 3
+
+
+def test_span_corruption_with_a_tokenizer(tmp_path):
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokens", sentinels=4))
+    config = SentinelsConfig(sentinels=4)
+    sampled = span_corruption.sample("ba bebi", config, 0, tokenizer)
+    assert sampled == (["ba", "be", "<extra_id_0>", "[SEP]"], ["<extra_id_0>", "##bi", "[SEP]"])
+    assert span_corruption.as_text(sampled) == (
+        "input   ba be <extra_id_0> [SEP]\ntarget  <extra_id_0> ##bi [SEP]"
+    )
+    with pytest.raises(
+        UserError, match="--tokenizer has 4 sentinels .*: build the vocabulary with"
+    ):
+        span_corruption.sample("ba bebi", SentinelsConfig(), 0, tokenizer)
+    with pytest.raises(UserError, match="--text='ba' has 1 tokens: two or more are corrupted"):
+        span_corruption.sample("ba", config, 0, tokenizer)
+
+
+@pytest.mark.slow
+def test_span_corruption_command():
+    code, out, _ = command("--what=span_corruption", "--text=one two three four five six")
+    assert code == 0
+    assert out == (
+        "input   one two three four five <extra_id_0> </s>\ntarget  <extra_id_0> six </s>\n"
+    )
+    code, out, _ = command(
+        "--what=span_corruption",
+        "--text=one two three",
+        "--config=configs/pretrain/t5_study_lm.yaml",
+    )
+    assert code == 0 and out == "input   </s>\ntarget  one two three </s>\n"
+    code, _, err = command(
+        "--what=span_corruption", "--text=a b", "--config=configs/smoke/bert.yaml"
+    )
+    assert code == 2 and "corruption: its type is neither sentinels nor denoising" in err
 
 
 @pytest.mark.slow
