@@ -8,14 +8,14 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 
 @pytest.mark.slow
 def test_our_sides_run_and_are_tabled():
-    sides = [f"encoder garden{name}" for name in ("", ", ALBERT", ", ELECTRA", ", XLNet")]
+    sides = [f"encoder garden{name}" for name in ("", ", ALBERT", ", ELECTRA", ", XLNet", ", T5")]
     more = "--vocab 100 --steps 2 --rounds 1 --precisions float32"
     done = commands.run(
         "benchmarks.train_step", "--sides", *sides, *SMALL.split(), *more.split(), status=0
     )
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
-    assert losses == pytest.approx([5.30] * 2 + [39.26, 4.61], abs=0.3)
+    assert losses == pytest.approx([5.30] * 2 + [39.26, 4.61, 5.1], abs=0.3)
     table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table]
     assert rows == [
@@ -39,3 +39,8 @@ def test_flops_of_a_sequence():
     row = 2 * (16 * 8 + 2 * 8 * 8 + 2 * 8 * 16)
     xlnet = (4 + 2 * 3) * row + 2 * (2 * 4 * (2 * 8 * 8)) + 2 * 3 * 8 * 10
     assert train_step.flops(sizes, "XLNet") == xlnet
+    # One target for four tokens: its own q, k, v and output, those of the cross-attention, whose
+    # keys and values are of all four tokens, and inner.
+    own, cross = 4 * 8 * 8 + 2 * 8, 2 * 8 * 8 + 4 * 2 * 8 * 8 + 2 * 4 * 8
+    decoder = 2 * (2 * (own + cross + 2 * 8 * 16)) + 2 * 8 * 10
+    assert train_step.flops(sizes, "T5") == 2 * (2 * products) + decoder
