@@ -19,7 +19,7 @@ def define_flags() -> None:
         ["hf", "tf1"],
         "The format of --input: files of Hugging Face (config.json, model.safetensors) or of a TF1 "
         "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
-        "ELECTRA, no config).",
+        "ELECTRA and T5, no config).",
     )
     flags.DEFINE_enum("target", None, ["hf"], "The format of --output. --input is a model folder.")
     flags.DEFINE_string("input", None, "Folder to read.")

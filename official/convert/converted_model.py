@@ -14,7 +14,7 @@ from official.convert import mapping
 from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import model_folder
-from official.tokenizers import wordpiece
+from official.tokenizers import sentencepiece, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError
 
@@ -114,6 +114,8 @@ def tokenizer_of(
     defaults: dict[str, Any] = {}
     if system.tokenizer_class:
         defaults["tokenizer_class"] = system.tokenizer_class
+    if system.model_type == "t5":
+        defaults["extra_ids"] = sentencepiece.T5["extra_ids"]
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
     if vocabulary.exists():

@@ -3,10 +3,17 @@
 transformers has a matrix each for queries, keys and values, [out, in]; ours are joined. It keeps
 the position biases of a stack in its first block. Files of T5 1.0 may repeat the token table, and
 may have a position bias of the attention to the encoder that no model reads.
+
+The checkpoints of the release (Mesh TensorFlow) have matrices [in, out] and no config file: the
+sizes are those of the tensors.
 """
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from official.config.encoder_decoder import EncoderDecoderConfig
 from official.convert.encoder_keys import EncoderKeys
@@ -102,6 +109,73 @@ def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
         "feed_forward_proj": names[form],
         "tie_word_embeddings": encoder.tied_output,
         "relative_attention_max_distance": encoder.relative_max_distance,
+    }
+
+
+# Parts of the names of the release, and what stands for them in transformers.
+_RELEASE = (
+    (r"^shared\.weight$", "shared/embedding"),
+    (r"^lm_head\.weight$", "decoder/logits/kernel"),
+    (r"\.block\.(\d+)\.layer\.(\d+)\.", lambda m: f"/block_{m[1]:0>3}/layer_{m[2]:0>3}/"),
+    (r"norm\.weight$", "norm/scale"),
+    (r"(w[io]_?\d?)\.weight$", r"\1/kernel"),
+    (r"\.weight$", ""),
+)
+# A bias of the first releases that no model reads.
+UNUSED = "decoder/block_000/layer_001/EncDecAttention/relative_attention_bias"
+
+
+def _release_row(row: Row) -> Row:
+    names = []
+    for name in row.names:
+        for pattern, replacement in _RELEASE:
+            name = re.sub(pattern, replacement, name)
+        names.append(name.replace(".", "/"))
+    # Matrices are as ours, and the biases have a row for each head.
+    transposed = row.path.endswith("relative_bias/table")
+    return dataclasses.replace(row, names=tuple(names), transposed=transposed)
+
+
+def _with_rms_norm(row: Row) -> Row:
+    """Returns a row of the release, with the name of norms that later checkpoints have."""
+    row = _release_row(row)
+    names = tuple(re.sub(r"/layer_norm/", "/rms_norm/", name) for name in row.names)
+    return dataclasses.replace(row, names=names)
+
+
+def release(tensors: Mapping[str, np.ndarray]) -> tuple[System, dict[str, Any]]:
+    """Returns the system of a checkpoint of the release, and a config.json for it.
+
+    Args:
+      tensors: the tensors of the checkpoint.
+    """
+    later = any("/rms_norm/" in name for name in tensors)
+    system = dataclasses.replace(
+        SYSTEM, tf1_row=_with_rms_norm if later else _release_row, tokenizer_class="T5Tokenizer"
+    ).of_release()
+    first = "encoder/block_000/layer_00"
+    gated = f"{first}1/DenseReluDense/wi_0/kernel" in tensors
+    table = tensors["shared/embedding"]
+    heads, buckets = tensors[f"{first}0/SelfAttention/relative_attention_bias"].shape
+    inner = tensors[f"{first}1/DenseReluDense/{'wi_0' if gated else 'wi'}/kernel"]
+    layers = {
+        stack: len({m[1] for name in tensors if (m := re.match(rf"{stack}/block_(\d+)/", name))})
+        for stack in ("encoder", "decoder")
+    }
+    return system, {
+        "architectures": ["T5ForConditionalGeneration"],
+        "vocab_size": table.shape[0],
+        "d_model": table.shape[1],
+        "d_kv": tensors[f"{first}0/SelfAttention/q"].shape[1] // heads,
+        "d_ff": inner.shape[1],
+        "num_layers": layers["encoder"],
+        "num_decoder_layers": layers["decoder"],
+        "num_heads": heads,
+        "relative_attention_num_buckets": buckets,
+        "dropout_rate": 0.1,
+        "layer_norm_epsilon": 1e-6,
+        "feed_forward_proj": "gated-gelu" if gated else "relu",
+        "tie_word_embeddings": "decoder/logits/kernel" not in tensors,
     }
 
 

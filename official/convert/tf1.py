@@ -1,11 +1,12 @@
-"""Reads checkpoints of the TF1 releases of BERT, ALBERT, ELECTRA and XLNet.
+"""Reads checkpoints of the TF1 releases of BERT, ALBERT, ELECTRA, XLNet and T5.
 
 The folders contain:
 
 * BERT: bert_config.json, vocab.txt, and `bert_model.ckpt.index` with its data file;
 * ALBERT: albert_config.json, `30k-clean.model` and `model.ckpt-best.index`;
 * XLNet: xlnet_config.json, spiece.model and `xlnet_model.ckpt.index`;
-* ELECTRA: vocab.txt and one checkpoint of both networks, without a config file.
+* ELECTRA: vocab.txt and one checkpoint of both networks, without a config file;
+* T5: spiece.model and one checkpoint, without a config file.
 
 A checkpoint of a fine-tuned model is read with the head of its task. It does not contain the names
 of the classes, so they become LABEL_0, LABEL_1, ... They can be changed in config.yaml.
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.convert import albert, bert, converted_model, electra, xlnet
+from official.convert import albert, bert, converted_model, electra, t5, xlnet
 from official.convert.system import System
 from official.utils import files, json_files
 from official.utils.errors import UserError
@@ -35,6 +36,7 @@ RELEASES = {
 
 # Variables of training: those of the releases' own Adam, and of TensorFlow's.
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_SLOT = "_slot_"  # of Mesh TensorFlow
 _COUNTERS = ("global_step", "beta1_power", "beta2_power")
 # TensorFlow's reader raises some of its errors as Python's.
 _READ_ERRORS = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
@@ -52,6 +54,8 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
         tensors = Checkpoint(folder)
         if any(name.startswith("electra/") for name in tensors):
             return _electra(folder, tensors)
+        if "shared/embedding" in tensors:
+            return _t5(folder, tensors)
     source = folder / (present or list(RELEASES))[0]
     config = json_files.read(source, "is this the folder of a TF1 checkpoint?")
     system = RELEASES[source.name].of_release()
@@ -84,6 +88,14 @@ def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
     return dataclasses.replace(joined, leftover=leftover)
 
 
+def _t5(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
+    """Reads a T5."""
+    system, config = t5.release(tensors)
+    converted = converted_model.read(folder, config, tensors.source, system, tensors)
+    leftover = [name for name in converted.leftover if name != t5.UNUSED]
+    return dataclasses.replace(converted, leftover=leftover)
+
+
 class Checkpoint(Mapping[str, np.ndarray]):
     """The weights of the only checkpoint of a folder, without the slots of the optimizer.
 
@@ -113,7 +125,7 @@ class Checkpoint(Mapping[str, np.ndarray]):
         self._names = {
             name
             for name in self._reader.get_variable_to_shape_map()
-            if not name.endswith(_SLOTS) and name not in _COUNTERS
+            if not name.endswith(_SLOTS) and _SLOT not in name and name not in _COUNTERS
         }
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -58,7 +58,7 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 
 
 def test_every_system_has_its_cases():
-    others = {"bert", "xlnet", "transfo-xl"}  # They have tests of their own.
+    others = {"bert", "t5", "xlnet", "transfo-xl"}  # They have tests of their own.
     assert {name.split("_")[0] for name in CASES} | others == set(huggingface.SYSTEMS)
     assert len(CASES) == 14
 

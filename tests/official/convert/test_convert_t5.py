@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from official.convert import converted_model, huggingface
+from official.convert import converted_model, huggingface, tf1
 from official.distribution import numerics
 from official.modeling.model import Model
 from official.utils.errors import UserError
@@ -189,3 +189,52 @@ def test_repeated_tables_and_a_bias_that_nothing_reads_are_left_out(tmp_path):
         metadata={"format": "pt"},
     )
     assert not huggingface.read(folder).leftover
+
+
+def of_release(name, value):
+    """The name and value of a tensor in a checkpoint of the release."""
+    if name == "shared.weight":
+        return "shared/embedding", value
+    if name == "lm_head.weight":
+        return "decoder/logits/kernel", value.T
+    if "norm" in name:
+        kind = "scale"
+    else:
+        kind = "kernel" if "DenseReluDense" in name else ""
+        value = value.T
+    words = name.removesuffix(".weight").split(".")
+    if words[1] == "block":
+        words[1:5] = [f"block_{int(words[2]):03}", f"layer_{int(words[4]):03}"]
+    return "/".join([*words, kind] if kind else words), value
+
+
+@pytest.mark.parametrize("name", ["v1_0_deep", "v1_1"])
+@pytest.mark.parametrize("norms", ["layer_norm", "rms_norm"])
+def test_a_checkpoint_of_the_release_is_the_same_model(name, norms, tmp_path):
+    theirs = safetensors.numpy.load_file(GOLDEN / name / "model.safetensors")
+    tensors = dict(of_release(*item) for item in theirs.items())
+    tensors = {key.replace("/layer_norm/", f"/{norms}/"): x for key, x in tensors.items()}
+    query = "encoder/block_000/layer_000/SelfAttention/q"
+    assert tensors[query].shape == theirs["encoder.block.0.layer.0.SelfAttention.q.weight"].T.shape
+    unused = "decoder/block_000/layer_001/EncDecAttention/relative_attention_bias"
+    more = {
+        f"{query}_slot_vr": tensors[query][0],
+        unused: tensors[query],
+        "global_step": np.int64(7),
+    }
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "model.ckpt-7"),
+        tensor_names=list(tensors | more),
+        shape_and_slices=[""] * len(tensors | more),
+        tensors=[tf.constant(value) for value in (tensors | more).values()],
+    )
+    shutil.copy(GOLDEN / name / "spiece.model", tmp_path)
+    released, expected = tf1.read(tmp_path), huggingface.read(GOLDEN / name)
+    assert not released.leftover
+    assert released.variables.keys() == expected.variables.keys()
+    for path, value in expected.variables.items():
+        np.testing.assert_array_equal(released.variables[path], value, err_msg=path)
+    sizes = ("hidden_size", "head_size", "num_layers", "decoder_layers", "num_heads", "gated")
+    for key in (*sizes, "intermediate_size", "relative_buckets", "tied_output", "vocab_size"):
+        assert getattr(released.config.encoder, key) == getattr(expected.config.encoder, key), key
+    assert released.tokenizer.fingerprint == expected.tokenizer.fingerprint
