@@ -19,6 +19,11 @@ The attention weights of a model, for each layer (from top to bottom) and head:
   python -m official.explain --what=attention --text='New York is a city' --model_dir=MODEL \
       --output=attention.png
 
+The attention of a decoder to its encoder, for each token of a target:
+
+  python -m official.explain --what=cross_attention --text='New York is a city' \
+      --target='a city' --model_dir=MODEL --output=attention.png
+
 The curves of one or several training runs, from `metrics.jsonl` of their model folders: loss,
 learning rate, gradient norm and each metric of the evaluations, by step:
 
@@ -44,13 +49,16 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "what",
         "permutation",
-        ["permutation", "span_corruption", "attention", "training"],
+        ["permutation", "span_corruption", "attention", "cross_attention", "training"],
         "What to show.",
     )
     flags.DEFINE_string("text", None, "The text, for all but training.")
+    flags.DEFINE_string("target", None, "The text of the decoder, for cross_attention.")
     flags.DEFINE_integer("seed", 0, "The seed of the draws.", lower_bound=0)
     flags.DEFINE_string(
-        "output", None, "The PNG file to write. Required for attention and training."
+        "output",
+        None,
+        "The PNG file to write. Required for attention, cross_attention and training.",
     )
     flags.DEFINE_string("tokenizer", None, "Tokenizer folder. Default: words between spaces.")
     flags.DEFINE_string("config", None, "YAML file of a config whose corruption is shown.")
@@ -62,8 +70,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "model_dir",
         None,
-        "Model folder, for attention; model folders of training runs, separated by commas, for "
-        "training.",
+        "Model folder, for attention and cross_attention; model folders of training runs, "
+        "separated by commas, for training.",
     )
     flags.DEFINE_string(
         "checkpoint", "best", "The checkpoint of --model_dir: best, last, a step or a path."
@@ -80,6 +88,8 @@ def main(argv: list[str]) -> None:
         raise UserError("--text is missing: give the text to show")
     if FLAGS.what == "attention":
         _attention()
+    elif FLAGS.what == "cross_attention":
+        _cross_attention()
     elif FLAGS.what == "span_corruption":
         _span_corruption()
     else:
@@ -141,6 +151,23 @@ def _attention() -> None:
     tokens, layers = attention.weights(FLAGS.text, tokenizer, model, max_length)
     figures.save(attention.draw(tokens, layers), FLAGS.output)
     print(f"{FLAGS.output}: {len(layers)} layers × {len(layers[0])} heads, {len(tokens)} tokens")
+
+
+def _cross_attention() -> None:
+    from official.plots import attention, figures
+    from official.saving import model_folder
+
+    _require("model_dir", "output", "target")
+    config, tokenizer, model = model_folder.restore(FLAGS.model_dir, FLAGS.checkpoint)
+    max_length = model_folder.max_length(FLAGS.model_dir, config)
+    inputs, targets, layers = attention.cross_weights(
+        FLAGS.text, FLAGS.target, tokenizer, model, max_length
+    )
+    figures.save(attention.draw_cross(inputs, targets, layers), FLAGS.output)
+    print(
+        f"{FLAGS.output}: {len(layers)} layers × {len(layers[0])} heads, {len(targets)} tokens of "
+        f"the target × {len(inputs)} of the text"
+    )
 
 
 def _require(*names: str) -> None:

@@ -1,6 +1,6 @@
 """Attention weights of a model as heat maps.
 
-Shapes: T tokens, N heads.
+Shapes: T tokens, N heads, U tokens of a target.
 """
 
 from collections.abc import Sequence
@@ -43,13 +43,62 @@ def weights(
     return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers
 
 
-def draw(tokens: Sequence[str], layers: Sequence[np.ndarray]) -> Figure:
-    """Draws the result of `weights`: a row of panels for each layer, a column for each head."""
+def cross_weights(
+    text: str, target: str, tokenizer: Tokenizer, model: Model, max_length: int | None = None
+) -> tuple[list[str], list[str], list[np.ndarray]]:
+    """Computes the attention of a decoder to its encoder.
+
+    Args:
+      text: the input, with at least one token. It is cut to `max_length` tokens with its end token.
+      target: the text that the decoder is given.
+      tokenizer: the tokenizer of the model.
+      model: a model with a decoder.
+      max_length: of each of the two; None = no limit.
+
+    Returns:
+      The tokens of the input; those that the decoder predicts at each of its positions; and for
+      each layer the attention weights [N, U, T].
+
+    Raises:
+      UserError: the model has no decoder, or the text has no token.
+    """
+    objective = next((o for o in model.objectives if o.config.type == "seq2seq_lm"), None)
+    if objective is None:
+        raise UserError(
+            "--what=cross_attention: the model has no decoder: take an encoder_decoder with "
+            "seq2seq_lm, or --what=attention"
+        )
+    length = None if max_length is None else max_length - 1
+    inputs, targets = (
+        [*ids[:length], tokenizer.sep_id] for ids in tokenizer.encode([text, target])
+    )
+    if len(inputs) == 1:
+        raise UserError(f"--text: {text!r} has no token: give a text of a few words")
+    batch = objective.prepare(
+        {
+            "token_ids": tf.constant([inputs], tf.int32),
+            "target_ids": tf.constant([targets], tf.int32),
+        }
+    )
+    encoded = model.encode(batch, output_all=True)
+    layers = [np.asarray(layer[0], np.float32) for layer in encoded["cross_attentions"]]
+    return *([tokenizer.pieces[i] for i in ids] for ids in (inputs, targets)), layers
+
+
+def draw_cross(
+    inputs: Sequence[str], targets: Sequence[str], layers: Sequence[np.ndarray]
+) -> Figure:
+    """Draws the result of `cross_weights` as `draw` does: a line for each token of the target."""
     grid = [
         [
-            heat_maps.HeatMap(f"layer {i} head {j}", head, tokens, tokens)
+            heat_maps.HeatMap(f"layer {i} head {j}", head, targets, inputs)
             for j, head in enumerate(layer)
         ]
         for i, layer in enumerate(layers)
     ]
     return heat_maps.draw(grid, "attention weight")
+
+
+def draw(tokens: Sequence[str], layers: Sequence[np.ndarray]) -> Figure:
+    """Draws the result of `weights`: a row of panels for each layer, a column for each head."""
+    return draw_cross(tokens, tokens, layers)

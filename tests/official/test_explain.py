@@ -7,7 +7,8 @@ from official import explain, tokenizers
 from official.config.corruption import PermutationConfig
 from official.config.text_to_text import SentinelsConfig
 from official.convert import converted_model, huggingface
-from official.plots import permutation, span_corruption
+from official.modeling.model import Model
+from official.plots import attention, permutation, span_corruption
 from official.utils.errors import UserError
 from tests import ROOT, commands, small
 
@@ -70,6 +71,29 @@ def test_span_corruption_with_a_tokenizer(tmp_path):
         span_corruption.sample("ba bebi", SentinelsConfig(), 0, tokenizer)
     with pytest.raises(UserError, match="--text='ba' has 1 tokens: two or more are corrupted"):
         span_corruption.sample("ba", config, 0, tokenizer)
+
+
+def test_cross_attention_is_that_of_the_decoder():
+    converted = huggingface.read(ROOT / "tests" / "golden" / "t5" / "v1_0")
+    model = Model(converted.config)
+    for path, variable in model.variables_by_path().items():
+        variable.assign(converted.variables[path])
+    inputs, targets, layers = attention.cross_weights(
+        "the cat sat", "a dog ran", converted.tokenizer, model
+    )
+    assert inputs[-1] == targets[-1] == "</s>"
+    assert "".join(inputs[:-1]).replace("\u2581", " ").split() == ["the", "cat", "sat"]
+    assert [layer.shape for layer in layers] == [(3, len(targets), len(inputs))] * 2
+    ids = [converted.tokenizer.pieces.index(piece) for piece in inputs]
+    decoder = [0, *(converted.tokenizer.pieces.index(piece) for piece in targets[:-1])]
+    out = model.encoder(np.array([ids]), decoder_ids=np.array([decoder]), output_all=True)
+    for layer, wanted in zip(layers, out["cross_attentions"], strict=True):
+        np.testing.assert_allclose(layer, wanted[0], atol=1e-6)
+        np.testing.assert_allclose(layer.sum(-1), 1, atol=1e-5)
+    assert len(attention.draw_cross(inputs, targets, layers).axes) >= 6
+    bert = Model(small.config())
+    with pytest.raises(UserError, match="--what=cross_attention: the model has no decoder"):
+        attention.cross_weights("a", "b", converted.tokenizer, bert)
 
 
 @pytest.mark.slow
