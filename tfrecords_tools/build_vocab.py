@@ -36,7 +36,8 @@ def define_flags() -> None:
         "sentinels",
         0,
         "wordpiece, unigram, bpe: number of sentinels <extra_id_0>, ... for span corruption, added "
-        "to --vocab_size; T5 has 100",
+        "to --vocab_size; T5 has 100. The special tokens of unigram and bpe are then T5's: <pad>, "
+        "</s>, <unk>",
         lower_bound=0,
     )
     flags.DEFINE_float(

@@ -186,8 +186,9 @@ class DenoisingConfig(TextToTextConfig):
             input is the text in random order; 'prefix_lm' = the text is cut at a random place, and
             the target is the second part; 'lm' = the input is empty.
         noise_density: the share of tokens of the first two methods.
-        random_prob: of 'bert_style', the share of these that become a random token. The others
-            become the mask, which is the first sentinel.
+        random_prob: of 'bert_style', the share of these that become a random token, of all but the
+            special ones (sentinels are drawn as well, as in the release). The others become the
+            mask, which is the first sentinel.
     """
 
     type = "denoising"

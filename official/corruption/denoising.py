@@ -6,6 +6,7 @@ them. The draws of a row depend only on its seed.
 Shapes: B rows, T tokens with padding.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from official.config.text_to_text import DenoisingConfig
@@ -50,10 +51,11 @@ def _masked(config, vocabulary, ids, real, seeds):
     masked = tf.where(noise, vocabulary.sentinel_ids[0], ids)
     if config.method == "bert_style":
         action = seeding.uniforms(seeds, Stream.MASK_ACTION, width)
-        text_ids = vocabulary.text_ids
-        drawn = seeding.integers(seeds, Stream.MASK_TOKEN, width, len(text_ids))
+        # As in the release, all ids but the special ones: 3 to V - 1, with the sentinels.
+        choices = np.setdiff1d(np.arange(vocabulary.size, dtype=np.int32), vocabulary.special_ids)
+        drawn = seeding.integers(seeds, Stream.MASK_TOKEN, width, len(choices))
         is_random = noise & (action < config.random_prob)
-        masked = tf.where(is_random, tf.gather(text_ids, drawn), masked)
+        masked = tf.where(is_random, tf.gather(choices, drawn), masked)
     return masked, real
 
 

@@ -78,6 +78,7 @@ def test_from_text_to_a_saved_model(folder, tmp_path, name):
     )
     serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
     answers = serve(text=tf.constant(["tada kobu", "ba be bi"]))
+    # The encoder-decoder answers with texts too.
     numbers = [value for value in answers.values() if value.dtype != tf.string]
     assert numbers and all(np.isfinite(value).all() for value in numbers)
     assert config.load(tmp_path / "model").name == f"smoke_{name}"

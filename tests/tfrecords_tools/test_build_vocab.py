@@ -48,6 +48,34 @@ def test_folder(tmp_path, text, kind, lower_case):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_sentinels(tmp_path, text, kind, lower_case):
+    built = build(text, tmp_path / "out", kind, sentinels=100, lower_case=lower_case)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert (loaded.fingerprint, loaded.files) == (built.fingerprint, built.files)
+    assert loaded.pieces[:3] == ["<pad>", "</s>", "<unk>"] and loaded.vocab_size == 210
+    assert (loaded.pad_id, loaded.cls_id, loaded.sep_id, loaded.unk_id) == (0, 1, 1, 2)
+    assert loaded.mask_id is None and loaded.special_ids == (0, 1, 2)
+    assert loaded.sentinel_ids == tuple(range(209, 109, -1))
+    assert loaded.pieces[209] == "<extra_id_0>" and loaded.pieces[110] == "<extra_id_99>"
+    odd = loaded.encode(["a </s> <extra_id_0> river"])[0].tolist()
+    assert not set(odd) & {0, 1, *loaded.sentinel_ids}
+    capitals, small = loaded.encode(["The River", "the river"])
+    assert (capitals.tolist() == small.tolist()) == lower_case
+    settings = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert (settings["tokenizer_class"], settings["eos_token"]) == ("T5Tokenizer", "</s>")
+    assert settings["extra_ids"] == 100
+
+
+def test_sentinels_of_wordpiece(tmp_path, text):
+    build(text, tmp_path / "out", "wordpiece", sentinels=3)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert loaded.pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert loaded.pieces[250:] == ["<extra_id_2>", "<extra_id_1>", "<extra_id_0>"]
+    assert loaded.sentinel_ids == (252, 251, 250)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_text_as_the_releases_prepare_it(tmp_path, text, kind):
     text.write_text(text.read_text() + "Caf\u00e9 \u00c9t\u00e9 in 1990, and 2000, ``yes''\n" * 20)
     built = build(text, tmp_path / "out", kind, normalize_text=True, lower_case=True)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.tokenizers.base import sentinels as sentinel_pieces
+from official.tokenizers.sentencepiece import T5
 from official.tokenizers.text_rules import TextRules
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -91,6 +92,7 @@ def build(
       normalize_text: whether unigram and BPE normalize text as the releases of ALBERT and XLNet do;
         see `official.tokenizers.text_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
+        The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -195,8 +197,13 @@ def _sentencepiece(sample: sentencepiece.Sample, options: _Options) -> tokenizer
         lines = _normalized(lines, rules)
     # Without the rules, the model itself folds case.
     folds = options.lower_case and not options.normalize_text
+    text_to_text = options.sentinels > 0
+    model = sentencepiece.learn(
+        lines, options.kind, options.vocab_size, options.coverage, folds, text_to_text
+    )
     return tokenizers.SentencePiece(
-        sentencepiece.learn(lines, options.kind, options.vocab_size, options.coverage, folds),
+        model,
+        settings=T5 if text_to_text else None,
         split_digit_comma=options.normalize_text,
         extra_ids=options.sentinels,
         **dataclasses.asdict(rules),

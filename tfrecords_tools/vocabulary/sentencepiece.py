@@ -17,6 +17,18 @@ from official.utils.errors import UserError
 MAX_LINE_CHARACTERS = 4000
 # The result depends on the number of threads, so it is fixed.
 _THREADS = 4
+# Text that spells a control symbol does not become one, unlike user-defined symbols.
+_MASKED_TEXT = {
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": -1,
+    "eos_id": -1,
+    "pad_piece": "[PAD]",
+    "unk_piece": "[UNK]",
+    "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+}
+# Raffel et al. 2020: the defaults of the names are <pad>, </s> and <unk>.
+_TEXT_TO_TEXT = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 
 class Sample:
@@ -45,7 +57,12 @@ class Sample:
 
 
 def learn(
-    lines: Sequence[str], kind: str, vocab_size: int, coverage: float, lower_case: bool
+    lines: Sequence[str],
+    kind: str,
+    vocab_size: int,
+    coverage: float,
+    lower_case: bool,
+    text_to_text: bool = False,
 ) -> bytes:
     """Learns a model whose first pieces are [PAD] [UNK] [CLS] [SEP] [MASK].
 
@@ -55,6 +72,7 @@ def learn(
       vocab_size: the number of pieces to learn, special tokens counted.
       coverage: the share of all characters that the alphabet covers.
       lower_case: whether the normalisation of the model (NFKC, blanks) also folds case.
+      text_to_text: whether the first pieces are <pad> </s> <unk> instead, as in T5.
 
     Returns:
       The content of `spiece.model`.
@@ -73,14 +91,7 @@ def learn(
             normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
             max_sentence_length=8 * MAX_LINE_CHARACTERS,
             num_threads=_THREADS,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            pad_piece="[PAD]",
-            unk_piece="[UNK]",
-            # Text that spells a control symbol does not become one, unlike user-defined symbols.
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            **(_TEXT_TO_TEXT if text_to_text else _MASKED_TEXT),
             minloglevel=2,
         )
     except RuntimeError as error:

@@ -166,6 +166,24 @@ def test_spans_have_their_numbers(length):
     np.testing.assert_array_equal(alone, masks[:1])
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"mean_span_length": 2.0}, {"mean_span_length": 10.0}, {"mean_span_length": 1.5},
+     {"noise_density": 0.1}, {"noise_density": 0.25}, {"noise_density": 0.5}],
+)  # fmt: skip
+def test_numbers_of_a_graph_are_those_of_the_config(settings):
+    """So inputs and targets of every short row fit into the lengths of a full one."""
+    config = SentinelsConfig(**settings)
+    lengths = np.arange(2, 200)
+    real = tf.range(200) < lengths[:, None]
+    draw = tf.function(lambda seeds: sentinels.noise(config, real, seeds))
+    masks = draw(seeding.row_seeds(8, 0, tf.range(len(lengths)))).numpy()
+    starts = masks & ~np.pad(masks, [(0, 0), (1, 0)])[:, :-1]
+    counts = np.array([config.counts(int(n)) for n in lengths])
+    np.testing.assert_array_equal(masks.sum(1), counts[:, 0])
+    np.testing.assert_array_equal(starts.sum(1), counts[:, 1])
+
+
 def test_independent_tokens():
     config = SentinelsConfig(masks="tokens", sentinels=20, noise_density=0.2)
     real = tf.range(60) < tf.fill([2000, 1], 50)
@@ -244,6 +262,16 @@ def test_masked_text_has_the_whole_text_as_target(method):
     assert kinds["kept"] / total == pytest.approx(0.85, abs=0.01)
     wanted = 0.015 if method == "bert_style" else 0
     assert kinds["random"] / total == pytest.approx(wanted, abs=0.003)
+
+
+def test_random_tokens_are_all_but_the_special_ones():
+    texts = [np.full(500, 2)] * 100
+    settings = {"noise_density": 0.9, "random_prob": 0.9}
+    rows = denoised("bert_style", texts, 500, **settings)
+    counts = np.bincount(np.concatenate([inputs[:-1] for inputs, _ in rows]), minlength=100)
+    mean = 100 * 500 * 0.9 * 0.9 / 98  # 413, with a standard deviation of 20
+    assert not counts[[PAD, END]].any()
+    assert np.abs(counts[3:TOP] - mean).max() < 5 * 20.3
 
 
 def test_deshuffled_text():

@@ -22,7 +22,7 @@ from official import config, data, tokenizers
 from official.shards import integrity, manifest, token_counts
 from official.utils import strict
 from official.utils.errors import UserError
-from tests import ROOT, small
+from tests import ROOT, small, systems
 from tfrecords_tools.pretraining import builder, chunks, counts, examples
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.documents import Document
@@ -122,6 +122,22 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
     first, second, third = (contents(tmp_path / f"out{n}") for n in (1, 2, 3))
     assert first == second == third
     assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["joined", "documents"])
+def test_rows_of_text_alone_with_any_number_of_workers(tmp_path, monkeypatch, format_):
+    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
+    write_text(tmp_path / "a.txt", 300)
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", sentinels=8)
+    settings = small.config(
+        **{**systems.T5, "segments": {"format": format_, "max_length": 32, "duplicates": 2}}
+    )
+    for workers in (1, 2):
+        out = tmp_path / f"out{workers}"
+        built = build(tokenizer, tmp_path / "a.txt", out, settings, workers=workers, num_shards=2)
+        assert built.max_length == 34 and built.segments.format == format_
+    assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
 
 
 def test_packed_rows_in_the_manifest(tmp_path, tokenizer):

@@ -62,6 +62,15 @@ def test_model(kind):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_model_of_text_to_text(kind):
+    data = learn(LINES, kind, 30, 1.0, lower_case=False, text_to_text=True)
+    model = sentencepiece.SentencePieceProcessor(model_proto=data)
+    assert [model.id_to_piece(i) for i in range(3)] == ["<pad>", "</s>", "<unk>"]
+    assert (model.pad_id(), model.eos_id(), model.unk_id(), model.bos_id()) == (0, 1, 2, -1)
+    assert len(model) == 30 and not set(model.encode("a cat </s> <pad>")) & {0, 1}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_vocabulary_too_small_for_the_alphabet(kind):
     with pytest.raises(UserError, match=r"--vocab_size=9 is too small: the alphabet .* take 2\d "):
         learn(LINES, kind, 9, 1.0, lower_case=False)
