@@ -241,24 +241,27 @@ def usable(
             bad("empty text", f"{where}: nothing in column {empty[0]!r}")
         elif label is None:
             yield number, texts, None
+        elif (value := _value(task, label, ids)) is not None:
+            yield number, texts, value
         elif task.kind == "classification":
-            if label in ids:
-                yield number, texts, ids[label]
-                continue
             bad(
                 "label not in the set",
                 f"{where}: label {label!r} in column {columns.label!r} is none of "
                 f"{', '.join(map(repr, task.values))}{nearest(label, task.values)}",
             )
         else:
-            score = _score(label)
-            if math.isfinite(score):
-                yield number, texts, score
-                continue
             bad(
                 "score not a number",
                 f"{where}: {label!r} in column {columns.label!r} is not a number",
             )
+
+
+def _value(task: Task, label: str, ids: Mapping[str, int]) -> int | float | None:
+    """Returns the class or the score of a label; None if it is none."""
+    if task.kind == "classification":
+        return ids.get(label)
+    score = _score(label)
+    return score if math.isfinite(score) else None
 
 
 def _score(text: str) -> float:

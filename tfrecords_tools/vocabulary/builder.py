@@ -81,34 +81,24 @@ def build(
       output: the folder to create.
       kind: one of `TYPES`.
       vocab_size: the number of vocabulary entries, special tokens counted.
-      lower_case: whether text is lower-cased (and, for WordPiece, accents are stripped); not for
-        byte-level BPE.
+      lower_case: whether text is lower-cased, for WordPiece without accents; not for `byte_bpe`.
       coverage: the share of all characters that the alphabet covers; byte-level BPE covers all.
       max_lines: the number of lines that unigram and BPE learn from.
-      on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
-      on_long_line: "error" or "skip": what to do with lines that are too long.
-      add_prefix_space: whether byte-level BPE adds a blank before each text. In a document, only
-        the first word gets one.
-      normalize_text: whether unigram and BPE normalize text as the releases of ALBERT and XLNet do;
-        see `official.tokenizers.text_rules`.
+      on_bad_utf8: "error" or "skip", as in `documents.read`.
+      on_long_line: "error" or "skip", as in `documents.read`.
+      add_prefix_space: whether byte-level BPE adds a blank before each document.
+      normalize_text: whether unigram and BPE follow `official.tokenizers.text_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
       report: is called with lines of progress and the summary.
 
     Raises:
-      UserError: the input cannot be used or has no text, `vocab_size` does not suit it, `output`
-        exists, or the kind of vocabulary does not have the options.
+      UserError: the input or an option cannot be used, or `output` exists.
     """
     options = _Options(
-        kind,
-        vocab_size,
-        lower_case,
-        coverage,
-        max_lines,
-        add_prefix_space,
-        normalize_text,
+        kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text,
         sentinels,
-    )
+    )  # fmt: skip
     options.check()
     started = time.monotonic()
     paths = documents.expand(inputs)

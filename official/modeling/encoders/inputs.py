@@ -29,8 +29,7 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
     * `permutation_mask` [B, T, T], for encoders with a query stream, which they compute for
       `masked_positions` [B, P];
     * `backward` [B], for rows of reversed text;
-    * `decoder_ids` [B, U], for encoders with a decoder, and `target_part_ids` [B, U] with
-      `part_ids`: the decoder attends to its own part of both sequences.
+    * `decoder_ids` [B, U], for encoders with a decoder, and `target_part_ids` [B, U].
 
     With `first_only`, an encoder with `can_stop_at_first` computes only the first position of the
     last layer, which saves most of that layer.

@@ -3,6 +3,7 @@
 Shapes: B batch, T query length, S key length, N heads, H head size, D hidden.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -33,6 +34,29 @@ class Block(keras.Layer):
     With `norm='post'` the norm is applied to the sum (BERT). With `'pre'` it is applied to the
     input of the sublayer (GPT-2, T5). With `cross` there is an attention to another sequence
     between the two (a decoder's; Vaswani et al. 2017, section 3.1).
+
+    Args:
+        size: D.
+        num_heads: N.
+        intermediate_size: inner size of the feed-forward network.
+        activation: name of the activation in the feed-forward network.
+        dropout: dropout rate of the output of each sublayer.
+        attention_dropout: dropout rate of attention weights.
+        norm: 'post' or 'pre'.
+        epsilon: epsilon of the norms.
+        initializer: initializer of the kernels.
+        name: last part of the variables' paths.
+        residual_initializer: initializer of the kernels whose products are added to the
+            residual sum; None = `initializer`.
+        norm_type: 'layer' or 'rms'.
+        head_size: H; None = D / N.
+        use_bias: whether the linear layers have biases.
+        scale_scores: see `scale` of the attention layers.
+        gated: whether the feed-forward network has a gate.
+        inner_dropout: dropout rate of the activations in the feed-forward network.
+        share_dropout: whether the positions of a sequence share the masks of dropout.
+        cross: whether there is an attention to another sequence.
+        dtype: Keras dtype policy; None = the global one.
     """
 
     def __init__(
@@ -59,31 +83,6 @@ class Block(keras.Layer):
         cross=False,
         dtype=None,
     ):
-        """Describes the layer.
-
-        Args:
-            size: D.
-            num_heads: N.
-            intermediate_size: inner size of the feed-forward network.
-            activation: name of the activation in the feed-forward network.
-            dropout: dropout rate of the output of each sublayer.
-            attention_dropout: dropout rate of attention weights.
-            norm: 'post' or 'pre'.
-            epsilon: epsilon of the norms.
-            initializer: initializer of the kernels.
-            name: last part of the variables' paths.
-            residual_initializer: initializer of the kernels whose products are added to the
-                residual sum; None = `initializer`.
-            norm_type: 'layer' or 'rms'.
-            head_size: H; None = D / N.
-            use_bias: whether the linear layers have biases.
-            scale_scores: see `scale` of the attention layers.
-            gated: whether the feed-forward network has a gate.
-            inner_dropout: dropout rate of the activations in the feed-forward network.
-            share_dropout: whether the positions of a sequence share the masks of dropout.
-            cross: whether there is an attention to another sequence.
-            dtype: Keras dtype policy; None = the global one.
-        """
         super().__init__(name=name, dtype=dtype)
         self.pre_norm = norm == "pre"
         self.dropout = dropout
@@ -98,16 +97,13 @@ class Block(keras.Layer):
             "share_dropout": share_dropout,
             "dtype": dtype,
         }
-
-        def make_norm(name):
-            return NORMS[norm_type](size, epsilon=epsilon, name=name, dtype=dtype)
-
+        make_norm = functools.partial(NORMS[norm_type], size, epsilon=epsilon, dtype=dtype)
         self.attention = Attention(size, num_heads, name="attention", **heads)
-        self.attention_norm = make_norm("attention_norm")
+        self.attention_norm = make_norm(name="attention_norm")
         self.cross_attention = self.cross_attention_norm = None
         if cross:
             self.cross_attention = CrossAttention(size, num_heads, name="cross_attention", **heads)
-            self.cross_attention_norm = make_norm("cross_attention_norm")
+            self.cross_attention_norm = make_norm(name="cross_attention_norm")
         self.feed_forward = FeedForward(
             size,
             intermediate_size,
@@ -121,7 +117,7 @@ class Block(keras.Layer):
             gated=gated,
             dtype=dtype,
         )
-        self.feed_forward_norm = make_norm("feed_forward_norm")
+        self.feed_forward_norm = make_norm(name="feed_forward_norm")
 
     def build(self, input_shape=None):
         """Creates the variables."""
