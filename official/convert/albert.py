@@ -12,7 +12,7 @@ from official.convert.bert import embedding_rows, masked_lm_rows, task_heads
 from official.convert.encoder_keys import FORM, SIZES, EncoderKeys
 from official.convert.heads import MaskedLM, SentenceOrder, table
 from official.convert.mapping import Row, linear, norm
-from official.convert.system import System
+from official.convert.system import BOUNDS, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": ("attention.query", "attention.key", "attention.value"),
@@ -107,7 +107,7 @@ SYSTEM = System(
     buffers=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
     vocabulary="spiece.model",
     tokenizer_class="AlbertTokenizer",
-    bounds=True,
+    bounds=BOUNDS,
     tf1_row=_tf1_row,
     segments={"format": "pairs", "relation": "sentence_order"},
     corruption={"word_starts": "albert"},

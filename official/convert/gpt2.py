@@ -11,7 +11,7 @@ from official.config.encoders import TransformerConfig
 from official.convert.encoder_keys import FORM, EncoderKeys
 from official.convert.heads import CausalLM, table
 from official.convert.mapping import Row, norm
-from official.convert.system import System
+from official.convert.system import BOUNDS, System
 
 _LAYER_MATRICES = {
     "attention/query_key_value": "attn.c_attn",
@@ -91,7 +91,7 @@ SYSTEM = System(
     encoder_rows=_encoder_rows,
     heads=table(CausalLM(architecture="GPT2LMHeadModel")),
     architectures={frozenset(): "GPT2Model"},
-    bounds=True,
+    bounds=BOUNDS,
     aliases={"lm_head.weight": "transformer.wte.weight"},
     bare=("wte.", "wpe.", "h.", "ln_f."),
     buffers=("transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"),

@@ -72,7 +72,10 @@ def _read(folder: Path) -> tuple[converted_model.Converted, System]:
             f"{source}: model_type {config.get('model_type')!r} cannot be converted "
             f"(known: {', '.join(SYSTEMS)})"
         )
-    with Tensors(folder, system) as tensors:
+    aliases = {**system.aliases}
+    if config.get("tie_word_embeddings", True):
+        aliases |= system.tied_aliases
+    with Tensors(folder, system, aliases) as tensors:
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         return converted_model.read(folder, config, source, system, named), system
 
@@ -149,8 +152,7 @@ def _files(
     """Returns the config.json of a network, and its tensors."""
     heads = sorted({name_of(objective) for objective in config.objectives})
     described = system.huggingface_config(config, heads, tokenizer.pad_id)
-    if system.bounds:
-        described |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+    described |= {key: getattr(tokenizer, name) for key, name in system.bounds.items()}
     tensors = mapping.take_out(system.rows(config.encoder, heads), variables)
     if not heads:
         tensors = {name.removeprefix(system.prefix): array for name, array in tensors.items()}
@@ -168,7 +170,7 @@ class Tensors(Mapping[str, np.ndarray]):
       source: the name of the file for messages.
     """
 
-    def __init__(self, folder: Path, system: System):
+    def __init__(self, folder: Path, system: System, aliases: Mapping[str, str]):
         """Opens the file or, if `save_pretrained` has split it, the files."""
         self.source = folder / WEIGHTS
         paths = [self.source]
@@ -183,7 +185,7 @@ class Tensors(Mapping[str, np.ndarray]):
         for buffer in system.buffers:
             for name in fnmatch.filter(self._names, buffer):
                 del self._names[name]
-        for alias, name in system.aliases.items():
+        for alias, name in aliases.items():
             if alias not in self._names:
                 continue
             if name in self._names and not np.array_equal(self[alias], self[name]):

@@ -8,7 +8,7 @@ from official.convert.bert import encoder_rows, masked_lm_rows, task_heads
 from official.convert.encoder_keys import EncoderKeys
 from official.convert.heads import MaskedLM, MultipleChoice, table
 from official.convert.mapping import linear
-from official.convert.system import System
+from official.convert.system import BOUNDS, System
 
 SYSTEM = System(
     model_type="roberta",
@@ -38,7 +38,7 @@ SYSTEM = System(
     },
     buffers=("roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids"),
     vocabulary="vocab.json",
-    bounds=True,
+    bounds=BOUNDS,
     segments={"format": "full_sentences"},
     corruption={"random_tokens": "non_special"},
 )

@@ -18,6 +18,8 @@ from official.utils.errors import UserError
 
 # What names begin with in a file of the bare encoder.
 BARE = ("embeddings.", "embeddings_project.", "encoder.", "transformer.", "pooler.")
+# `bounds` of most systems.
+BOUNDS = {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +38,10 @@ class System:
         several. A head that can be alone names the class itself.
       present: fields of our encoder that are true where a file has the tensor of this name.
       dropout: the key of the dropout rate of heads of tasks.
-      bounds: whether config.json names the tokens that open and end a sequence.
+      bounds: keys of config.json of the tokens that open and end a sequence, and their attributes
+        of the tokenizer.
       aliases: tensors that repeat another one, such as a tied output layer, and that other one.
+      tied_aliases: the same where config.json does not say that the output layer is not tied.
       bare: prefixes of the tensors in a file of the bare encoder.
       tensors: maps the tensors of a file to those that the rows name; None = they are the same.
       buffers: patterns of constants that old files keep among the weights.
@@ -62,8 +66,9 @@ class System:
     architectures: Mapping[frozenset[str], str] = dataclasses.field(default_factory=dict)
     present: Mapping[str, str] = dataclasses.field(default_factory=dict)
     dropout: str = "classifier_dropout"
-    bounds: bool = False
+    bounds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tied_aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: tuple[str, ...] = BARE
     tensors: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] | None = None
     buffers: Sequence[str] = ()

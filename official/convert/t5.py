@@ -1,4 +1,4 @@
-"""T5 1.0 and 1.1 (also Flan-T5 and mT5's shape): the names of their tensors.
+"""T5 1.0 and 1.1 (also Flan-T5): the names of their tensors.
 
 transformers has a matrix each for queries, keys and values, [out, in]; ours are joined. It keeps
 the position biases of a stack in its first block. Files of T5 1.0 may repeat the token table, and
@@ -217,11 +217,12 @@ SYSTEM = System(
         )
     ),
     architectures={frozenset(): "T5Model"},
-    bounds=True,
+    bounds={"eos_token_id": "sep_id"},
     aliases={
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
     },
+    tied_aliases={"lm_head.weight": "shared.weight"},
     bare=(),
     buffers=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     vocabulary="spiece.model",

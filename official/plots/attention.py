@@ -4,6 +4,7 @@ Shapes: T tokens, N heads, U tokens of a target.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +23,8 @@ def weights(
     """Computes the attention weights of a model on a text.
 
     Args:
-      text: a text with at least one token. It is cut to `max_length` tokens.
+      text: a text with at least one token. It is cut to `max_length` tokens. A model with a decoder
+        reads it with its end token alone.
       tokenizer: the tokenizer of the model.
       model: the model.
       max_length: includes the special tokens; None = no limit.
@@ -36,8 +38,11 @@ def weights(
     ids = tokenizer.encode([text])[0]
     if not len(ids):
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
-    rows = tf.RaggedTensor.from_row_lengths(ids, [len(ids)])
-    batch = pack([rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.layout)
+    if _sequence_to_sequence(model):
+        batch = {"token_ids": tf.constant([_with_end(ids, tokenizer, max_length)], tf.int32)}
+    else:
+        rows = tf.RaggedTensor.from_row_lengths(ids, [len(ids)])
+        batch = pack([rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.layout)
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(layer[0], np.float32) for layer in encoded["attentions"]]
     return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers
@@ -62,15 +67,14 @@ def cross_weights(
     Raises:
       UserError: the model has no decoder, or the text has no token.
     """
-    objective = next((o for o in model.objectives if o.config.type == "seq2seq_lm"), None)
+    objective = _sequence_to_sequence(model)
     if objective is None:
         raise UserError(
             "--what=cross_attention: the model has no decoder: take an encoder_decoder with "
             "seq2seq_lm, or --what=attention"
         )
-    length = None if max_length is None else max_length - 1
     inputs, targets = (
-        [*ids[:length], tokenizer.sep_id] for ids in tokenizer.encode([text, target])
+        _with_end(ids, tokenizer, max_length) for ids in tokenizer.encode([text, target])
     )
     if len(inputs) == 1:
         raise UserError(f"--text: {text!r} has no token: give a text of a few words")
@@ -83,6 +87,16 @@ def cross_weights(
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(layer[0], np.float32) for layer in encoded["cross_attentions"]]
     return *([tokenizer.pieces[i] for i in ids] for ids in (inputs, targets)), layers
+
+
+def _sequence_to_sequence(model: Model) -> Any:
+    """Returns the objective of a model that reads a text and writes one; None of another model."""
+    return next((o for o in model.objectives if o.config.type == "seq2seq_lm"), None)
+
+
+def _with_end(ids: Sequence[int], tokenizer: Tokenizer, max_length: int | None) -> list[int]:
+    """Returns the ids of a text, cut to `max_length` tokens with the end token."""
+    return [*ids[: None if max_length is None else max_length - 1], tokenizer.sep_id]
 
 
 def draw_cross(

@@ -225,7 +225,12 @@ class SentencePiece(Tokenizer):
         # With these settings transformers leaves the text to the model, as this class does. It only
         # replaces quotes, and splits digits and commas, in any case.
         if self.extra_ids:
-            return {"tokenizer_class": RELEASED["t5"], "eos_token": self.pieces[self.sep_id]}
+            return {
+                "tokenizer_class": RELEASED["t5"],
+                "eos_token": self.pieces[self.sep_id],
+                # Whether text after a sentinel begins with a blank there, as in span corruption.
+                "legacy": switch(self._settings, "legacy", True),
+            }
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 

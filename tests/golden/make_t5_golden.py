@@ -1,6 +1,6 @@
 """Makes tests/golden/t5/ with transformers: tiny T5s with random weights, and what they compute.
 
-  .parity/hf/bin/python tests/golden/make_t5_golden.py
+  .parity/hf/bin/python tests/golden/make_t5_golden.py [FOLDER]
 
 Each folder is one of `save_pretrained`, with `golden.npz` beside it: a batch of three with padding
 on both sides, the states of both stacks, the logits, gradients of the loss by some tensors, and the
@@ -8,6 +8,7 @@ losses of 50 steps of plain gradient descent on the batch.
 """
 
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ modeling_t5.T5LayerNorm.forward = lambda self, x: (
     self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 )
 
-FOLDER = Path(__file__).parent / "t5"
+FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "t5"
 SIZES = {
     "v1_0": {"d_model": 14, "d_kv": 5, "d_ff": 18, "num_layers": 2, "num_heads": 3},
     "v1_0_deep": {

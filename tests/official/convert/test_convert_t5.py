@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from official import tokenizers
 from official.convert import converted_model, huggingface, tf1
 from official.distribution import numerics
 from official.modeling.model import Model
@@ -145,6 +146,7 @@ def test_written_again_bit_for_bit(name, tmp_path):
     ):  # fmt: skip
         assert written[key] == described[key], key
     assert written["tie_word_embeddings"] == described.get("tie_word_embeddings", True)
+    assert "bos_token_id" not in written
 
 
 def test_the_tokenizer_is_that_of_transformers():
@@ -156,6 +158,18 @@ def test_the_tokenizer_is_that_of_transformers():
     assert (tokenizer.pad_id, tokenizer.sep_id, tokenizer.unk_id) == (0, 1, 2)
     assert tokenizer.sentinel_ids == tuple(range(128, 28, -1)) and tokenizer.vocab_size == 129
     assert tokenizer.decode([*ours, 128]) == "a dog ran to the old house <extra_id_0>"
+
+
+@pytest.mark.parametrize(("given", "written"), [(False, False), (True, True), (None, True)])
+def test_what_transformers_does_after_a_sentinel_is_kept(given, written, tmp_path):
+    folder = tmp_path / "t5"
+    shutil.copytree(GOLDEN / "v1_0", folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "legacy": given}))
+    tokenizers.load(folder).save(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert saved["legacy"] is written
 
 
 def test_what_a_t5_does_not_have_is_refused(tmp_path):
@@ -181,6 +195,7 @@ def test_repeated_tables_and_a_bias_that_nothing_reads_are_left_out(tmp_path):
     more = {
         "encoder.embed_tokens.weight": table,
         "decoder.embed_tokens.weight": table,
+        "lm_head.weight": table,
         "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": table[:32, :3],
     }
     safetensors.numpy.save_file(
@@ -189,6 +204,11 @@ def test_repeated_tables_and_a_bias_that_nothing_reads_are_left_out(tmp_path):
         metadata={"format": "pt"},
     )
     assert not huggingface.read(folder).leftover
+    safetensors.numpy.save_file(
+        {**tensors, "lm_head.weight": table + 1}, folder / "model.safetensors"
+    )
+    with pytest.raises(UserError, match=r"lm_head\.weight differs from shared\.weight: an output"):
+        huggingface.read(folder)
 
 
 def of_release(name, value):

@@ -1,0 +1,121 @@
+"""T5 against transformers, computed anew: the golden files, and the folders that we write."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from official.convert import converted_model, huggingface
+from official.saving import model_folder
+from tests import ROOT
+
+GOLDEN = ROOT / "tests" / "golden"
+NAMES = ["v1_0", "v1_0_deep", "v1_1"]
+# Text after a sentinel begins with a blank in a `legacy` tokenizer, as in span corruption.
+LEGACY = ["v1_0_deep"]
+TEXTS = ["the cat", "the cat<extra_id_0> sat on<extra_id_1> the mat", "<extra_id_1> a dog ran"]
+
+
+@pytest.fixture(scope="module")
+def parent(hf, tmp_path_factory):
+    """The golden files, made anew, our model folder of each, and what we write of it."""
+    parent = tmp_path_factory.mktemp("t5")
+    hf.run(GOLDEN / "make_t5_golden.py", parent / "golden")
+    (parent / "written").mkdir()
+    for name in NAMES:
+        path = parent / "golden" / name / "tokenizer_config.json"
+        settings = json.loads(path.read_text())
+        path.write_text(json.dumps({**settings, "legacy": name in LEGACY}))
+        model_dir = parent / f"{name}-model"
+        converted_model.write(huggingface.read(parent / "golden" / name), model_dir)
+        huggingface.write(model_dir, parent / "written" / name, "last")
+    # T5Model, without a head.
+    whole = huggingface.read(parent / "golden" / "v1_1")
+    variables = {p: x for p, x in whole.variables.items() if not p.startswith("seq2seq_lm/")}
+    bare = dataclasses.replace(
+        whole, config=dataclasses.replace(whole.config, objectives=()), variables=variables
+    )
+    converted_model.write(bare, parent / "bare-model")
+    huggingface.write(parent / "bare-model", parent / "written" / "bare", "last")
+    return parent
+
+
+def golden_of(parent, name):
+    return dict(np.load(parent / "golden" / ("v1_1" if name == "bare" else name) / "golden.npz"))
+
+
+def test_the_stored_files_are_made_again(parent):
+    for name in NAMES:
+        stored = dict(np.load(GOLDEN / "t5" / name / "golden.npz"))
+        again = golden_of(parent, name)
+        assert stored.keys() == again.keys()
+        for key, value in stored.items():
+            np.testing.assert_allclose(again[key], value, rtol=1e-9, atol=1e-9, err_msg=key)
+
+
+def test_transformers_loads_what_we_write_and_answers_the_same(hf, parent):
+    folders = {name: parent / "written" / name for name in (*NAMES, "bare")}
+    batches = {}
+    for name, folder in folders.items():
+        golden = golden_of(parent, name)
+        targets = np.maximum(golden["labels"], 0)
+        shifted = np.concatenate([np.zeros_like(targets[:, :1]), targets[:, :-1]], axis=1)
+        batches[name] = inputs = {
+            "input_ids": golden["ids"],
+            "attention_mask": golden["mask"],
+            "decoder_input_ids": shifted,
+        }
+        np.savez(folder / "inputs.npz", **inputs)
+    (parent / "texts.json").write_text(json.dumps(TEXTS))
+    hf.run("hf_t5.py", parent / "written", parent / "texts.json")
+    for name, folder in folders.items():
+        theirs = dict(np.load(folder / "outputs.npz"))
+        assert ("logits" in theirs) == (name != "bare")
+        _, tokenizer, model = model_folder.restore(parent / f"{name}-model")
+        ours = answers(model, batches[name])
+        assert theirs.keys() == ours.keys()
+        for key, value in ours.items():
+            scale = np.abs(theirs[key]).max()
+            np.testing.assert_allclose(
+                value, theirs[key], rtol=0, atol=1e-5 * scale, err_msg=f"{name}: {key}"
+            )
+        ids = json.loads((folder / "ids.json").read_text())
+        pieces = [spelled(tokenizer, text) for text in TEXTS]
+        assert ids[0] == pieces[0]
+        assert (ids == pieces) == (name in LEGACY)
+
+
+def answers(model, inputs):
+    """What our model computes."""
+    real = inputs["attention_mask"] > 0
+    encoded = model.encode(
+        {
+            "token_ids": inputs["input_ids"].astype(np.int32),
+            "padding_mask": real,
+            "decoder_ids": inputs["decoder_input_ids"].astype(np.int32),
+        },
+        output_all=True,
+    )
+    decoded = np.asarray(encoded["decoder_output"])
+    result = {
+        "encoded": np.asarray(encoded["sequence_output"]),
+        "decoded": decoded,
+        "cross_attentions": np.stack(encoded["cross_attentions"]),
+    }
+    for objective in model.objectives:
+        logits = objective.logits(decoded.reshape(-1, decoded.shape[-1]), model.encoder)
+        result["logits"] = np.reshape(logits, (*decoded.shape[:2], -1))
+    return result
+
+
+def spelled(tokenizer, text):
+    """The ids of the pieces between the sentinels of a text, with the sentinels and the end."""
+    ids = []
+    for part in re.split("(<extra_id_[0-9]+>)", text):
+        if part.startswith("<extra_id_"):
+            ids.append(tokenizer.pieces.index(part))
+        elif part.strip():
+            ids += tokenizer.encode([part])[0].tolist()
+    return [*ids, tokenizer.sep_id]
