@@ -7,6 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from transformers.models.t5 import modeling_t5
+
+# As in make_t5_golden.py: norms and softmax in the type of the rest, which is float64.
+torch.Tensor.float = lambda self: self
+modeling_t5.T5LayerNorm.forward = lambda self, x: (
+    self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+)
 
 
 def main(parent, texts):
@@ -20,7 +27,7 @@ def main(parent, texts):
             assert not info[kind], (folder, kind, info[kind])
         inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
         with torch.no_grad():
-            out = model.eval()(**inputs, output_hidden_states=True, output_attentions=True)
+            out = model.double().eval()(**inputs, output_hidden_states=True, output_attentions=True)
         actual = {
             "encoded": out.encoder_last_hidden_state.numpy(),
             "decoded": out.decoder_hidden_states[-1].numpy(),
