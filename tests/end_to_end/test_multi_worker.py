@@ -80,7 +80,7 @@ def xlnet(folder):
 
 def t5(folder):
     """Span corruption by an encoder-decoder, with Adafactor and a z-loss."""
-    config = small.config(**SYSTEMS["t5"], recipe__steps=10)
+    config = small.config(**SYSTEMS["t5"], recipe__steps=20)
     shard_folder(folder, config)
     return config
 
