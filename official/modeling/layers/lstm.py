@@ -18,7 +18,7 @@ from keras import ops
 from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.linear import linear
 from official.modeling.layers.precision import accurate
-from official.modeling.layers.products import times_transposed, transposed_times
+from official.modeling.layers.products import transposed_times
 
 
 class ProjectedLSTM(keras.Layer):
@@ -70,113 +70,131 @@ class ProjectedLSTM(keras.Layer):
             x: [B, T, I].
             real: bool [B, T], False for padding, which leaves the state as it is and has the
                 output 0; None = there is none.
-            state: c [B, C] and m [B, P] before the first position, without a gradient; None = 0.
+            state: c [B, C] and m [B, P] before the first position; None = 0.
 
         Returns:
-            [B, T, P], and the state after the last position: c [B, C] and m [B, P], without a
-            gradient.
+            [B, T, P], and the state after the last position: c [B, C] and m [B, P] in float32 or
+            float64, without a gradient.
         """
-        batch, length = ops.shape(x)[:2]
+        batch, exact = ops.shape(x)[0], accurate(self.compute_dtype)
         if state is None:
-            state = (
-                ops.zeros((batch, self.cell_size), self.compute_dtype),
-                ops.zeros((batch, self.projection_size), self.compute_dtype),
-            )
-        if real is None:
-            real = ops.ones((batch, length), "bool")
-        of_input, of_state = ops.split(ops.cast(self.kernel, x.dtype), [self.input_size])
-        # One product for all positions. Then the time axis comes first.
-        gates = ops.transpose(linear(x, of_input, self.bias), (1, 0, 2))
-        real = ops.transpose(ops.cast(real, x.dtype))[:, :, None]
-        outputs, c, m = _run(
-            gates, real, of_state, ops.cast(self.projection, x.dtype), *state, **self.clips
-        )
-        return ops.transpose(outputs, (1, 0, 2)), (ops.stop_gradient(c), ops.stop_gradient(m))
+            sizes = self.cell_size, self.projection_size
+            state = [ops.zeros((batch, size), exact) for size in sizes]
+        state = [ops.cast(value, exact) for value in state]
+        kernel = ops.cast(self.kernel, x.dtype)
+        of_input, of_state = kernel[: self.input_size], kernel[self.input_size :]
+        # The time axis comes first, and one product serves all positions.
+        gates = linear(ops.transpose(x, (1, 0, 2)), of_input, self.bias)
+        tensors = [gates, of_state, ops.cast(self.projection, x.dtype), *state]
+        if real is not None:
+            tensors.append(ops.transpose(ops.cast(real, exact))[:, :, None])
+        outputs, c, m = _run(*tensors, **self.clips)
+        outputs = ops.transpose(ops.cast(outputs, self.compute_dtype), (1, 0, 2))
+        return outputs, (ops.stop_gradient(c), ops.stop_gradient(m))
 
 
 @with_gradient
-def _run(gates, real, kernel, projection, c, m, *, cell_clip, projection_clip):
+def _run(gates, kernel, projection, c, m, real=None, *, cell_clip, projection_clip):
     """Runs the steps, with a gradient by hand.
 
     The gradients of the kernel and the projection are one product each over all steps. (The
     automatic gradient makes a product in each step, and adds them.) The final state has none.
+    Products have the dtype of the kernel, and everything else that of the state.
 
     Args:
         gates: what i, j, f and o get from the input, [T, B, 4 C].
-        real: 1 or 0, [T, B, 1].
         kernel: [P, 4 C].
         projection: [C, P].
         c: [B, C].
         m: [B, P].
+        real: 1 or 0, [T, B, 1]; None = 1.
         cell_clip: see the class.
         projection_clip: see the class.
 
     Returns:
         [T, B, P], c [B, C] and m [B, P].
     """
-    first = c, m
+    first, dtype, exact = (c, m), kernel.dtype, c.dtype
+
+    def product(x, y):
+        return ops.cast(ops.matmul(ops.cast(x, dtype), y), exact)
+
+    def kept(new, old, keep):
+        return new if keep is None else keep * new + (1 - keep) * old
 
     def step(state, now):
-        c, m, _, _ = state
-        z, keep = now
-        i, j, f, o = _activations(z + ops.matmul(m, kernel))
-        new_c = _clip(f * c + i * j, cell_clip)
-        hidden = o * ops.tanh(new_c)
-        output = _clip(ops.matmul(hidden, projection), projection_clip)
-        c = keep * new_c + (1 - keep) * c
-        m = keep * output + (1 - keep) * m
-        state = c, m, hidden, ops.concatenate([i, j, f, o], axis=-1)
+        c, m, *_ = state
+        i, j, f, o = _activations(ops.cast(now[0], exact) + product(m, kernel))
+        new = _clip(f * c + i * j, cell_clip)
+        hidden = ops.cast(o * ops.tanh(new), dtype)
+        output = _clip(product(hidden, projection), projection_clip)
+        keep = now[1] if real is not None else None
+        activations = [ops.cast(x, dtype) for x in (i, j, f, o)]
+        state = kept(new, c, keep), kept(output, m, keep), hidden, *activations
         return state, state  # What Keras collects has the structure of what it carries.
 
+    hidden = ops.zeros_like(c, dtype)
+    rows = (gates,) if real is None else (gates, real)
     # [T, B, ...] each.
-    initial = (c, m, ops.zeros_like(c), ops.zeros_like(gates[0]))
-    (c, m, _, _), (cells, states, hidden, activations) = ops.scan(step, initial, (gates, real))
+    (c, m, *_), (cells, states, hidden, *activations) = ops.scan(step, (c, m, *[hidden] * 5), rows)
 
     def backward(upstream, *_):
-        def before(initial, rows):
-            return ops.concatenate([initial[None], rows[:-1]], axis=0)
-
-        earlier_cells, earlier_states = before(first[0], cells), before(first[1], states)
+        i, j, f, o = (ops.cast(x, exact) for x in activations)
+        tanh = ops.tanh(cells)
+        earlier_cells, earlier_states = (
+            ops.concatenate([x[None], rows[:-1]], axis=0)
+            for x, rows in zip(first, (cells, states), strict=True)
+        )
+        # The factors of the gradient of the cell, and of that of `hidden`, for all steps.
+        to_cell = o * (1 - tanh * tanh)
+        factors = [j * i * (1 - i), i * (1 - j * j), earlier_cells * f * (1 - f)]
+        factors += [tanh * o * (1 - o), to_cell, f]
+        if cell_clip:
+            inside = _inside(cells, cell_clip)
+            factors = [x * inside for x in factors[:3]] + factors[3:5] + [f * inside]
+        if projection_clip:
+            upstream_factor = _inside(states, projection_clip)
+        kernel_back, projection_back = ops.transpose(kernel), ops.transpose(projection)
 
         def step_back(carried, now):
-            of_c, of_m, _, _ = carried
-            of_output, activations, old_c, c, m, keep = now
-            i, j, f, o = ops.split(activations, 4, axis=-1)
-            tanh = ops.tanh(c)
-            of_product = keep * (of_m + of_output)
+            of_c, of_m, *_ = carried
+            of_output, of_i, of_j, of_f, of_o, to_cell, to_earlier, *more = now
+            keep = more.pop() if real is not None else None
+            of_product = of_m + of_output
+            of_product = of_product if keep is None else keep * of_product
             if projection_clip:
-                of_product = of_product * _inside(m, projection_clip)
-            of_hidden = times_transposed(of_product, projection)
-            of_new = keep * of_c + of_hidden * o * (1 - tanh * tanh)
-            if cell_clip:
-                of_new = of_new * _inside(c, cell_clip)
-            of_z = ops.concatenate(
-                [
-                    of_new * j * i * (1 - i),
-                    of_new * i * (1 - j * j),
-                    of_new * old_c * f * (1 - f),
-                    of_hidden * tanh * o * (1 - o),
-                ],
-                axis=-1,
-            )
-            of_m = times_transposed(of_z, kernel) + (1 - keep) * of_m
-            carried = of_new * f + (1 - keep) * of_c, of_m, of_z, of_product
+                of_product = of_product * more.pop()
+            of_hidden = product(of_product, projection_back)
+            of_new = of_hidden * to_cell + (of_c if keep is None else keep * of_c)
+            of_z = [of_new * of_i, of_new * of_j, of_new * of_f, of_hidden * of_o]
+            of_z = ops.cast(ops.concatenate(of_z, axis=-1), dtype)
+            of_earlier = of_new * to_earlier
+            of_m_earlier = product(of_z, kernel_back)
+            if keep is not None:
+                of_earlier = of_earlier + (1 - keep) * of_c
+                of_m_earlier = of_m_earlier + (1 - keep) * of_m
+            carried = of_earlier, of_m_earlier, of_z, ops.cast(of_product, dtype)
             return carried, carried
 
-        rows = (upstream, activations, earlier_cells, cells, states, real)
-        zeros = [ops.zeros_like(x) for x in (c, m, gates[0], m)]
-        (of_c, of_m, _, _), (_, _, of_gates, of_products) = ops.scan(
-            step_back, tuple(zeros), rows, reverse=True
+        rows = [upstream, *factors]
+        rows += [upstream_factor] if projection_clip else []
+        rows += [] if real is None else [real]
+        carried = [ops.zeros_like(x) for x in first]
+        carried += [ops.zeros_like(gates[0], dtype), ops.zeros_like(m, dtype)]
+        (of_c, of_m, *_), (_, _, of_gates, of_products) = ops.scan(
+            step_back, tuple(carried), tuple(rows), reverse=True
         )
 
         def summed(x, y):
-            flat = (ops.reshape(rows, (-1, rows.shape[-1])) for rows in (x, y))
+            flat = (ops.cast(ops.reshape(rows, (-1, rows.shape[-1])), dtype) for rows in (x, y))
             return transposed_times(*flat)
 
-        of_kernel = summed(earlier_states, of_gates)
-        return of_gates, None, of_kernel, summed(hidden, of_products), of_c, of_m
+        found = [ops.cast(of_gates, gates.dtype), summed(earlier_states, of_gates)]
+        found += [summed(hidden, of_products), of_c, of_m]
+        return tuple(found) if real is None else (*found, None)
 
-    return (states * real, c, m), backward
+    outputs = states if real is None else states * real
+    return (outputs, c, m), backward
 
 
 def _activations(z):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from official.modeling.layers.lstm import ProjectedLSTM
 
-B, T, I, C, P = 3, 5, 4, 6, 2
+B, T, SIZE, C, P = 3, 5, 4, 6, 2
 
 
 def sigmoid(x):
@@ -31,7 +31,7 @@ def by_hand(x, lengths, kernel, bias, projection, c, m, cell_clip, projection_cl
 
 def layer(clip=0.0, cells=C, projection=P, dtype="float64", scale=1.0):
     made = ProjectedLSTM(
-        I, cells, projection, cell_clip=clip, projection_clip=clip / 2, initializer="zeros",
+        SIZE, cells, projection, cell_clip=clip, projection_clip=clip / 2, initializer="zeros",
         name="lstm", dtype=dtype,
     )  # fmt: skip
     made.build()
@@ -43,7 +43,7 @@ def layer(clip=0.0, cells=C, projection=P, dtype="float64", scale=1.0):
 
 def inputs():
     rng = np.random.default_rng(2)
-    x, c, m = rng.normal(size=(B, T, I)), rng.normal(size=(B, C)), rng.normal(size=(B, P))
+    x, c, m = rng.normal(size=(B, T, SIZE)), rng.normal(size=(B, C)), rng.normal(size=(B, P))
     lengths = np.array([5, 1, 3])
     return x, np.arange(T) < lengths[:, None], lengths, c / 4, m / 4
 
@@ -115,7 +115,7 @@ def test_without_a_projection_it_is_the_lstm_of_keras():
     i, j, f, o = np.split(lstm.kernel.numpy(), 4, axis=1)
     kernel = np.concatenate([i, f, j, o], axis=1)
     i, j, f, o = np.split(lstm.bias.numpy(), 4)
-    reference.set_weights([kernel[:I], kernel[I:], np.concatenate([i, f + 1, j, o])])
+    reference.set_weights([kernel[:SIZE], kernel[SIZE:], np.concatenate([i, f + 1, j, o])])
     outputs, _ = lstm(x, None)
     np.testing.assert_allclose(outputs, reference(x), rtol=1e-6, atol=1e-7)
     outputs, _ = lstm(x, real)
