@@ -28,6 +28,13 @@ class Part(Tagged):
 class EncoderConfig(Part):
     """Sizes and settings of an encoder."""
 
+    num_layers: int
+
+    @property
+    def num_states(self) -> int:
+        """The number of layers whose states it returns, the token layer among them."""
+        return self.num_layers + 1
+
 
 class CorruptionConfig(Part):
     """Settings of a corruption, which hides tokens from the model.
