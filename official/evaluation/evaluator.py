@@ -160,7 +160,7 @@ class Evaluator:
             others = [
                 f"{other}{metric}"
                 for other in mixture.manifest.task.tasks
-                for metric in ("", "_accuracy", "_squared_error")
+                for metric in ("", "_accuracy", "_squared_error", "_mix")
                 if other != source.task_name
             ]
             metrics |= {

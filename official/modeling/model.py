@@ -54,6 +54,27 @@ class Model(keras.Layer):
         assert len(paths) == len(self.variables), "two variables have the same path"
         return paths
 
+    def freeze_encoder(self):
+        """Keeps the weights of the encoder from training, and those that heads share with it.
+
+        Raises:
+            UserError: the objectives have no weights of their own, so there is nothing to train.
+        """
+        self.encoder.trainable = False
+        if not self.trainable_variables:
+            names = ", ".join(objective.name for objective in self.objectives)
+            raise UserError(
+                f"recipe.freeze_encoder: true, and the objectives ({names}) have no weights of "
+                "their own: set it to false"
+            )
+
+    @property
+    def encoder_frozen(self):
+        """Whether only the heads are trained."""
+        if not self.encoder.trainable:
+            return True
+        return bool(self.objectives) and all(o.encoder_frozen for o in self.objectives)
+
     @property
     def term_weights(self):
         """The factor of each term in the loss: {term: float}."""
@@ -61,7 +82,7 @@ class Model(keras.Layer):
 
     def encode(self, batch, rng=None, output_all=False, first_only=False):
         """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`."""
-        if self.objectives and all(objective.encoder_frozen for objective in self.objectives):
+        if self.encoder_frozen:
             rng = None  # no dropout in an encoder that is not trained
         return encode(self.encoder, batch, rng, output_all, first_only)
 

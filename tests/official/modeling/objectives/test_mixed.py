@@ -91,7 +91,7 @@ def test_head_reads_the_mix_of_every_encoder(name):
     states = model.encode(BATCH, output_all=True)["hidden_states"]
     assert len(states) == {"albert": 5}.get(name, 3)
     objective = model.objectives[0]
-    kernel, bias = (np.array(v) for v in objective.output_projection.variables)
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
     mixed = mixed_by_hand(states)
     pooled = np.stack([row[real].mean(axis=0) for row, real in zip(mixed, MASK, strict=True)])
     logits = pooled @ kernel + bias
