@@ -146,6 +146,9 @@ class Recipe:
         encoder.
       freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
         then has no dropout, no gradient and no moments.
+      layer_states: of a frozen encoder, the folder with its states for the examples, which
+        `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
+        examples of an evaluation that are not there it runs. "" = no folder.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       shuffle_buffer: the number of examples that are shuffled together.
@@ -179,6 +182,7 @@ class Recipe:
     patience: int = 0
     dropout: float | None = omitted()
     freeze_encoder: bool = False
+    layer_states: str = ""
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
@@ -218,7 +222,12 @@ class Recipe:
             raise ValueError("bucket_lengths: must rise")
 
     def _check_frozen(self):
-        """Raises ValueError if a setting of the encoder's training is given for a frozen one."""
+        """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""
+        if self.layer_states and not self.freeze_encoder:
+            raise ValueError(
+                "layer_states: are those of an encoder that does not change: set freeze_encoder to "
+                "true"
+            )
         if self.freeze_encoder and self.dropout is not None:
             raise ValueError("dropout: a frozen encoder has no dropout: leave it out")
         if self.freeze_encoder and self.optimizer.layer_decay != 1:

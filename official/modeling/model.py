@@ -1,9 +1,10 @@
 """The model: an encoder and its objectives.
 
-Shapes: B batch, T length, D hidden.
+Shapes: B batch, T length, D hidden, K layers with the token layer.
 """
 
 import keras
+from keras import ops
 
 from official.config.registry import module_of
 from official.modeling.encoders.inputs import encode
@@ -81,7 +82,15 @@ class Model(keras.Layer):
         return _merged(objective.term_weights for objective in self.objectives)
 
     def encode(self, batch, rng=None, output_all=False, first_only=False):
-        """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`."""
+        """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`.
+
+        If the batch has `layer_states` [B, T, K, D], all layers of the encoder for its tokens, they
+        are the result.
+        """
+        if (states := batch.get("layer_states")) is not None:
+            layers = ops.unstack(ops.cast(states, self.encoder.compute_dtype), axis=2)
+            mask = {"padding_mask": batch["padding_mask"]} if "padding_mask" in batch else {}
+            return {"sequence_output": layers[-1], "hidden_states": tuple(layers), **mask}
         if self.encoder_frozen:
             rng = None  # no dropout in an encoder that is not trained
         return encode(self.encoder, batch, rng, output_all, first_only)

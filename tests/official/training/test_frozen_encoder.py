@@ -34,9 +34,8 @@ def rows(count, seed):
         yield {"a": " ".join(draw.choice(words, draw.integers(2, 12))), "y": ("bad", "good")[label]}
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("frozen")
+def task_shards(folder):
+    """Makes the shards of a task of `rows`."""
     files = {}
     for seed, (split, count) in enumerate({"train": 96, "validation": 24, "test": 9}.items()):
         files[split] = folder / f"{split}.jsonl"
@@ -45,6 +44,11 @@ def shards(tmp_path_factory):
     task = tasks.generic("classification", "a", None, "y")
     labelled_text.build(task, files, tokenizer, folder / "shards", 16, report=lambda line: None)
     return folder / "shards"
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return task_shards(tmp_path_factory.mktemp("frozen"))
 
 
 def config(mix=None, **changes):
