@@ -53,14 +53,15 @@ def shards(tmp_path_factory):
 
 def config(mix=None, **changes):
     """A tiny encoder, frozen, with a head that reads a mix of its layers."""
-    return small.config(
-        segments=None,
-        corruption=None,
-        objectives=[HEAD | {"mix": mix or {}}],
-        encoder__num_layers=2,
-        encoder__initializer_range=0.3,
-        **{"recipe__freeze_encoder": True, **changes},
-    )
+    settings = {
+        "segments": None,
+        "corruption": None,
+        "objectives": [HEAD | {"mix": mix or {}}],
+        "encoder__num_layers": 2,
+        "encoder__initializer_range": 0.3,
+        "recipe__freeze_encoder": True,
+    }
+    return small.config(**settings | changes)
 
 
 @pytest.mark.slow
