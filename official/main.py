@@ -138,6 +138,12 @@ def _define_prediction_flags() -> None:
         "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
         "(generate), .npy or .jsonl (embed).",
     )
+    flags.DEFINE_bool(
+        "pseudo_perplexity",
+        False,
+        "eval: also mask each token of the text alone, and print the pseudo-perplexity of a masked "
+        "LM. A row of n tokens takes n passes.",
+    )
     flags.DEFINE_string("submission", None, "predict: folder for the files for GLUE.")
 
 
@@ -278,6 +284,7 @@ def _evaluate() -> None:
         checkpoint=FLAGS.checkpoint,
         overrides=FLAGS.override,
         strategy=_strategy(),
+        pseudo=FLAGS.pseudo_perplexity,
     )
     for split, metrics in metrics_of_splits.items():
         if len(metrics_of_splits) > 1:
