@@ -1,10 +1,10 @@
 """A tokenizer of whole words, which are read by their characters: ELMo.
 
-Words are separated by white space, as `str.split` separates them. Each has two forms: the ids of its
-characters (`official.tokenizers.word_characters`), which an encoder reads, and its number in a
-vocabulary, which a language model predicts. A word that the vocabulary lacks is `<UNK>` as a target,
-and keeps its characters as input. With `split_punctuation`, punctuation signs and Chinese characters
-are words of their own, as in BERT's first step, for text that is not tokenized.
+Words are separated by white space, as `str.split` separates them. Each has two forms: the ids of
+its characters (`official.tokenizers.word_characters`), which an encoder reads, and its number in a
+vocabulary, which a language model predicts. A word that the vocabulary lacks is `<UNK>` as a
+target, and keeps its characters as input. With `split_punctuation`, punctuation signs and Chinese
+characters are words of their own, as in BERT's first step, for text that is not tokenized.
 
 The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
 descending count, which the sampled softmax assumes. Text that spells a mark, such as a literal
@@ -140,7 +140,8 @@ class Characters(Tokenizer):
             )
         self.split_punctuation = split_punctuation
         splitter = CharacterSplitter(pieces, SPECIALS.index("<UNK>"), split_punctuation)
-        super().__init__(pieces, find_specials(pieces, {}, source, _ROLES), splitter, settings or {})
+        specials = find_specials(pieces, {}, source, _ROLES)
+        super().__init__(pieces, specials, splitter, settings or {})
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any]) -> "Characters":

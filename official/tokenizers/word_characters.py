@@ -1,8 +1,8 @@
 """Words as characters: 50 ids for each word, as the character convolutions of ELMo read them.
 
-A word is a begin, the bytes of its UTF-8, an end, and padding up to 50 ids (Peters et al., 2018, and
-its release). At most 48 bytes are kept. The cut is between bytes, so it may fall inside a character.
-The marks of a sentence are words of one character, which is no byte:
+A word is a begin, the bytes of its UTF-8, an end, and padding up to 50 ids (Peters et al., 2018,
+and its release). At most 48 bytes are kept. The cut is between bytes, so it may fall inside a
+character. The marks of a sentence are words of one character, which is no byte:
 
   word       260 ... ids
   cat        259 100  98 117 260 261 ... 261
