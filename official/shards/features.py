@@ -22,8 +22,9 @@ class Feature:
     """One row of the table.
 
     Attributes:
-      kind: 'ints' (a list), 'int' or 'float' (one number), or 'part' (one number for each part of
-        the example: a list if the manifest names `part_lengths`, otherwise one number).
+      kind: 'ints' (a list), 'int' or 'float' (one number), 'bytes' (a string that is not empty), or
+        'part' (one number for each part of the example: a list if the manifest names
+        `part_lengths`, otherwise one number).
       doc: the meaning of the values.
     """
 
@@ -45,6 +46,12 @@ FEATURES: dict[str, Feature] = {
     "continues": Feature("int", "stream: 1 if the row continues the same row of the batch before"),
     "backward": Feature("int", "stream: 1 if the row is of text reversed"),
     "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
+    "word_lengths": Feature("ints", "sentences: bytes of each word, at most 48; 0 = a mark"),
+    "word_bytes": Feature("bytes", "sentences: the first bytes of the words, one after another"),
+    "backward_token_ids": Feature("ints", "sentences: the same, each read from its end"),
+    "backward_next_id": Feature("int", "sentences: the token that follows backward_token_ids"),
+    "backward_word_lengths": Feature("ints", "sentences: word_lengths of backward_token_ids"),
+    "backward_word_bytes": Feature("bytes", "sentences: word_bytes of backward_token_ids"),
     "target_ids": Feature("ints", "text to text: ids of the target, with the one that ends it"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
@@ -98,20 +105,22 @@ def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | 
       names: the features to parse, which every example must have.
 
     Returns:
-      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', and float32 [B] for 'float'.
-      'part' is as 'ints' if `part_lengths` is among the names, and as 'int' otherwise.
+      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
+      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
+      otherwise.
     """
     names = set(names)
     kinds = {
         "ints": tf.io.RaggedFeature(tf.int64),
         "int": tf.io.FixedLenFeature([], tf.int64),
         "float": tf.io.FixedLenFeature([], tf.float32),
+        "bytes": tf.io.FixedLenFeature([], tf.string),
     }
     kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
     parsed = tf.io.parse_example(
         serialized, {name: kinds[FEATURES[name].kind] for name in sorted(names)}
     )
     return {
-        name: value if FEATURES[name].kind == "float" else tf.cast(value, tf.int32)
+        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
         for name, value in parsed.items()
     }

@@ -28,6 +28,7 @@ from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
+BEGIN_ID, END_ID, UNKNOWN_ID = range(3)
 _ROLES = {
     "pad_token": ("</S>",),
     "unk_token": ("<UNK>",),
@@ -139,7 +140,7 @@ class Characters(Tokenizer):
                 f"words begins with {' '.join(SPECIALS)}, one a line: put them there"
             )
         self.split_punctuation = split_punctuation
-        splitter = CharacterSplitter(pieces, SPECIALS.index("<UNK>"), split_punctuation)
+        splitter = CharacterSplitter(pieces, UNKNOWN_ID, split_punctuation)
         specials = find_specials(pieces, {}, source, _ROLES)
         super().__init__(pieces, specials, splitter, settings or {})
 

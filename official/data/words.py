@@ -1,0 +1,47 @@
+"""Rows of sentences of whole words: the characters of the words, and the word after each.
+
+`tfrecords_tools.pretraining.sentence_rows` makes the shards.
+
+Shapes: B rows, T tokens of a row, C characters of a word.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from official.tokenizers import word_characters
+from official.tokenizers.characters import BEGIN_ID, END_ID
+
+# For each direction, the marks that its sentences begin with and that end them, as characters and
+# as targets.
+_MARKS = {
+    "": (word_characters.SENTENCE_BEGIN, BEGIN_ID, END_ID),
+    "backward_": (word_characters.SENTENCE_END, END_ID, BEGIN_ID),
+}
+
+
+def fields(parsed: Mapping[str, tf.Tensor], size: int, length: int) -> dict[str, tf.Tensor]:
+    """Returns the batch fields of rows of sentences.
+
+    Args:
+      parsed: the features `official.config.segments.SENTENCE_FEATURES`, token_ids and next_id.
+      size: B.
+      length: T.
+
+    Returns:
+      `character_ids` [B, T, C]; `target_ids` [B, T], the next word, or the mark that ends a
+      sentence; `backward_token_ids` [B, T], and `backward_character_ids` and `backward_target_ids`
+      for it. All are int32.
+    """
+    made = {}
+    for prefix, (mark, begins, ends) in _MARKS.items():
+        tokens = parsed[f"{prefix}token_ids"].to_tensor(shape=[size, length])
+        lengths = parsed[f"{prefix}word_lengths"]
+        words = word_characters.of_bytes(parsed[f"{prefix}word_bytes"], lengths)
+        words = tf.where(lengths.flat_values[:, None] > 0, words, word_characters.mark(mark))
+        following = tf.concat([tokens[:, 1:], parsed[f"{prefix}next_id"][:, None]], axis=1)
+        made |= {
+            f"{prefix}character_ids": tf.reshape(words, [size, length, word_characters.WIDTH]),
+            f"{prefix}target_ids": tf.where(following == begins, ends, following),
+        }
+    return {**made, "backward_token_ids": tokens}
