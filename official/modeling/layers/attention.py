@@ -15,6 +15,7 @@ from official.modeling.layers import cache as slots
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
+from official.modeling.layers.products import times_transposed
 
 
 class Attended(NamedTuple):
@@ -118,7 +119,7 @@ class _Heads(keras.Layer):
         """Returns `Attended` for queries, keys and values of all heads."""
         batch, _, length, _ = ops.shape(query)
         scaled = query if self.factor is None else query * self.factor
-        scores = ops.matmul(scaled, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, T, S]
+        scores = times_transposed(scaled, key)  # [B, N, T, S]
         scores = ops.cast(scores, accurate(self.compute_dtype))
         if bias is not None:
             scores = scores + ops.cast(bias, scores.dtype)
@@ -126,7 +127,8 @@ class _Heads(keras.Layer):
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
         weights = ops.softmax(masked)
-        kept = ops.cast(dropout(weights, self.dropout, rng, self.dropout_axis), self.compute_dtype)
+        kept = ops.cast(weights, self.compute_dtype)
+        kept = dropout(kept, self.dropout, rng, self.dropout_axis)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)

@@ -11,6 +11,7 @@ from official.modeling.layers.dropout import dropout
 from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.products import times_transposed, transposed_times
 
 
 class Table(keras.Layer):
@@ -48,9 +49,9 @@ def products(x, table):
 
     # The automatic gradient computes the table's gradient transposed, and transposes it again.
     def backward(upstream):
-        return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)
+        return ops.matmul(upstream, table), transposed_times(upstream, x)
 
-    return ops.matmul(x, ops.transpose(table)), backward
+    return times_transposed(x, table), backward
 
 
 class Embeddings(keras.Layer):

@@ -29,6 +29,11 @@ def left_out() -> Iterator[None]:
         _LEFT_OUT.reset(token)
 
 
+def is_left_out() -> bool:
+    """Whether the code runs inside `left_out`."""
+    return _LEFT_OUT.get()
+
+
 def with_gradient(function):
     """Decorates a function of tensors that returns its value and its gradient.
 
@@ -39,7 +44,7 @@ def with_gradient(function):
 
     @functools.wraps(function)
     def wrapped(*tensors, **constants):
-        if _LEFT_OUT.get():
+        if is_left_out():
             return function(*[ops.convert_to_tensor(tensor) for tensor in tensors], **constants)[0]
 
         @ops.custom_gradient

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from official.modeling.layers.gradient import sum_rows, with_gradient
+from official.modeling.layers.products import times_transposed, transposed_times
 
 
 def linear(x, kernel, bias=None):
@@ -36,8 +37,8 @@ def affine(x, kernel, bias):
 
     def backward(upstream):
         return (
-            ops.matmul(upstream, ops.transpose(kernel)),
-            ops.matmul(ops.transpose(x), upstream),
+            times_transposed(upstream, kernel),
+            transposed_times(x, upstream),
             sum_rows(upstream),
         )
 

@@ -47,7 +47,7 @@ def normalize(x, scale, offset, *, epsilon):
         aligned = upstream * normal
         # A change of x also changes the mean and the variance of its row.
         mean = ops.mean(scaled, axis=-1, keepdims=True)
-        slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+        slope = _mean_with(aligned, scale)
         return (
             (scaled - mean - normal * slope) * factor,
             sum_rows(aligned),
@@ -96,10 +96,15 @@ def divide_by_rms(x, scale, *, epsilon):
     def backward(upstream):
         aligned = upstream * normal
         # A change of x also changes the mean square of its row.
-        slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+        slope = _mean_with(aligned, scale)
         return (upstream * scale - normal * slope) * factor, sum_rows(aligned)
 
     return normal * scale, backward
+
+
+def _mean_with(rows, factors):
+    """Returns the means of rows [R, D] times factors [D]: [R, 1], in one pass over the rows."""
+    return ops.matmul(rows, factors[:, None]) / factors.shape[0]
 
 
 # The norms that a config can name.

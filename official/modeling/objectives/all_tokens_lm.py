@@ -11,6 +11,7 @@ from keras import ops
 
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, masked_lm
+from official.modeling.objectives.cross_entropy import cross_entropy
 
 
 class Objective(masked_lm.Objective):
@@ -40,9 +41,7 @@ class Objective(masked_lm.Objective):
         hidden = encoded["sequence_output"]  # [B, T, D]
         rows = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
         targets = ops.reshape(batch["original_ids"], (-1,))  # [R]
-        losses = ops.sparse_categorical_crossentropy(
-            targets, self.logits(rows, encoder), from_logits=True
-        )
+        losses, _, _ = cross_entropy(self.logits(rows, encoder), targets)
         written = -ops.reshape(losses, ops.shape(batch["original_ids"]))  # [B, T], log p
         copy = self.as_loss(self.copy(hidden))[..., 0]  # [B, T]
         kept, fresh = -ops.softplus(-copy), -ops.softplus(copy)  # log c, log (1 - c)

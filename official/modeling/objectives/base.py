@@ -12,6 +12,7 @@ from keras import ops
 
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.random import Draws, initializer
+from official.modeling.objectives.cross_entropy import cross_entropy
 from official.utils.errors import UserError
 
 
@@ -215,7 +216,7 @@ def class_terms(name, logits, labels, weights):
     )
 
 
-def token_terms(name, logits, targets, weights):
+def token_terms(name, logits, targets, weights, z_loss=0.0):
     """Returns the `Terms` of predicted tokens: cross-entropy and accuracy.
 
     Args:
@@ -223,11 +224,12 @@ def token_terms(name, logits, targets, weights):
         logits: [R, V], in the dtype of losses.
         targets: int [R].
         weights: [R].
+        z_loss: the factor of log(Z) ** 2, which is added to each loss.
     """
-    losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
-    # [R, V] is large: this is one pass over it, while an arg-max takes several.
-    scores = ops.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
-    hits = ops.cast(scores >= ops.max(logits, axis=-1), weights.dtype)
+    losses, log_z, hits = cross_entropy(logits, targets)
+    if z_loss:
+        losses = losses + z_loss * ops.square(log_z)
+    hits = ops.cast(hits, weights.dtype)
     return Terms(
         losses={name: ops.sum(losses * weights)},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},

@@ -72,11 +72,8 @@ class Objective(base.Objective):
         logits = self.logits(ops.reshape(hidden, (-1, hidden.shape[-1])), encoder)  # [R, V]
         weights = ops.reshape(self._weights(batch), (-1,))
         targets = ops.reshape(batch["target_ids"], (-1,))
-        terms = base.token_terms(self.name, logits, targets, weights)
-        if rng is not None and self.config.z_loss:
-            log_z = ops.logsumexp(logits, axis=-1)
-            terms.losses[self.name] += self.config.z_loss * ops.sum(ops.square(log_z) * weights)
-        return terms
+        z_loss = 0.0 if rng is None else self.config.z_loss
+        return base.token_terms(self.name, logits, targets, weights, z_loss)
 
     def _weights(self, batch):
         """Returns the weight of each target: [B, U]."""

@@ -132,10 +132,10 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
         def update_one(variable, grad, rate, factor, index):
             if factor is not None:
-                grad *= tf.cast(factor, grad.dtype)
+                factor = tf.cast(factor, grad.dtype)
             # The rate, not the gradient, which Adam and LAMB divide by its own size.
             rate = tf.cast(rate, variable.dtype) * self._rate_factors[index]
-            self.update_step(grad, variable, rate, index)
+            self.update_scaled(grad, factor, variable, rate, index)
 
         def update(head):
             for variable, grad in zip(variables, grads, strict=True):
@@ -156,6 +156,12 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         for head, is_asked in asked.items():
             due = finite & first(is_asked)
             tf.cond(due, functools.partial(update, head), lambda: tf.constant(0))
+
+    def update_scaled(self, gradient, scale, variable, learning_rate, index):
+        """Updates one variable from its gradient times `scale`, a scalar; None = 1."""
+        if scale is not None:
+            gradient *= scale
+        self.update_step(gradient, variable, learning_rate, index)
 
     def update_step(self, gradient, variable, learning_rate, index):
         """Updates one variable (a `tf.Variable`, on its device) and its slots."""

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from official.training import optimizers
+from official.training.optimizers import adamw
 from tests.official.training import optimizer_variables
 
 RNG = np.random.default_rng(0)
@@ -30,6 +31,11 @@ def strategy(request, mirrored):
     return tf.distribute.get_strategy() if request.param == "one_device" else mirrored(2)
 
 
+@pytest.fixture(params=[0, adamw.COMPILED_SIZE], ids=["compiled", "plain"])
+def compiled_size(request, monkeypatch):
+    monkeypatch.setattr(adamw, "COMPILED_SIZE", request.param)
+
+
 def numpy_adamw(values, gradients, rate, *, clip, decays, b1=0.9, b2=0.999, eps=1e-6, wd=0.01):
     """The release's update, written out."""
     values = [value.copy() for value in values]
@@ -49,6 +55,7 @@ def numpy_adamw(values, gradients, rate, *, clip, decays, b1=0.9, b2=0.999, eps=
     return values
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_adamw_follows_the_closed_form_for_200_steps(strategy):
     keras.config.set_floatx("float64")
     try:
@@ -82,6 +89,7 @@ def test_adamw_follows_the_closed_form_for_200_steps(strategy):
         keras.config.set_floatx("float32")
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_bias_correction_is_that_of_adam():
     variable = keras.Variable(np.float32([1.0, -2.0]), name="kernel")
     optimizer = optimizers.AdamW(0.1, weight_decay=0.0, clip_norm=0.0, bias_correction=True)
@@ -105,6 +113,7 @@ def lookup_gradient(table):
     return gradient
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_repeated_rows_are_summed_before_they_are_squared_and_clipped():
     dense = np.float32([[0, 0], [6, 8], [0, 0], [3, 4]])
     results = []
@@ -119,6 +128,7 @@ def test_repeated_rows_are_summed_before_they_are_squared_and_clipped():
     assert results[0][1] == pytest.approx(np.sqrt(125.0), rel=1e-6)
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_clipping_comes_after_the_sum_over_replicas(mirrored):
     strategy = mirrored(2)
     with strategy.scope():
