@@ -1,13 +1,16 @@
 """Draws classes by a log-uniform law, without replacement, for a sampled softmax.
 
 The law suits classes in the order of descending counts: p(k) = log((k + 2) / (k + 1)) / log(V + 1).
-It is the law of ELMo's release, whose sampler draws with replacement until it has enough different
-classes. The number of draws, the tries, decides how often each class is expected among them.
+Tries are draws with replacement, and go on until there are enough different classes. After t tries,
+class k is among them with the probability 1 - (1 - p)^t, its expected count (the sampler of ELMo's
+release).
 
-`sample` gives classes and tries of the same joint law without a loop. The order in which different
-classes first appear is that of an exponential race with the rates p. While the classes so far have
-the share s, each try gives a new class with the probability 1 - s, so the number of tries up to
-the next new class is geometric.
+Here t is a real number, the time, and a class comes at a time of its own, which is exponential with
+the rate -log(1 - p). It is there at the time t with the same probability, the classes are
+independent, and no loop is needed. The tries of N classes are the time at which class N + 1 comes,
+which is then left out. A class that is drawn and weighted with 1 / its expected count has then
+exactly the expectation 1 (bottom-k sampling with exponential ranks: Cohen and Kaplan, 2007). With
+the whole number of tries up to class N, the weights are too large, by about the share 1 / 2N.
 
 Shapes: V classes, N classes that are drawn.
 """
@@ -18,7 +21,6 @@ import keras
 from keras import ops
 
 _DTYPE = "float32"
-_LARGEST_SHARE = 1 - 2.0**-23  # of the classes so far: a new class is always possible
 
 
 def probabilities(classes, size):
@@ -50,15 +52,12 @@ def sample(count, size, rng):
         rng: `official.modeling.layers.random.Draws`.
 
     Returns:
-        The classes in the order in which they were drawn, int32 [N], and the number of tries, a
-        scalar.
+        The classes in the order in which they come, int32 [N], and the tries, a scalar. The tries
+        of all V classes are infinite.
     """
-    p = probabilities(ops.arange(size, dtype="int32"), size)
-    times = -ops.log1p(-keras.random.uniform((size,), dtype=_DTYPE, seed=rng)) / p
-    early, classes = ops.top_k(-times, count)
-    del early
-    drawn = ops.take(p, classes)
-    share = ops.clip(ops.cumsum(drawn) - drawn, 0, _LARGEST_SHARE)  # of the classes before
-    uniform = 1 - keras.random.uniform((count,), dtype=_DTYPE, seed=rng)  # in (0, 1]
-    failures = ops.floor(ops.log(uniform) / ops.log(share))
-    return ops.cast(classes, "int32"), count + ops.sum(failures)
+    rates = -ops.log1p(-probabilities(ops.arange(size, dtype="int32"), size))
+    times = -ops.log1p(-keras.random.uniform((size,), dtype=_DTYPE, seed=rng)) / rates
+    if count == size:
+        return ops.argsort(times), ops.convert_to_tensor(math.inf, _DTYPE)
+    first, classes = ops.top_k(-times, count + 1)
+    return ops.cast(classes[:count], "int32"), -first[count]

@@ -1,6 +1,5 @@
-"""The log-uniform sampler: its joint law of classes and tries, by draws with replacement."""
+"""The log-uniform sampler: its law, its tries and its weights."""
 
-import collections
 import math
 
 import numpy as np
@@ -28,61 +27,45 @@ def many(count, size, times):
     return classes.numpy(), tries.numpy()
 
 
-def with_replacement(count, size, times, rng):
-    """The same by draws with replacement until there are enough different classes."""
-    classes, tries = [], []
-    for _ in range(times):
-        seen = []
-        number = 0
-        while len(seen) < count:
-            number += 1
-            drawn = int(rng.choice(size, p=law(size)))
-            seen += [drawn] if drawn not in seen else []
-        classes.append(seen)
-        tries.append(number)
-    return np.array(classes), np.array(tries)
-
-
 def test_probabilities():
     p = np.array(log_uniform.probabilities(np.arange(1000), 1000))
     np.testing.assert_allclose(p, law(1000), rtol=2e-6)
     assert p.sum() == pytest.approx(1, abs=1e-6)
     counts = np.exp(log_uniform.log_expected_counts(np.arange(1000), 300.0, 1000))
     np.testing.assert_allclose(counts, 1 - (1 - law(1000)) ** 300, rtol=1e-5)
-    _, _, theirs = tf.random.log_uniform_candidate_sampler(
-        tf.zeros((1, 1), tf.int64), 1, 40, unique=False, range_max=1000
-    )
-    assert theirs.shape == (40,)
+
+
+def test_classes_come_by_the_law():
+    size, times = 6, 20_000
+    classes, _ = many(3, size, times)
+    assert all(len(set(row)) == 3 for row in classes[:1000].tolist())
+    rates = -np.log1p(-law(size))
+    # The first class, and the second one after each first one.
+    first = np.bincount(classes[:, 0], minlength=size)
+    share = rates / rates.sum()
+    assert (abs(first - times * share) < 4 * np.sqrt(times * share)).all()
+    for k in range(size):
+        second = np.bincount(classes[classes[:, 0] == k, 1], minlength=size)
+        expected = first[k] * np.delete(rates, k) / np.delete(rates, k).sum()
+        assert second[k] == 0
+        assert (abs(np.delete(second, k) - expected) < 4.5 * np.sqrt(expected)).all()
 
 
 @pytest.mark.slow
-def test_classes_and_tries_have_the_law_of_draws_with_replacement():
-    size, count, times = 6, 3, 20_000
+@pytest.mark.parametrize(("count", "size"), [(3, 6), (10, 50)])
+def test_weights_of_drawn_classes_have_the_expectation_one(count, size):
+    times = 100_000
     classes, tries = many(count, size, times)
-    assert all(len(set(row)) == count for row in classes.tolist())
-    expected_classes, expected_tries = with_replacement(
-        count, size, times, np.random.default_rng(0)
-    )
-    # Of each ordered triple with its number of tries.
-    ours, theirs = (
-        collections.Counter((*row, int(number)) for row, number in zip(*pair, strict=True))
-        for pair in ((classes.tolist(), tries), (expected_classes.tolist(), expected_tries))
-    )
-    checked = 0
-    for key, number in theirs.items():
-        if number < 50:
-            continue
-        checked += 1
-        assert abs(ours[key] - number) < 4.5 * math.sqrt(2 * number), key
-    assert checked > 60
-    # The first class has the law itself, and the mean number of tries is that of the draws.
-    first = np.bincount(classes[:, 0], minlength=size) / times
-    np.testing.assert_allclose(first, law(size), atol=4 * 0.5 / math.sqrt(times))
-    error = 4 * math.sqrt(2) * expected_tries.std() / math.sqrt(times)
-    assert abs(tries.mean() - expected_tries.mean()) < error
+    counts = -np.expm1(tries[:, None].astype(float) * np.log1p(-law(size)[classes]))
+    total = np.bincount(classes.ravel(), 1 / counts.ravel(), size) / times
+    squares = np.bincount(classes.ravel(), 1 / counts.ravel() ** 2, size) / times
+    errors = np.sqrt((squares - total**2) / times)
+    z = (total - 1) / errors
+    assert abs(z).max() < 3.5 and abs(z.mean()) < 3 / math.sqrt(size) * 1.5
+    assert (errors < 0.02).all()
 
 
-def test_tries_of_a_large_vocabulary_are_those_of_tensorflow():
+def test_tries_are_those_of_tensorflow():
     size, count = 20_000, 500
     _, tries = many(count, size, 30)
     # An expected count of a class of TensorFlow's sampler gives its number of tries.
@@ -101,7 +84,7 @@ def test_tries_of_a_large_vocabulary_are_those_of_tensorflow():
 def test_all_classes():
     classes, tries = log_uniform.sample(40, 40, Draws((1, 0)))
     assert sorted(np.array(classes).tolist()) == list(range(40))
-    assert 40 < float(tries) < 1e5
+    assert (np.array(log_uniform.log_expected_counts(classes, tries, 40)) == 0).all()
     again, _ = log_uniform.sample(40, 40, Draws((1, 0)))
     other, _ = log_uniform.sample(40, 40, Draws((2, 0)))
     np.testing.assert_array_equal(classes, again)

@@ -13,7 +13,7 @@ from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm
 from official.training.optimizers import Adagrad
 from official.utils.errors import UserError
-from tests.official.modeling.layers.test_log_uniform import law
+from tests.official.modeling.layers.test_log_uniform import law, many
 
 V, P = 50, 4
 ENCODER = types.SimpleNamespace(
@@ -92,6 +92,60 @@ def test_sampled_losses_are_those_of_tensorflow():
     )
     ours = objective.sampled_losses(hidden, targets, Draws((3, 4)))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def softmax_gradient(kernel, hidden, logits):
+    """The gradient of log Z by a hidden state."""
+    shares = np.exp(logits - logits.max())
+    return shares @ kernel / shares.sum()
+
+
+@pytest.mark.slow
+def test_expectation_of_sampled_words_is_the_gradient_of_all_words():
+    """100,000 draws: the sums that the softmax divides are those of all words, within 3 sigma."""
+    objective, count, times = make(samples=10), 10, 100_000
+    kernel, bias = objective.kernel.numpy(), objective.bias.numpy()
+    hidden = STATES[0, 0, :P]
+    logits = kernel @ hidden + bias
+    words, tries = many(count, V, times)
+    counts = -np.expm1(tries[:, None].astype(float) * np.log1p(-law(V)[words]))
+    weights = np.exp(logits[words]) / counts  # [draws, count]
+    totals = weights.sum(1)
+    sums = (weights[..., None] * kernel[words]).sum(1)  # [draws, P]
+    assert abs(totals.mean() - np.exp(logits).sum()) < 3 * totals.std() / math.sqrt(times)
+    exact = softmax_gradient(kernel, hidden, logits)
+    actual = sums.mean(0) / totals.mean()
+    errors = ((sums - actual * totals[:, None]) / totals.mean()).std(0) / math.sqrt(times)
+    assert (abs(actual - exact) < 3 * errors).all() and (errors < 0.02).all()
+
+
+def test_more_samples_come_closer_to_all_words():
+    """The mean gradient of the sampled softmax: its error falls, and is 0 with all words."""
+    hidden, targets = STATES.reshape(-1, 2 * P)[:, :P], BATCH["target_ids"].reshape(-1)
+
+    def gradient(losses):
+        state = tf.constant(hidden)
+        with tf.GradientTape() as tape:
+            tape.watch(state)
+            loss = tf.reduce_sum(losses(state))
+        return tape.gradient(loss, state).numpy()
+
+    exact = gradient(lambda x: make(samples=0).full_losses(x, targets)[0])
+    errors = []
+    for samples in (5, 40, V):
+        objective = make(samples=samples)
+        draw = tf.function(
+            lambda i, objective=objective: gradient_of(objective, hidden, targets, i)
+        )
+        mean = np.mean([draw(tf.constant(i)).numpy() for i in range(200)], axis=0)
+        errors.append(abs(mean - exact).max())
+    assert errors[0] > 2 * errors[1] > 0.001 and errors[2] < 1e-12
+
+
+def gradient_of(objective, hidden, targets, number):
+    state = tf.constant(hidden)
+    losses = objective.sampled_losses(state, targets, Draws((number, 1)))
+    return tf.gradients(tf.reduce_sum(losses), state)[0]
 
 
 def test_each_direction_draws_words_of_its_own_that_replicas_share():
