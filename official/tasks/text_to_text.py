@@ -45,10 +45,15 @@ def from_task(task: Task) -> Task:
     """Returns the form of text to text of a task.
 
     Raises:
-      UserError: tasks of this kind have no such form, or one label begins another.
+      UserError: the task or its kind has no such form, or one label begins another.
     """
     if task.kind == "text_to_text":
         return task
+    if task.name == "wnli":
+        raise UserError(
+            "--text_to_text: wnli has no form of text to text, since T5 leaves it out: its "
+            "validation file has sentences of the training file with the other label"
+        )
     if task.kind not in FORMS:
         raise UserError(
             f"--text_to_text: {task.name} is a task of the kind {task.kind}, and these have "

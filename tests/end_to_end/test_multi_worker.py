@@ -78,8 +78,15 @@ def xlnet(folder):
     return config
 
 
+def t5(folder):
+    """Span corruption by an encoder-decoder, with Adafactor and a z-loss."""
+    config = small.config(**SYSTEMS["t5"], recipe__steps=20)
+    shard_folder(folder, config)
+    return config
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("make_config", [bert, xlnet])
+@pytest.mark.parametrize("make_config", [bert, xlnet, t5])
 def test_two_workers_equal_one_device(tmp_path, make_config):
     config = make_config(tmp_path / "shards")
     half = config.recipe.steps // 2

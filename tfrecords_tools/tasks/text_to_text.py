@@ -158,6 +158,13 @@ def _examples(
         targets = tokenizer.encode([pair.target or "" for pair in chunk])
         for pair, source, target in zip(chunk, sources, targets, strict=True):
             length = len(target) + 1
+            if not len(source) and pair.target is not None:
+                counts.bad(
+                    "empty text",
+                    f"{pair.location}: the text {pair.source!r} has no tokens: there is nothing to "
+                    "read",
+                )
+                continue
             if pair.target is not None and length == 1:
                 counts.bad(
                     "empty target",

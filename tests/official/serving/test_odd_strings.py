@@ -12,17 +12,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import official
 from official import config as configs
 from official import tasks, tokenizers
+from official.convert import converted_model, huggingface
 from official.data import ShardDataset
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import length_groups, saved_model
-from official.tasks import trec
-from tests import squads
+from official.tasks import text_to_text, trec
+from tests import ROOT, squads
 from tests.official.test_export import GOLDEN, ask
 from tfrecords_tools.tasks import labelled_text, multiple_choice, ranking, span
+from tfrecords_tools.tasks import text_to_text as text_to_text_shards
 from tfrecords_tools.tasks.readers import tables
 
 # How many strings for each head.
@@ -314,3 +317,64 @@ def test_a_text_of_100000_words_is_cut_or_read_in_windows(tmp_path):
     (tmp_path / "read").mkdir()
     sizes = span.Sizes(max_length=LENGTH, doc_stride=12, max_query_length=4)
     answers(tmp_path / "read", "span", [b"the dog"], [book], sizes)
+
+
+SENTINELS = ["<extra_id_0>", "a <extra_id_99> b", "<extra_id_100><extra_id_7>", "</s> <pad> <unk>"]
+NEW_TOKENS = 8
+
+
+def text_model(folder):
+    """A T5 of large random weights, whose vocabulary is of SentencePiece with 100 sentinels."""
+    converted_model.write(huggingface.read(ROOT / "tests" / "golden" / "t5" / "v1_1"), folder)
+    config = configs.load(folder)
+    recipe = dataclasses.replace(config.recipe, batch_size=100, bucket_lengths=())
+    configs.save(dataclasses.replace(config, recipe=recipe), folder / "config.yaml")
+    variables = checkpoints.load_variables(folder, "best")
+    draw = np.random.default_rng(0)
+    for path, value in variables.items():
+        if not path.endswith("scale"):
+            variables[path] = draw.normal(0, 0.7, value.shape).astype(value.dtype)
+    checkpoints.save(folder, 1, variables, {})
+
+
+def generated(answers):
+    return [said.decode() for said in answers["text"]]
+
+
+@pytest.mark.slow
+def test_generated_texts(tmp_path):
+    folder, count = tmp_path / "model", max(STRINGS, 1000)
+    text_model(folder)
+    inputs = strings(count - len(SENTINELS), seed=9) + [each.encode() for each in SENTINELS]
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"x": text(raw)}) + "\n" for raw in inputs)
+    )
+    text_to_text_shards.build(
+        text_to_text.generation("x", None), {"test": tmp_path / "rows.jsonl"},
+        tokenizers.load(folder / "tokenizer"), tmp_path / "shards", LENGTH, NEW_TOKENS, **QUIET,
+    )  # fmt: skip
+    config, _, model = model_folder.restore(folder)
+    source = ShardDataset(tmp_path / "shards", config, "test")
+    model_folder.save_task(source.manifest, folder)
+    evaluator = Evaluator(config, model, tf.distribute.get_strategy())
+    prediction.predict(evaluator, source, tmp_path / "out.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    written = [line["text"] for line in lines]
+    assert len(written) == count and len(set(written)) > count / 4
+
+    loaded = official.load(folder)
+    read = [text(raw) for raw in inputs]
+    assert loaded.generate(read, batch_size=100, max_new_tokens=NEW_TOKENS) == written
+    saved_model.export(folder, tmp_path / "saved", max_new_tokens=NEW_TOKENS)
+    cuts = [0, 1, 2, *range(30, count, 97), count]
+    groups = [inputs[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    asked = [("generate", {"text": group}) for group in groups]
+    answers = ask(tmp_path / "saved", asked, tmp_path)
+    assert [said for each in answers for said in generated(each)] == written
+
+    beams = {"num_beams": 3, "length_penalty": 0.6}
+    saved_model.export(folder, tmp_path / "beams", max_new_tokens=NEW_TOKENS, **beams)
+    searched = loaded.generate(read[-60:], 60, max_new_tokens=NEW_TOKENS, **beams)
+    assert searched != written[-60:]
+    (answers,) = ask(tmp_path / "beams", [("generate", {"text": inputs[-60:]})], tmp_path)
+    assert generated(answers) == searched

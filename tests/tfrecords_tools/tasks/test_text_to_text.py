@@ -167,6 +167,7 @@ def test_long_inputs_are_cut_and_end_like_others(tmp_path, tokenizer):
     ("text", "message"),
     [
         ("x\ty\na\tfilm\nb\t\n", "train.tsv, line 3: the target '' has no tokens: a decoder has"),
+        ("x\ty\na\tfilm\n \tb\n", "train.tsv, line 3: the text ' ' has no tokens: there is"),
         ("x\ty\na\tthe good film\n", "line 2: the target has 4 tokens with the one that ends it, "
          "and --max_target_length=3: make it at least 4"),
     ],

@@ -1,0 +1,32 @@
+"""Our side of `generation`: a model folder, as `official.load` generates with it."""
+
+import generation_work as work
+import numpy as np
+
+from official.saving import model_folder
+from official.serving.sampling import Settings
+from official.serving.text_generator import TextGenerator
+from official.serving.text_model import TextModel
+
+
+def main() -> None:
+    """Serves the requests of this side."""
+    settings = work.settings()
+    folder = f"{settings['folder']}/converted"
+    config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])
+    generator = TextGenerator(TextModel(config, tokenizer, model, settings["length"], {}))
+
+    def generate(ids, beams):
+        search = Settings(
+            max_new_tokens=settings["new_tokens"],
+            num_beams=beams,
+            length_penalty=1.0,
+            length_rule="huggingface",
+        )
+        return generator.ids(ids, np.ones(ids.shape, bool), search)
+
+    work.serve(settings, generate)
+
+
+if __name__ == "__main__":
+    main()
