@@ -144,7 +144,12 @@ class TrainStep:
                 (tf.constant(1), sums, keep(parts, 0, remembered)),
                 parallel_iterations=1,
             )
-            remembered = [array.concat() for array in parts]
+            remembered = [
+                tf.ensure_shape(
+                    array.concat(), [self.accumulation * value.shape[0], *value.shape[1:]]
+                )
+                for array, value in zip(parts, remembered, strict=True)
+            ]
         gradients, statistics = sums
         gradients, remembered = self._with_rows(gradients, remembered)
         if self.memory is not None:
@@ -216,7 +221,9 @@ class TrainStep:
         first = len(kept) - 2 * sum(self._sparse)
         parts, tensors = iter(kept[first:]), iter(dense)
         gradients = [
-            tf.IndexedSlices(next(parts), next(parts)) if sparse else next(tensors)
-            for sparse in self._sparse
+            tf.IndexedSlices(next(parts), next(parts), tf.constant([*variable.shape]))
+            if sparse
+            else next(tensors)
+            for variable, sparse in zip(self.updated, self._sparse, strict=True)
         ]
         return gradients, kept[:first]
