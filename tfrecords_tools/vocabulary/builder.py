@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -111,23 +112,34 @@ def build(
     options.check()
     started = time.monotonic()
     paths = documents.expand(inputs)
+    tally = documents.Tally()
     with atomic.folder(output) as temporary:
-        tally = documents.Tally()
-        total = sum(path.stat().st_size for path in paths)
-        learner = _learner(options)
         read = documents.read(paths, on_bad_utf8, on_long_line, tally)
-        examples = _count(read, learner, options, _Progress(tally, total, report))
-        if not examples:
-            raise UserError(
-                f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
-            )
-        tokenizer = _learn(learner, options, report)
+        tokenizer, examples = _from_text(read, paths, options, tally, report)
         tokenizer.save(temporary)
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
     report(_summary(tokenizer, kind, examples))
     report(f"wrote {output} in {time.monotonic() - started:.1f} s")
     return tokenizer
+
+
+def _from_text(
+    read: Iterable[documents.Document],
+    paths: Sequence[Path],
+    options: _Options,
+    tally: documents.Tally,
+    report: Report,
+) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """Returns the tokenizer that is learned from the documents, and their first lines."""
+    total = sum(path.stat().st_size for path in paths)
+    learner = _learner(options)
+    examples = _count(read, learner, options, _Progress(tally, total, report))
+    if not examples:
+        raise UserError(
+            f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
+        )
+    return _learn(learner, options, report), examples
 
 
 def _learner(options: _Options) -> WordCounts | sentencepiece.Sample:
