@@ -103,8 +103,10 @@ class BatchBuilder:
             fields.add(TEACHER_LOGITS)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
-        if "word_bytes" in self.features:
+        if "backward_word_bytes" in self.features:
             fields |= SENTENCE_FIELDS
+        elif "word_bytes" in self.features:
+            fields.add("character_ids")
         for task, names in self.heads.items():
             mine = task == self.task
             fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
@@ -132,8 +134,10 @@ class BatchBuilder:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         if self.max_target_length:
             batch |= self._targets(parsed, size)
-        if "word_bytes" in parsed:
+        if "backward_word_bytes" in parsed:
             batch |= words.fields(parsed, size, self.max_length)
+        elif "word_bytes" in parsed:
+            batch["character_ids"] = words.characters(parsed, size, length)
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)

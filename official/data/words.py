@@ -1,6 +1,7 @@
-"""Rows of sentences of whole words: the characters of the words, and the word after each.
+"""The characters of whole words, and in rows of sentences the word after each.
 
-`tfrecords_tools.pretraining.sentence_rows` makes the shards.
+`tfrecords_tools.pretraining.sentence_rows` makes rows of sentences. The shards of a task have one
+or two texts with a mark at each end.
 
 Shapes: B rows, T tokens of a row, C characters of a word.
 """
@@ -18,6 +19,29 @@ _MARKS = {
     "": (word_characters.SENTENCE_BEGIN, BEGIN_ID, END_ID),
     "backward_": (word_characters.SENTENCE_END, END_ID, BEGIN_ID),
 }
+
+
+def characters(
+    parsed: Mapping[str, tf.RaggedTensor], size: int, length: int | tf.Tensor
+) -> tf.Tensor:
+    """Returns the characters of the tokens of a task, int32 [B, T, C]; 0 in padding.
+
+    Args:
+      parsed: token_ids, word_lengths and word_bytes.
+      size: B.
+      length: T.
+    """
+    lengths = parsed["word_lengths"]
+    words = word_characters.of_bytes(parsed["word_bytes"], lengths)
+    begins = parsed["token_ids"].flat_values == BEGIN_ID
+    marks = tf.where(
+        begins[:, None],
+        word_characters.mark(word_characters.SENTENCE_BEGIN),
+        word_characters.mark(word_characters.SENTENCE_END),
+    )
+    words = tf.where(lengths.flat_values[:, None] > 0, words, marks)
+    shape = tf.stack([size, length, word_characters.WIDTH])
+    return lengths.with_flat_values(words).to_tensor(shape=shape)
 
 
 def fields(parsed: Mapping[str, tf.Tensor], size: int, length: int) -> dict[str, tf.Tensor]:

@@ -176,11 +176,19 @@ class Characters(Tokenizer):
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
                 words = self._splitter.words(strings(chunk))
-                ids = self._splitter.allowed(self._splitter.numbers(words))
+                ids = self.numbers(words)
                 values.append(ids.values.numpy())
                 lengths.append(ids.row_lengths().numpy())
                 spelled.append(words.values.numpy())
         return np.concatenate(values), np.cumsum(np.concatenate(lengths)), np.concatenate(spelled)
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of UTF-8 strings [N] in a graph or eagerly: string [N, None]."""
+        return self._splitter.words(texts)
+
+    def numbers(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the ids of words, string [N, None]: those of `tokenize`, int32 [N, None]."""
+        return self._splitter.allowed(self._splitter.numbers(words))
 
     def character_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns sentences as characters, in a graph or eagerly.
