@@ -221,6 +221,11 @@ class TransformerXLConfig(EncoderConfig):
         return f"cls_{self.pooled_position}"
 
     @property
+    def memory_shape(self):
+        """The shape of what is kept of a row: the inputs of all layers at the last positions."""
+        return self.num_layers, self.memory_length, self.hidden_size
+
+    @property
     def attention_window(self):
         """The number of positions that each one attends to if attention is 'uni'; 0 = no limit."""
         return self.memory_length if self.same_length else 0
