@@ -13,26 +13,30 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.config.distillation import TEACHER_LOGITS
-from official.config.segments import PART_FIELDS
+from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
-from official.data import sequences
+from official.data import sequences, words
 from official.shards import features
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
 # Features that become other batch fields; all others are batch fields as they are. The features of
 # lexicons list positions, and become a flag for each token if the corruption reads them.
-LISTS = frozenset(features.LEXICONS) | {
-    "token_ids",
-    "segment_lengths",
-    "part_lengths",
-    "sequence_lengths",
-    "masked_positions",
-    "masked_ids",
-    "target_ids",
-}
+LISTS = (
+    frozenset(features.LEXICONS)
+    | SENTENCE_FEATURES
+    | {
+        "token_ids",
+        "segment_lengths",
+        "part_lengths",
+        "sequence_lengths",
+        "masked_positions",
+        "masked_ids",
+        "target_ids",
+    }
+)
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
 
@@ -99,6 +103,10 @@ class BatchBuilder:
             fields.add(TEACHER_LOGITS)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
+        if "backward_word_bytes" in self.features:
+            fields |= SENTENCE_FIELDS
+        elif "word_bytes" in self.features:
+            fields.add("character_ids")
         for task, names in self.heads.items():
             mine = task == self.task
             fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
@@ -126,6 +134,10 @@ class BatchBuilder:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         if self.max_target_length:
             batch |= self._targets(parsed, size)
+        if "backward_word_bytes" in parsed:
+            batch |= words.fields(parsed, size, self.max_length)
+        elif "word_bytes" in parsed:
+            batch["character_ids"] = words.characters(parsed, size, length)
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
