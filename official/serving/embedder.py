@@ -80,7 +80,7 @@ class Embedder:
         graph = self._graph(layer)
         if pooling == "pooled" and not self.config.encoder.pooler:
             raise UserError("pooling: this encoder has no pooler: take mean")
-        if pooling == "pooled" and layer not in (-1, self._layers):
+        if pooling == "pooled" and layer not in (-1, self._num_layers):
             raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
         _check_texts(texts, batch_size)
         sequences = self.tokenizer.encode(list(texts))
@@ -97,7 +97,7 @@ class Embedder:
     def shape(self, layer: int | str) -> tuple[int, ...]:
         """Returns the shape of a vector: (D,), or (L + 1, D) for the layer 'all'."""
         size = self.config.encoder.hidden_size
-        return (self._layers + 1, size) if layer == ALL else (size,)
+        return (self._num_layers + 1, size) if layer == ALL else (size,)
 
     def tokens(
         self, texts: Sequence[str], layer: int | str = -1, batch_size: int = 32
@@ -145,7 +145,7 @@ class Embedder:
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
         """Returns the graph from ids to the `states` of a layer. It is made once for each layer."""
-        layers = self._layers
+        layers = self._num_layers
         if layer != ALL:
             if not -layers - 1 <= layer <= layers:
                 raise UserError(
