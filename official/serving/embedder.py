@@ -90,7 +90,7 @@ class Embedder:
         return vectors
 
     @property
-    def _layers(self) -> int:
+    def _num_layers(self) -> int:
         """L."""
         return self.config.encoder.num_states - 1
 
