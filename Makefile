@@ -74,6 +74,7 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	$(PY) -m benchmarks.masks
 	$(PY) -m benchmarks.serving
 	$(PY) -m benchmarks.generation
+	$(PY) -m benchmarks.lstm
 
 .venv-docs/.ready: requirements-docs.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \

@@ -1,11 +1,11 @@
 """Learns a vocabulary from text and writes a tokenizer folder.
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe|byte_bpe --vocab_size=N [--lower_case] [--normalize_text]
+  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--normalize_text]
 
-WordPiece and byte-level BPE count the words of the whole text. Unigram and BPE (SentencePiece)
-learn from a uniform sample of its lines. The memory needed does not grow with the text. The same
-text and options give the same bytes.
+WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
+(SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
+text. The same text and options give the same bytes.
 """
 
 from absl import flags
@@ -39,6 +39,12 @@ def define_flags() -> None:
         "to --vocab_size; T5 has 100. The special tokens of unigram and bpe are then T5's: <pad>, "
         "</s>, <unk>",
         lower_bound=0,
+    )
+    flags.DEFINE_bool(
+        "split_punctuation",
+        False,
+        "words: make punctuation signs and Chinese characters words of their own, for text that is "
+        "not tokenized",
     )
     flags.DEFINE_float(
         "character_coverage",
@@ -74,6 +80,7 @@ def main(argv: list[str]) -> None:
         options.add_prefix_space,
         options.normalize_text,
         options.sentinels,
+        options.split_punctuation,
         report=text_options.say,
     )
 

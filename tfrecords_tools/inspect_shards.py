@@ -91,6 +91,7 @@ def examples(folder: Path, count: int) -> Iterator[str]:
             values = {
                 name: list(feature.int64_list.value or feature.float_list.value)
                 for name, feature in example.features.feature.items()
+                if not feature.bytes_list.value
             }
             facts, *texts = _example(values, tokenizer, stored.task)
             yield "\n  ".join([f"example {number}: {facts}", *texts])

@@ -110,6 +110,11 @@ class TransformerConfig(EncoderConfig):
                 f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
             )
 
+    @property
+    def num_states(self) -> int:
+        """See `EncoderConfig`; a group has `inner_layers` layers."""
+        return self.num_layers * self.inner_layers + 1
+
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(EncoderConfig):
@@ -219,6 +224,11 @@ class TransformerXLConfig(EncoderConfig):
     def layout(self):
         """The layout of a task's texts; see `official.tokenizers.packing`."""
         return f"cls_{self.pooled_position}"
+
+    @property
+    def memory_shape(self):
+        """The shape of what is kept of a row: the inputs of all layers at the last positions."""
+        return self.num_layers, self.memory_length, self.hidden_size
 
     @property
     def attention_window(self):

@@ -175,6 +175,47 @@ class Seq2SeqLMConfig(ObjectiveConfig):
             raise ValueError(f"encoder.type: {encoder.type} has no decoder: take encoder_decoder")
 
 
+@dataclasses.dataclass(frozen=True)
+class BidirectionalLMConfig(ObjectiveConfig):
+    """Bidirectional LM: the next word in both directions (ELMo).
+
+    Attributes:
+        weight: factor of this loss in the sum. The release takes the gradients of the loss times
+            the length of a row, 20; clipping and Adagrad then act on larger gradients.
+        samples: number of words of the sampled softmax of training; 0 = all words, as in
+            evaluation. The release has 8192.
+    """
+
+    type = "bilm"
+
+    weight: float = 1.0
+    samples: int = 8192
+
+    def __post_init__(self):
+        at_least(self, 0, "samples")
+
+    def needs(self) -> frozenset[str]:
+        """Returns the batch fields that the objective reads."""
+        return frozenset({"target_ids", "backward_target_ids", "padding_mask"})
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the objective does not suit the rest of the config `whole`."""
+        if whole.encoder is not None:
+            self.check_encoder(whole.encoder)
+        if whole.corruption is not None:
+            raise ValueError("it asks for the words that it reads: leave out `corruption`")
+
+    def check_encoder(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError if the objective does not suit the encoder."""
+        if encoder.type != "bilm":
+            raise ValueError(f"encoder.type: {encoder.type} has not two directions: take bilm")
+        if self.samples > encoder.vocab_size:
+            raise ValueError(
+                f"samples: {self.samples} different words cannot be drawn from encoder.vocab_size: "
+                f"{encoder.vocab_size}: lower it, or take 0 for all words"
+            )
+
+
 # The relations of two segments with a label, and its feature.
 LABELS = {relation: label for relation, label in RELATIONS.items() if label is not None}
 POOLER_MISSING = "reads the pooled output: set encoder.pooler to true"
@@ -242,4 +283,5 @@ PARTS = (
     SpanBoundaryConfig,
     PermutationLMConfig,
     Seq2SeqLMConfig,
+    BidirectionalLMConfig,
 )

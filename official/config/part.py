@@ -4,7 +4,8 @@ A part is a frozen dataclass of settings and imports no Keras. The layer or func
 in the module that `official.config.registry.module_of` imports.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from official.utils.strict import Tagged
 
@@ -27,6 +28,19 @@ class Part(Tagged):
 
 class EncoderConfig(Part):
     """Sizes and settings of an encoder."""
+
+    num_layers: int
+
+    @property
+    def num_states(self) -> int:
+        """The number of layers whose states it returns, the token layer among them."""
+        return self.num_layers + 1
+
+    def without_memory(self) -> Self:
+        """Returns the encoder for rows that are read by themselves."""
+        names = {field.name for field in dataclasses.fields(self)}
+        off = {name: 0 for name in ("memory_length", "reuse_length") if name in names}
+        return dataclasses.replace(self, **off) if getattr(self, "memory_length", 0) else self
 
 
 class CorruptionConfig(Part):

@@ -19,13 +19,16 @@ class Optimizer:
     """How gradients become updates; see `official.training.optimizers`.
 
     Attributes:
-      type: `adamw` (BERT), `lamb` (You et al., 2020) or `adafactor` (Shazeer and Stern, 2018, as in
-        T5), whose steps are relative to the size of the weights.
+      type: `adamw` (BERT), `lamb` (You et al., 2020), `adagrad` (Duchi et al., 2011, as in ELMo) or
+        `adafactor` (Shazeer and Stern, 2018, as in T5), whose steps are relative to the size of the
+        weights.
       learning_rate: the peak of the schedule.
       beta_1: the decay rate of the first moment.
       beta_2: the decay rate of the second moment.
       epsilon: added to the root of the second moment.
-      weight_decay: the rate of decoupled weight decay; None = 0.01, or 0 with `adafactor`.
+      initial_accumulator: of `adagrad`, the first value of the sums of squared gradients.
+      weight_decay: the rate of decoupled weight decay; None = 0.01, or 0 with `adafactor` and
+        `adagrad`.
       no_decay: regular expressions. Variables whose path matches one have no weight decay.
       no_adaptation: regular expressions. Variables whose path matches one have no trust ratio in
         LAMB. None = those of `no_decay`.
@@ -44,6 +47,7 @@ class Optimizer:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-6
+    initial_accumulator: float = 1.0
     weight_decay: float | None = None
     no_decay: tuple[str, ...] = ("bias", "norm")
     no_adaptation: tuple[str, ...] | None = None
@@ -53,18 +57,19 @@ class Optimizer:
     layer_decay_from: str = "head"
 
     def __post_init__(self):
-        one_of("type", self.type, ["adamw", "lamb", "adafactor"])
-        relative = self.type == "adafactor"
-        for name, default in (("weight_decay", 0.01), ("clip_norm", 1.0)):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, 0.0 if relative else default)
-        for name in ("beta_1", "beta_2", "epsilon", "bias_correction") if relative else ():
-            value = getattr(self, name)
-            if value != type(self).__dataclass_fields__[name].default:
-                raise ValueError(
-                    f"{name}: {value}: adafactor has no such setting: leave it out, or take the "
-                    "type adamw"
-                )
+        one_of("type", self.type, ["adamw", "lamb", "adafactor", "adagrad"])
+        moments = self.type in ("adamw", "lamb")
+        if self.weight_decay is None:
+            object.__setattr__(self, "weight_decay", 0.01 if moments else 0.0)
+        if self.clip_norm is None:
+            object.__setattr__(self, "clip_norm", 0.0 if self.type == "adafactor" else 1.0)
+        for name in () if moments else ("beta_1", "beta_2", "epsilon", "bias_correction"):
+            self._check_default(name, "adamw")
+        if self.type != "adagrad":
+            self._check_default("initial_accumulator", "adagrad")
+        elif self.weight_decay:
+            raise ValueError(f"weight_decay: {self.weight_decay}: adagrad has none: leave it out")
+        above(self, 0, "initial_accumulator")
         regular_expression(self, "no_decay", "no_adaptation")
         if self.no_adaptation is not None and self.type != "lamb":
             raise ValueError(f"no_adaptation: is of type lamb, and the type is {self.type}")
@@ -74,6 +79,15 @@ class Optimizer:
             raise ValueError("layer_decay: 0 stops every layer but the head: leave it out, or 1")
         fraction(self, "beta_1", "beta_2")
         at_least(self, 0, "learning_rate", "epsilon", "weight_decay", "clip_norm")
+
+    def _check_default(self, name: str, other: str) -> None:
+        """Raises ValueError if a setting is given that only another type has."""
+        value = getattr(self, name)
+        if value != type(self).__dataclass_fields__[name].default:
+            raise ValueError(
+                f"{name}: {value}: {self.type} has no such setting: leave it out, or take the type "
+                f"{other}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +158,11 @@ class Recipe:
         0 = it does not end early.
       dropout: the dropout rate of all parts of the encoder in this stage; None = the rates of the
         encoder.
+      freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
+        then has no dropout, no gradient and no moments.
+      layer_states: of a frozen encoder, the folder with its states for the examples, which
+        `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
+        examples of an evaluation that are not there it runs. "" = no folder.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       shuffle_buffer: the number of examples that are shuffled together.
@@ -176,6 +195,8 @@ class Recipe:
     best_metric: str = ""
     patience: int = 0
     dropout: float | None = omitted()
+    freeze_encoder: bool = False
+    layer_states: str = ""
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
@@ -203,6 +224,7 @@ class Recipe:
         at_least(self, 0, "patience")
         if self.dropout is not None:
             dropout_rate(self, "dropout")
+        self._check_frozen()
         if self.patience and not self.eval_every:
             raise ValueError(
                 "patience: counts evaluations, and eval_every: 0 makes one at the end: give "
@@ -212,6 +234,20 @@ class Recipe:
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
             raise ValueError("bucket_lengths: must rise")
+
+    def _check_frozen(self):
+        """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""
+        if self.layer_states and not self.freeze_encoder:
+            raise ValueError(
+                "layer_states: are those of an encoder that does not change: set freeze_encoder to "
+                "true"
+            )
+        if self.freeze_encoder and self.dropout is not None:
+            raise ValueError("dropout: a frozen encoder has no dropout: leave it out")
+        if self.freeze_encoder and self.optimizer.layer_decay != 1:
+            raise ValueError(
+                "optimizer.layer_decay: a frozen encoder has no learning rates: leave it out"
+            )
 
     def total_steps(self, num_examples: int) -> int:
         """Returns the number of updates: `steps`, or enough for `epochs` (rounded up)."""

@@ -5,6 +5,7 @@ import types
 from collections.abc import Iterable
 
 from official.config import (
+    bilm,
     corruption,
     distillation,
     encoder_decoder,
@@ -23,7 +24,7 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 
 CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS, *text_to_text.PARTS)
-ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS)
+ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS, *bilm.PARTS)
 OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {

@@ -24,6 +24,15 @@ RELATIONS = {
     "sentence_order": "sentence_order_label",
     "none": None,
 }
+# The features of a stream of sentences, and the batch fields that are made of them.
+SENTENCE_FEATURES = frozenset(
+    {"word_lengths", "word_bytes", "backward_next_id", "backward_word_lengths"}
+    | {"backward_word_bytes", "backward_token_ids"}
+)
+SENTENCE_FIELDS = frozenset(
+    {"character_ids", "target_ids", "backward_token_ids", "backward_character_ids"}
+    | {"backward_target_ids"}
+)
 # The batch fields that tell the parts of a row apart, if several sequences share it.
 PART_FIELDS = frozenset({"part_ids", "positions", "part_starts", "part_weights"})
 
@@ -74,6 +83,9 @@ class Segments:
       short_documents: of a stream. `join` = a document starts where the one before it ends, after
         an <eod> (a [SEP] if the vocabulary has no <eod>), and the memory continues as well; `drop`
         = documents are read separately, and those shorter than a row are left out.
+      sentences: of a stream, whether rows are whole words with their characters, with a mark before
+        each sentence, beside the same text with each sentence read from its end (Peters et al.,
+        2018). The tokenizer is one of words.
     """
 
     format: str = "pairs"
@@ -91,6 +103,7 @@ class Segments:
     reuse_length: int = 0
     backward: bool = False
     short_documents: str = "join"
+    sentences: bool = False
 
     def __post_init__(self):
         one_of("format", self.format, FORMATS)
@@ -107,7 +120,7 @@ class Segments:
         one_of("short_documents", self.short_documents, SHORT_DOCUMENTS)
         if self.format == "stream":
             self._check_stream()
-        for name in ("rows", "reuse_length", "backward", "short_documents"):
+        for name in ("rows", "reuse_length", "backward", "short_documents", "sentences"):
             default = type(self).__dataclass_fields__[name].default
             if self.format != "stream" and getattr(self, name) != default:
                 raise ValueError(f"{name}: has a meaning for the format stream, not {self.format}")
@@ -154,11 +167,21 @@ class Segments:
                 f"reuse_length: {self.reuse_length} of {self.max_length} tokens leave no room for "
                 f"[A][SEP][B][SEP][CLS]: at most {limit}"
             )
+        self._check_sentences()
         for name, only in {"packing": 1, "static_masks": False}.items():
             if getattr(self, name) != only:
                 raise ValueError(
                     f"{name}: {getattr(self, name)} is not for the format stream, whose rows are "
                     f"full and whose masks are drawn when it is read: take {only}"
+                )
+
+    def _check_sentences(self) -> None:
+        for name in ("reuse_length", "backward", "short_documents", "relation"):
+            default = {"relation": "none"}.get(name, type(self).__dataclass_fields__[name].default)
+            if self.sentences and getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} is not for rows of sentences, which have both "
+                    f"directions and no special token but marks: leave it out, or sentences"
                 )
 
     @property
@@ -176,14 +199,21 @@ class Segments:
         """The batch fields of such sequences."""
         fields = {"token_ids", "segment_ids", "padding_mask", self.label}
         fields |= PART_FIELDS if self.packing > 1 else set()
+        if self.sentences:
+            return (frozenset(fields - {None}) | self.row_features | SENTENCE_FIELDS) - (
+                SENTENCE_FEATURES - SENTENCE_FIELDS
+            )
         return frozenset(fields - {None}) | self.row_features
 
     @property
     def row_features(self) -> frozenset[str]:
-        """The features of a row of blocks or of a stream, which are also batch fields."""
+        """The features of a row of blocks or of a stream.
+
+        They are also batch fields, but for those of sentences; see `fields`.
+        """
         if self.format == "blocks":
             return frozenset({"next_id"})
         if self.format != "stream":
             return frozenset()
-        more = {"backward"} if self.backward else set()
+        more = {"backward"} if self.backward else SENTENCE_FEATURES if self.sentences else set()
         return frozenset({"continues", *more, *(() if self.reuse_length else ("next_id",))})

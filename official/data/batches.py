@@ -13,26 +13,30 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.config.distillation import TEACHER_LOGITS
-from official.config.segments import PART_FIELDS
+from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FIELDS
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
-from official.data import sequences
-from official.shards import features
+from official.data import sequences, words
+from official.shards import features, layer_states
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
 # Features that become other batch fields; all others are batch fields as they are. The features of
 # lexicons list positions, and become a flag for each token if the corruption reads them.
-LISTS = frozenset(features.LEXICONS) | {
-    "token_ids",
-    "segment_lengths",
-    "part_lengths",
-    "sequence_lengths",
-    "masked_positions",
-    "masked_ids",
-    "target_ids",
-}
+LISTS = (
+    frozenset(features.LEXICONS)
+    | SENTENCE_FEATURES
+    | {
+        "token_ids",
+        "segment_lengths",
+        "part_lengths",
+        "sequence_lengths",
+        "masked_positions",
+        "masked_ids",
+        "target_ids",
+    }
+)
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
 
@@ -57,6 +61,8 @@ class BatchBuilder:
       taught: the cached outputs of teachers for all examples, [examples, teachers, outputs]; None =
         there are none.
       max_target_length: U of a task of text to text; 0 = the examples have no targets.
+      states: the states of all layers of an encoder for all examples; None = there are none.
+      numbered: whether a batch has the numbers of its examples, `example_number` [B].
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -74,6 +80,8 @@ class BatchBuilder:
     task: str | None
     taught: tf.Tensor | None = None
     max_target_length: int = 0
+    states: layer_states.States | None = None
+    numbered: bool = False
 
     @property
     def static_masks(self) -> bool:
@@ -97,8 +105,14 @@ class BatchBuilder:
             fields.add("row_seeds")
         if self.taught is not None:
             fields.add(TEACHER_LOGITS)
+        if self.states is not None:
+            fields.add(layer_states.FIELD)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
+        if "backward_word_bytes" in self.features:
+            fields |= SENTENCE_FIELDS
+        elif "word_bytes" in self.features:
+            fields.add("character_ids")
         for task, names in self.heads.items():
             mine = task == self.task
             fields |= {n for n in names if not mine or n.removeprefix(f"{task}/") in fields}
@@ -126,11 +140,19 @@ class BatchBuilder:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         if self.max_target_length:
             batch |= self._targets(parsed, size)
+        if "backward_word_bytes" in parsed:
+            batch |= words.fields(parsed, size, self.max_length)
+        elif "word_bytes" in parsed:
+            batch["character_ids"] = words.characters(parsed, size, length)
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
         if self.taught is not None:
             batch[TEACHER_LOGITS] = tf.gather(self.taught, tf.maximum(index, 0))
+        if self.numbered:
+            batch["example_number"] = index
+        if self.states is not None:
+            batch[layer_states.FIELD] = self._layer_states(index, batch["padding_mask"])
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
@@ -190,6 +212,16 @@ class BatchBuilder:
             )
             batch = sequences.add_sequence_axis(batch, size, self.sequences)
         return batch, segment_ids
+
+    def _layer_states(self, index: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
+        """Returns the states of the tokens of examples, 0 at padding: float32 [B, T, K, D]."""
+        numbers = tf.boolean_mask(index, index >= 0)
+        rows = tf.numpy_function(self.states.rows, [numbers], tf.float32)
+        cells = tf.where(padding_mask & (index >= 0)[:, None])
+        shape = tf.concat([tf.shape(padding_mask, tf.int64), self.states.shape], axis=0)
+        rows = tf.ensure_shape(rows, [None, *self.states.shape])
+        states = tf.scatter_nd(cells, rows, shape)
+        return tf.ensure_shape(states, [*padding_mask.shape, *self.states.shape])
 
     def _targets(self, parsed: Mapping[str, Any], size: int) -> dict[str, tf.Tensor]:
         """Pads targets with 0: int32 and bool [B, U]. Splits without any have padding alone."""

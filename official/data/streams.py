@@ -26,7 +26,7 @@ def rows(folder: str, config: configs.Config, manifests: Sequence[Manifest]) -> 
     stream = theirs is not None and theirs.format == "stream"
     if ours is not None and (stream or ours.format == "stream"):
         kind = "row-continuous" if stream else "shuffled, not row-continuous,"
-        for name in ("format", "reuse_length", "backward"):
+        for name in ("format", "reuse_length", "backward", "sentences"):
             shards_say, config_says = getattr(theirs, name, None), getattr(ours, name)
             if shards_say != config_says:
                 raise UserError(

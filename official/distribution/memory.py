@@ -25,7 +25,7 @@ class Memory:
     """The memory of the rows of a batch, under a strategy.
 
     Args:
-      encoder: config of an encoder with `memory_length` M.
+      encoder: config of an encoder with `memory_length` M and `memory_shape` (L, M, D).
       strategy: distributes the rows over replicas.
       rows: R.
     """
@@ -34,7 +34,7 @@ class Memory:
         self.rows = rows
         self._strategy = strategy
         self._share = rows // strategy.num_replicas_in_sync
-        shape = (self._share, encoder.num_layers, encoder.memory_length, encoder.hidden_size)
+        shape = (self._share, *encoder.memory_shape)
         options = {
             "trainable": False,
             "synchronization": tf.VariableSynchronization.ON_READ,

@@ -143,10 +143,7 @@ def _config(folder: str | Path) -> configs.Config:
     config = configs.load(path)
     if config.encoder is None:
         raise UserError(f"{path}: encoder: missing")
-    if getattr(config.encoder, "memory_length", 0):
-        encoder = dataclasses.replace(config.encoder, memory_length=0, reuse_length=0)
-        config = dataclasses.replace(config, encoder=encoder)
-    return config
+    return dataclasses.replace(config, encoder=config.encoder.without_memory())
 
 
 def _check(

@@ -5,8 +5,9 @@ encodes the values of a feature for all examples together. The field tags and le
 values depend only on the number of bytes that follow, so they are cached.
 
   Example  = features(1): Features            Features = feature(1): map of name to Feature
-  map item = key(1): name, value(2): Feature   Feature = float_list(2) or int64_list(3)
+  map item = key(1): name, value(2): Feature   Feature = bytes_list(1), float_list(2), int64_list(3)
   FloatList = value(1): packed float32         Int64List = value(1): packed varints
+                                               BytesList = value(1): one string
 
 Shapes: E examples, K values of a feature in all examples.
 """
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 # The values of all examples, concatenated [K], and the row splits of the examples [E + 1].
-# The values are integers or float32.
+# The values are integers, float32, or single bytes (`S1`), which are one string for each example.
 Column = tuple[np.ndarray, np.ndarray]
 
 
@@ -37,6 +38,8 @@ def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes]
     """Returns the map item of a feature for each example."""
     if values.dtype == np.float32:
         kind, data, splits = 2, values, row_splits * 4
+    elif values.dtype.kind == "S":
+        kind, data, splits = 1, values, row_splits
     else:
         kind, (data, splits) = 3, _varints(values, row_splits)
     data = data.tobytes()

@@ -22,8 +22,9 @@ class Feature:
     """One row of the table.
 
     Attributes:
-      kind: 'ints' (a list), 'int' or 'float' (one number), or 'part' (one number for each part of
-        the example: a list if the manifest names `part_lengths`, otherwise one number).
+      kind: 'ints' (a list), 'int' or 'float' (one number), 'bytes' (a string), or
+        'part' (one number for each part of the example: a list if the manifest names
+        `part_lengths`, otherwise one number).
       doc: the meaning of the values.
     """
 
@@ -45,6 +46,12 @@ FEATURES: dict[str, Feature] = {
     "continues": Feature("int", "stream: 1 if the row continues the same row of the batch before"),
     "backward": Feature("int", "stream: 1 if the row is of text reversed"),
     "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
+    "word_lengths": Feature("ints", "whole words: bytes of each, at most 48; 0 = a mark"),
+    "word_bytes": Feature("bytes", "whole words: the first bytes of all, one after another"),
+    "backward_token_ids": Feature("ints", "sentences: the same, each read from its end"),
+    "backward_next_id": Feature("int", "sentences: the token that follows backward_token_ids"),
+    "backward_word_lengths": Feature("ints", "sentences: word_lengths of backward_token_ids"),
+    "backward_word_bytes": Feature("bytes", "sentences: word_bytes of backward_token_ids"),
     "target_ids": Feature("ints", "text to text: ids of the target, with the one that ends it"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
@@ -63,7 +70,7 @@ FEATURES: dict[str, Feature] = {
 LEXICONS = {"phrase_inner": "--phrases", "entity_inner": "--entities"}
 
 
-def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float]]) -> list[bytes]:
+def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float | bytes]]) -> list[bytes]:
     """Returns examples as serialized `tf.train.Example`s; the same values give the same bytes.
 
     It is fastest where neighbouring examples have the same features.
@@ -79,14 +86,20 @@ def serialize(examples: Iterable[Mapping[str, Iterable[int] | int | float]]) -> 
     return serialized
 
 
-def _column(name: str, values: Sequence[Iterable[int] | int | float]) -> example_bytes.Column:
+def _column(
+    name: str, values: Sequence[Iterable[int] | int | float | bytes]
+) -> example_bytes.Column:
     """Returns the values of a feature in several examples."""
     if name not in FEATURES:
         raise UserError(
             f"{name!r} is no feature of official.shards.features: {', '.join(FEATURES)}"
         )
-    dtype = np.float32 if FEATURES[name].kind == "float" else np.int64
-    lists = [np.atleast_1d(np.asarray(value, dtype)) for value in values]
+    kind = FEATURES[name].kind
+    if kind == "bytes":
+        lists = [np.frombuffer(value, "S1") for value in values]
+    else:
+        dtype = np.float32 if kind == "float" else np.int64
+        lists = [np.atleast_1d(np.asarray(value, dtype)) for value in values]
     return np.concatenate(lists), np.cumsum([0, *map(len, lists)])
 
 
@@ -98,20 +111,22 @@ def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | 
       names: the features to parse, which every example must have.
 
     Returns:
-      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', and float32 [B] for 'float'.
-      'part' is as 'ints' if `part_lengths` is among the names, and as 'int' otherwise.
+      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
+      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
+      otherwise.
     """
     names = set(names)
     kinds = {
         "ints": tf.io.RaggedFeature(tf.int64),
         "int": tf.io.FixedLenFeature([], tf.int64),
         "float": tf.io.FixedLenFeature([], tf.float32),
+        "bytes": tf.io.FixedLenFeature([], tf.string, ""),
     }
     kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
     parsed = tf.io.parse_example(
         serialized, {name: kinds[FEATURES[name].kind] for name in sorted(names)}
     )
     return {
-        name: value if FEATURES[name].kind == "float" else tf.cast(value, tf.int32)
+        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
         for name, value in parsed.items()
     }

@@ -78,6 +78,7 @@ class PretrainingTotals:
       cut_tokens: tokens that did not fit into an example.
       longest_memory: of a stream, tokens of the longest text before a row.
       short_documents_joined: of a stream, documents that were too short for a row of their own.
+      cut_words: of a stream of sentences, words of more bytes than an encoder reads.
       skipped: how much was left out, by reason.
       lexicons: counts of each lexicon, by the feature that it gives.
     """
@@ -89,6 +90,7 @@ class PretrainingTotals:
     cut_tokens: int | None = omitted()
     longest_memory: int | None = omitted()
     short_documents_joined: int | None = omitted()
+    cut_words: int | None = omitted()
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     lexicons: Mapping[str, LexiconTotals] | None = omitted()
 

@@ -1,10 +1,10 @@
 """Tokenizers that give the same ids in Python and inside a graph.
 
 `load(folder)` reads a tokenizer from files with the usual names: `vocab.txt` for WordPiece,
-`spiece.model` for SentencePiece, `vocab.json` with `merges.txt` for byte-level BPE. The tokenizer's
-`encode(["some text"])` returns int32 arrays. Its `tokenize(tf.constant(["some text"]))` returns the
-same ids as a RaggedTensor, also in tf.function and tf.data. Neither adds special tokens; `pack`
-does.
+`spiece.model` for SentencePiece, `vocab.json` with `merges.txt` for byte-level BPE, `words.txt` for
+whole words with their characters. The tokenizer's `encode(["some text"])` returns int32 arrays. Its
+`tokenize(tf.constant(["some text"]))` returns the same ids as a RaggedTensor, also in tf.function
+and tf.data. Neither adds special tokens; `pack` does.
 """
 
 import os
@@ -16,6 +16,7 @@ from official.tokenizers import settings_file
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_bpe_files import MERGES_FILE
+from official.tokenizers.characters import Characters
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
@@ -25,6 +26,7 @@ from official.utils.errors import UserError
 __all__ = [
     "KINDS",
     "ByteBPE",
+    "Characters",
     "SentencePiece",
     "Tokenizer",
     "WordPiece",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Tokenizer]] = {
-    kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE)
+    kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE, Characters)
 }
 
 
@@ -43,8 +45,9 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     """Reads the tokenizer in a folder, whose files determine its kind.
 
     Args:
-      folder: contains `vocab.txt`, `spiece.model`, or `vocab.json` with `merges.txt`. It contains
-        `tokenizer_config.json` if settings differ from those that follow from the vocabulary.
+      folder: contains `vocab.txt`, `spiece.model`, `vocab.json` with `merges.txt`, or `words.txt`.
+        It contains `tokenizer_config.json` if settings differ from those that follow from the
+        vocabulary.
       defaults: settings that apply if that file does not have them.
 
     Raises:
@@ -53,8 +56,8 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     """
     folder = Path(folder)
     looked_for = (
-        "vocab.txt (WordPiece), spiece.model (SentencePiece) or vocab.json with merges.txt "
-        "(byte-level BPE)"
+        "vocab.txt (WordPiece), spiece.model (SentencePiece), vocab.json with merges.txt "
+        "(byte-level BPE) or words.txt (characters)"
     )
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"

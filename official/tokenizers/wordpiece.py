@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import offsets, settings_file
+from official.tokenizers import offsets, piece_lines, settings_file
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.settings_file import find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter
@@ -239,7 +239,7 @@ class WordPiece(Tokenizer):
             tokens.
         """
         settings = settings or {}
-        _check(pieces, source)
+        piece_lines.check(pieces, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
@@ -278,7 +278,7 @@ class WordPiece(Tokenizer):
                 f"{DEFAULT_LIMIT} as in transformers"
             )
         return cls(
-            _read_pieces(path),
+            piece_lines.read(path),
             switch(settings, "do_lower_case", None),
             switch(settings, "strip_accents", None),
             settings,
@@ -304,7 +304,7 @@ class WordPiece(Tokenizer):
         return not piece.startswith(CONTINUES)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        return {self.FILE: "".join(f"{piece}\n" for piece in self.pieces).encode()}
+        return {self.FILE: piece_lines.file(self.pieces)}
 
     def _decides(self) -> dict[str, Any]:
         decides = {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}
@@ -314,33 +314,3 @@ class WordPiece(Tokenizer):
 
     def _for_others(self) -> dict[str, Any]:
         return {"tokenizer_class": "BertTokenizer", "tokenize_chinese_chars": True}
-
-
-def _read_pieces(path: Path) -> list[str]:
-    lines = path.read_bytes().split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    pieces = []
-    for number, line in enumerate(lines, 1):
-        try:
-            pieces.append(line.removesuffix(b"\r").decode())
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}:{number}: not UTF-8: is this a vocabulary, one piece a line?"
-            ) from error
-    return pieces
-
-
-def _check(pieces: Sequence[str], source: str) -> None:
-    if not any(pieces):
-        raise UserError(f"{source} is empty: a vocabulary has one piece a line")
-    lines: dict[str, int] = {}
-    for number, piece in enumerate(pieces, 1):
-        if not piece:
-            raise UserError(f"{source}, line {number}: empty, where a piece is wanted")
-        if piece in lines:
-            raise UserError(
-                f"{source}: {piece!r} is in line {lines[piece]} and again in line {number}: "
-                "a piece may have one id only; rename the one that is not used"
-            )
-        lines[piece] = number

@@ -92,9 +92,7 @@ def _for_task(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:
     changes = {}
     if any(getattr(objective, "pooling", None) == "pooled" for objective in config.objectives):
         changes["pooler"] = True
-    if getattr(encoder, "memory_length", 0):
-        changes |= {"memory_length": 0, "reuse_length": 0}
-    return dataclasses.replace(encoder, **changes)
+    return dataclasses.replace(encoder.without_memory(), **changes)
 
 
 def _with_dropout(config: configs.Config, encoder: EncoderConfig) -> EncoderConfig:

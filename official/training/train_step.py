@@ -82,6 +82,7 @@ class TrainStep:
         self.memory = memory
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
+        self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.
         if jit_compile:
             self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._loop = tf.function(self._run, autograph=False, reduce_retracing=True)
@@ -143,8 +144,14 @@ class TrainStep:
                 (tf.constant(1), sums, keep(parts, 0, remembered)),
                 parallel_iterations=1,
             )
-            remembered = [array.concat() for array in parts]
+            remembered = [
+                tf.ensure_shape(
+                    array.concat(), [self.accumulation * value.shape[0], *value.shape[1:]]
+                )
+                for array, value in zip(parts, remembered, strict=True)
+            ]
         gradients, statistics = sums
+        gradients, remembered = self._with_rows(gradients, remembered)
         if self.memory is not None:
             self.memory.write(*remembered)
         # The loss of a head has weight 0 in the batches of other tasks.
@@ -173,7 +180,10 @@ class TrainStep:
         return parts
 
     def _gradients(self, batch, scales, count, replica):
-        """Returns gradients and statistics of a part of a batch, and the memory of its rows."""
+        """Returns gradients and statistics of a part of a batch, and what parts do not add up.
+
+        These are the memory of its rows, and the slices of sparse gradients.
+        """
         rng = draws(self.seed, count, replica)
         variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
@@ -186,9 +196,34 @@ class TrainStep:
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        takes_rows = self.optimizer.takes_rows
+        self._sparse = [takes_rows(gradients[i], variables[i]) for i in reached]
         # Variables that no loss depends on (a pooler without its objective) are not updated.
         self.updated = [variables[i] for i in reached]
         weights = self.model.weight_sums(batch)
         statistics = self.statistics.pack(losses, weights, metrics, batch)
         remembered = [] if self.memory is None else [encoded["memory"], encoded["memory_mask"]]
-        return ([tf.convert_to_tensor(gradients[i]) for i in reached], statistics), remembered
+        dense, rows = [], []
+        for i, sparse in zip(reached, self._sparse, strict=True):
+            if sparse:
+                rows += [gradients[i].values, gradients[i].indices]
+            else:
+                dense.append(tf.convert_to_tensor(gradients[i]))
+        return (dense, statistics), [*remembered, *rows]
+
+    def _with_rows(self, dense: list, kept: list) -> tuple[list, list]:
+        """Returns the gradients of all variables, and what is remembered.
+
+        Args:
+          dense: the gradients that are tensors.
+          kept: what is remembered, and then the values and the rows of each other gradient.
+        """
+        first = len(kept) - 2 * sum(self._sparse)
+        parts, tensors = iter(kept[first:]), iter(dense)
+        gradients = [
+            tf.IndexedSlices(next(parts), next(parts), tf.constant([*variable.shape]))
+            if sparse
+            else next(tensors)
+            for variable, sparse in zip(self.updated, self._sparse, strict=True)
+        ]
+        return gradients, kept[:first]

@@ -16,7 +16,7 @@ from tfrecords_tools.vocabulary import TYPES, builder
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
-SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110, "byte_bpe": 330}
+SIZES = {"wordpiece": 250, "unigram": 110, "bpe": 110, "byte_bpe": 330, "words": 60}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def build(text, output, kind="wordpiece", vocab_size=None, **options):
     return builder.build(str(text), output, kind, size, coverage=0.98, **options)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "byte_bpe"])
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe"])
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_folder(tmp_path, text, kind, lower_case):
     built = build(text, tmp_path / "out", kind, lower_case=lower_case)
@@ -103,6 +103,19 @@ def test_byte_bpe_folder(tmp_path, text, prefix):
     assert lines[0] == "#version: 0.2" and len(lines) == 1 + 330 - 5 - 256
 
 
+@pytest.mark.parametrize("splits", [False, True])
+def test_words_folder(tmp_path, text, splits):
+    text.write_text("The b. a b, a\nb <S> né z\n\nné c </S>\n")
+    built = build(text, tmp_path / "out", "words", 8, split_punctuation=splits)
+    loaded = tokenizers.load(tmp_path / "out")
+    assert isinstance(loaded, tokenizers.Characters) and loaded.split_punctuation == splits
+    assert loaded.fingerprint == built.fingerprint and loaded.files == built.files
+    # Descending count, ties by the bytes; a mark in the text is no word of the vocabulary.
+    by_count = ["b", "<", ">", "S", "a"] if splits else ["a", "né", "The", "b", "b,"]
+    assert loaded.pieces == ["<S>", "</S>", "<UNK>", *by_count]
+    assert (tmp_path / "out" / "words.txt").read_text() == "\n".join(loaded.pieces) + "\n"
+
+
 @pytest.mark.parametrize("kind", TYPES)
 def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
     built = build(text, tmp_path / "a", kind)
@@ -159,6 +172,9 @@ def test_lines_left_out_are_counted(tmp_path, text):
         ("\n \n\x01\n", "byte_bpe", 300, r"no text in the input \(1 files, 5 bytes\): nothing to"),
         (None, "byte_bpe", 260, r"--vocab_size=260 is too small: the 256 bytes and 5 special tok"),
         (None, "byte_bpe", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
+        ("\n \n\x01\n", "words", 300, r"no text in the input \(1 files, 5 bytes\): nothing to"),
+        (None, "words", 3, r"--vocab_size=3 is too small: <S> </S> <UNK> take 3"),
+        (None, "words", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
         (None, "wordpiece", 9000, r"--vocab_size=9000 is more than the text supports: it has \d+"),
     ],
 )
@@ -180,6 +196,9 @@ def test_bad_input_leaves_nothing(tmp_path, text, content, kind, size, message):
             "--normalize_text: is for --type=unigram or bpe, not wordp",
         ),
         ("bpe", "add_prefix_space", "--add_prefix_space: is for --type=byte_bpe; bpe needs none"),
+        ("words", "lower_case", "--lower_case: words keep text as it is; leave it out"),
+        ("words", "sentinels", "--sentinels=True: is for --type=wordpiece, unigram or bpe; leave"),
+        ("bpe", "split_punctuation", "--split_punctuation: is for --type=words; bpe needs none"),
     ],
 )
 def test_options_that_a_type_does_not_have(tmp_path, text, kind, option, message):

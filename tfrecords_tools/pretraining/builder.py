@@ -22,7 +22,7 @@ from official.corruption.vocabulary import check_tokens
 from official.shards import manifest, token_counts
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import chunks, examples, stream_corpus
+from tfrecords_tools.pretraining import chunks, examples, sentence_corpus, stream_corpus
 from tfrecords_tools.pretraining.counts import CorpusCounts, Progress, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
@@ -64,6 +64,8 @@ def build(
     num_shards = num_shards or min(MAX_SHARDS, 1 + size // BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
     check_tokens(settings.corruption, tokenizer, settings.tokenizer)
+    if settings.segments.sentences:
+        sentence_corpus.check(tokenizer, settings.tokenizer)
     read = functools.partial(documents.read, paths, on_bad_utf8, on_long_line)
     counts = CorpusCounts(settings, tokenizer.vocab_size)
     progress = Progress(counts, size, report)
@@ -97,6 +99,8 @@ def _records(
     writer: ShardWriter,
     workers: int,
 ) -> Iterator[examples.Records]:
+    if settings.segments.sentences:
+        return sentence_corpus.records(text_chunks, settings, tokenizer, writer, workers)
     if settings.segments.format == "stream":
         return stream_corpus.records(text_chunks, settings, tokenizer, writer, workers)
     function = functools.partial(examples.process_chunk, settings=settings)

@@ -10,6 +10,7 @@ import numpy as np
 from official.shards import manifest
 from official.shards.features import LEXICONS
 from official.shards.provenance import LexiconTotals, PretrainingTotals
+from official.tokenizers.word_characters import MAX_BYTES
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, lexicon
 from tfrecords_tools.pretraining.settings import Settings
@@ -144,6 +145,10 @@ def summary(
             f"  {LEXICONS[name]}: {counted.matches:,} matches of {counted.lines:,} lines; "
             f"{counted.never_matched:,} lines never match"
             + (f", such as {', '.join(never[name][:_LINES_SHOWN])}" if never[name] else "")
+        )
+    if totals.cut_words:
+        lines.append(
+            f"  {totals.cut_words:,} words of over {MAX_BYTES} bytes: their characters were cut"
         )
     if tally.long:
         lines.append(

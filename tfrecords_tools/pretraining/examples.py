@@ -136,12 +136,23 @@ def tokenize_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[TokenizedD
     """Returns the tokens of a chunk, and its counts."""
     tokenizer = _tools(settings).tokenizer
     tokens = _tokenized(chunk, settings, tokenizer)
-    return tokens, Records(
-        documents=len(tokens.documents) - 1 - tokens.continues,
-        sentences=len(tokens.sentences) - 1,
-        tokens=len(tokens.ids),
-        token_counts=_counts(tokens, tokenizer),
+    return tokens, _counted(tokens, tokenizer)
+
+
+def tokenize_words(
+    chunk: DocumentChunk, settings: Settings
+) -> tuple[TokenizedDocuments, np.ndarray, Records]:
+    """Returns the tokens of a chunk, the word of each in UTF-8 (object [K]), and the counts.
+
+    The tokenizer is one of words (`official.tokenizers.characters`).
+    """
+    tokenizer = _tools(settings).tokenizer
+    texts = _texts(chunk, settings, tokenizer)
+    ids, row_splits, words = tokenizer.encode_words([part for text in texts for part in text])
+    tokens = TokenizedDocuments.from_sentences(
+        ids, row_splits, list(map(len, texts)), chunk.continues, chunk.unfinished
     )
+    return tokens, words, _counted(tokens, tokenizer)
 
 
 def count_chunk(chunk: DocumentChunk, settings: Settings) -> np.ndarray:
@@ -150,18 +161,35 @@ def count_chunk(chunk: DocumentChunk, settings: Settings) -> np.ndarray:
     return _counts(_tokenized(chunk, settings, tokenizer), tokenizer)
 
 
+def _counted(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> Records:
+    return Records(
+        documents=len(tokens.documents) - 1 - tokens.continues,
+        sentences=len(tokens.sentences) - 1,
+        tokens=len(tokens.ids),
+        token_counts=_counts(tokens, tokenizer),
+    )
+
+
 def _counts(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> np.ndarray:
     return np.bincount(tokens.ids, minlength=tokenizer.vocab_size)
 
 
-def _tokenized(
+def _texts(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
-) -> TokenizedDocuments:
+) -> Sequence[list[str]]:
+    """Returns the sentences of each document."""
     texts = chunk.documents
     if not tokenizer.keeps_space:
         texts = [documents.cleaned(lines) for lines in texts]
     if settings.split_sentences:
         texts = [[s for line in lines for s in sentences.split(line)] for lines in texts]
+    return texts
+
+
+def _tokenized(
+    chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
+) -> TokenizedDocuments:
+    texts = _texts(chunk, settings, tokenizer)
     ids, row_splits = tokenizer.encode_slices(texts)
     counts = [len(slices) for slices in texts]
     return TokenizedDocuments.from_sentences(

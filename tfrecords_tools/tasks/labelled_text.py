@@ -17,7 +17,7 @@ from absl import flags
 from official.shards import manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
-from official.tokenizers import Tokenizer, packing
+from official.tokenizers import Tokenizer, packed_words, packing
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import folder as task_folder
@@ -167,13 +167,17 @@ def _examples(
     parts = 2 if task.columns.text_pair is not None else 1
     specials = packing.num_specials(parts, tokenizer)
     while batch := list(itertools.islice(rows, ROWS_AT_ONCE)):
-        ids = tokenizer.encode([text for _, texts, _ in batch for text in texts])
+        texts = [text for _, both, _ in batch for text in both]
+        ids, words = tokenizer.encode(texts), packed_words.split_words(texts, tokenizer)
         for i, (number, _, target) in enumerate(batch):
             segments = ids[i * parts : (i + 1) * parts]
             token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
             counts.add(len(token_ids))
             counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
             example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
+            if words is not None:
+                mine = words[i * parts : (i + 1) * parts]
+                example |= packed_words.pack_arrays(mine, max_length)
             if target is None:
                 counts.labelled = False
             elif task.kind == "classification":
@@ -289,7 +293,7 @@ def _manifest(
     unlabelled = tuple(split for split, each in counts.items() if not each.labelled)
     return task_folder.make_manifest(
         dataclasses.replace(task.description(), unlabelled=unlabelled),
-        ("token_ids", "segment_lengths", "row", target),
+        ("token_ids", "segment_lengths", "row", *packed_words.features(tokenizer), target),
         tokenizer,
         max_length,
         shards,

@@ -1,3 +1,3 @@
-"""Trainers of vocabularies: WordPiece, byte-level BPE, SentencePiece."""
+"""Trainers of vocabularies: WordPiece, byte-level BPE, SentencePiece, and whole words."""
 
-TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe")
+TYPES = ("wordpiece", "unigram", "bpe", "byte_bpe", "words")

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -14,12 +15,14 @@ from official.tokenizers.text_rules import TextRules
 from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
-from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece
+from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
 from tfrecords_tools.vocabulary.word_counts import WordCounts
 
 _SECONDS_BETWEEN_REPORTS = 5.0
 _EXAMPLE_LINES = 2000
 _LINES_AT_ONCE = 10_000
+# The kinds that do not change text.
+_KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
 
 Report = Callable[[str], None]
 
@@ -36,6 +39,7 @@ class _Options:
     add_prefix_space: bool
     normalize_text: bool
     sentinels: int
+    split_punctuation: bool
 
     def check(self) -> None:
         """Checks that the kind of vocabulary has the options.
@@ -44,11 +48,11 @@ class _Options:
           UserError: it does not have one of them.
         """
         kind = self.kind
-        if kind == "byte_bpe" and self.lower_case:
-            raise UserError("--lower_case: byte-level BPE keeps text as it is; leave it out")
+        if kind in _KEEPS_CASE and self.lower_case:
+            raise UserError(f"--lower_case: {_KEEPS_CASE[kind]} text as it is; leave it out")
         if kind != "byte_bpe" and self.add_prefix_space:
             raise UserError(f"--add_prefix_space: is for --type=byte_bpe; {kind} needs none")
-        if kind == "byte_bpe" and self.sentinels:
+        if kind in _KEEPS_CASE and self.sentinels:
             raise UserError(
                 f"--sentinels={self.sentinels}: is for --type=wordpiece, unigram or bpe; leave it "
                 "out"
@@ -57,6 +61,8 @@ class _Options:
             raise UserError(
                 f"--normalize_text: is for --type=unigram or bpe, not {kind}; leave it out"
             )
+        if kind != "words" and self.split_punctuation:
+            raise UserError(f"--split_punctuation: is for --type=words; {kind} needs none")
 
 
 def build(
@@ -72,6 +78,7 @@ def build(
     add_prefix_space: bool = False,
     normalize_text: bool = False,
     sentinels: int = 0,
+    split_punctuation: bool = False,
     report: Report = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
@@ -81,7 +88,8 @@ def build(
       output: the folder to create.
       kind: one of `TYPES`.
       vocab_size: the number of vocabulary entries, special tokens counted.
-      lower_case: whether text is lower-cased, for WordPiece without accents; not for `byte_bpe`.
+      lower_case: whether text is lower-cased, for WordPiece without accents; not for `byte_bpe`
+        and `words`.
       coverage: the share of all characters that the alphabet covers; byte-level BPE covers all.
       max_lines: the number of lines that unigram and BPE learn from.
       on_bad_utf8: "error" or "skip", as in `documents.read`.
@@ -90,6 +98,8 @@ def build(
       normalize_text: whether unigram and BPE follow `official.tokenizers.text_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
+      split_punctuation: whether punctuation signs and Chinese characters are words of their own, of
+        the kind `words`.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -97,22 +107,15 @@ def build(
     """
     options = _Options(
         kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text,
-        sentinels,
+        sentinels, split_punctuation,
     )  # fmt: skip
     options.check()
     started = time.monotonic()
     paths = documents.expand(inputs)
+    tally = documents.Tally()
     with atomic.folder(output) as temporary:
-        tally = documents.Tally()
-        total = sum(path.stat().st_size for path in paths)
-        learner = _learner(options)
         read = documents.read(paths, on_bad_utf8, on_long_line, tally)
-        examples = _count(read, learner, options, _Progress(tally, total, report))
-        if not examples:
-            raise UserError(
-                f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
-            )
-        tokenizer = _learn(learner, options, report)
+        tokenizer, examples = _from_text(read, paths, options, tally, report)
         tokenizer.save(temporary)
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
@@ -121,12 +124,32 @@ def build(
     return tokenizer
 
 
+def _from_text(
+    read: Iterable[documents.Document],
+    paths: Sequence[Path],
+    options: _Options,
+    tally: documents.Tally,
+    report: Report,
+) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """Returns the tokenizer that is learned from the documents, and their first lines."""
+    total = sum(path.stat().st_size for path in paths)
+    learner = _learner(options)
+    examples = _count(read, learner, options, _Progress(tally, total, report))
+    if not examples:
+        raise UserError(
+            f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
+        )
+    return _learn(learner, options, report), examples
+
+
 def _learner(options: _Options) -> WordCounts | sentencepiece.Sample:
     """Returns the object that collects what the vocabulary is learned from."""
     if options.kind == "wordpiece":
         return wordpiece.word_counts(options.lower_case)
     if options.kind == "byte_bpe":
         return byte_bpe.word_counts()
+    if options.kind == "words":
+        return words.word_counts(options.split_punctuation)
     return sentencepiece.Sample(options.max_lines)
 
 
@@ -161,6 +184,10 @@ def _learn(
         return _sentencepiece(learner, options)
     counts = learner.words()
     report(f"learning from {learner.total:,} words, {len(counts):,} of them different")
+
+    if options.kind == "words":
+        pieces = words.learn(counts, options.vocab_size)
+        return tokenizers.Characters(pieces, options.split_punctuation)
 
     def report_size(size: int) -> None:
         report(f"{size:,} pieces")
@@ -235,9 +262,9 @@ class _Progress:
 
 def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:
     ids, _ = tokenizer.encode_slices([examples])
-    words = sum(len(line.split()) for line in examples)
+    count = sum(len(line.split()) for line in examples)
     return (
-        f"{kind}: {tokenizer.vocab_size:,} pieces, {len(ids) / max(1, words):.2f} to a word and "
+        f"{kind}: {tokenizer.vocab_size:,} pieces, {len(ids) / max(1, count):.2f} to a word and "
         f"{100 * (ids == tokenizer.unk_id).mean() if len(ids) else 0:.3f}% unknown in the first "
         f"{len(examples):,} lines; fingerprint {tokenizer.fingerprint[:16]}"
     )

@@ -10,9 +10,23 @@ from official.modeling import masks
 from official.utils.errors import UserError
 
 # Fields that only some encoders read; the `batch_fields` of an encoder name them.
-FIELDS = ("memory", "memory_mask", "permutation_mask", "backward", "decoder_ids")
+FIELDS = (
+    "memory",
+    "memory_mask",
+    "permutation_mask",
+    "backward",
+    "decoder_ids",
+    "character_ids",
+    "backward_character_ids",
+    "backward_token_ids",
+)
 
-_TAKERS = {"decoder_ids": "encoder_decoder"}
+_TAKERS = {
+    "decoder_ids": "encoder_decoder",
+    "character_ids": "bilm",
+    "backward_character_ids": "bilm",
+    "backward_token_ids": "bilm",
+}
 
 
 def encode(encoder, batch, rng=None, output_all=False, first_only=False):
@@ -29,7 +43,9 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
     * `permutation_mask` [B, T, T], for encoders with a query stream, which they compute for
       `masked_positions` [B, P];
     * `backward` [B], for rows of reversed text;
-    * `decoder_ids` [B, U], for encoders with a decoder, and `target_part_ids` [B, U].
+    * `decoder_ids` [B, U], for encoders with a decoder, and `target_part_ids` [B, U];
+    * `character_ids` [B, T, K], for encoders of words by their characters, and
+      `backward_character_ids` or `backward_token_ids` for the rows of its other direction.
 
     With `first_only`, an encoder with `can_stop_at_first` computes only the first position of the
     last layer, which saves most of that layer.

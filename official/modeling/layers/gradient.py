@@ -38,8 +38,9 @@ def with_gradient(function):
     """Decorates a function of tensors that returns its value and its gradient.
 
     The function returns `(value, backward)`. `backward` takes the gradient of the value and returns
-    a gradient for each positional argument, or None for an argument without a gradient. Keyword
-    arguments are constants.
+    a gradient for each positional argument, or None for an argument without a gradient. If the
+    value is a tuple, `backward` takes a gradient for each of its tensors. Keyword arguments are
+    constants.
     """
 
     @functools.wraps(function)
@@ -52,6 +53,8 @@ def with_gradient(function):
             value, backward = function(*tensors, **constants)
 
             def gradient(*args, upstream=None):  # Backends pass it differently.
+                if isinstance(value, tuple):
+                    return backward(*(args if len(args) > 1 else args[0]))
                 return backward(args[-1] if upstream is None else upstream)
 
             return value, gradient

@@ -10,6 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
+# The number of call sites of `Draws.shared`, whose b is negative.
+_SHARED_CALLS = 16
+
 
 class Draws(keras.random.SeedGenerator):
     """Seeds for the random calls of one forward pass.
@@ -41,6 +44,12 @@ class Draws(keras.random.SeedGenerator):
         site = np.asarray([0, self.calls], "int32")
         self.calls += 1
         return self.pair + site
+
+    def shared(self):
+        """Returns draws that are equal on all replicas: a function of a and of the call site."""
+        first = -_SHARED_CALLS * (self.calls + 1)
+        self.calls += 1
+        return Draws((self.pair[0], first))
 
     def keep(self, shape, rate):
         """Returns what dropout keeps: bool of `shape`, False with probability `rate`.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from official.modeling.layers.precision import accurate
 from official.serving import length_groups
 from official.serving.signatures import inputs, model_garden
-from official.tokenizers.packing import pack
+from official.tokenizers.packed_words import pack_texts
 from official.utils.errors import UserError
 
 Outputs = dict[str, tf.Tensor]
@@ -35,8 +35,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def packed(*texts: tf.Tensor) -> Outputs:
         if len(texts) == 2:
             texts = inputs.same_number(**dict(zip(("text", "text_b"), texts, strict=True)))
-        read = [parts.tokenizer.tokenize(t) for t in texts]
-        return pack(read, parts.tokenizer, parts.max_length, layout)
+        return pack_texts(texts, parts.tokenizer, parts.max_length, layout)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
         batch = packed(*texts)

@@ -5,30 +5,31 @@ from official.modeling.model import Model
 from official.training import schedules
 from official.training.optimizers import layer_rates
 from official.training.optimizers.adafactor import Adafactor
+from official.training.optimizers.adagrad import Adagrad
 from official.training.optimizers.adamw import AdamW
 from official.training.optimizers.base import Optimizer
 from official.training.optimizers.lamb import LAMB
 
-__all__ = ["LAMB", "Adafactor", "AdamW", "Optimizer", "make"]
+__all__ = ["LAMB", "Adafactor", "Adagrad", "AdamW", "Optimizer", "make"]
 
 
 def make(recipe: config.Recipe, steps: int, model: Model) -> Optimizer:
     """Returns the optimizer of a recipe for `steps` updates, with its slots for a model."""
     settings = recipe.optimizer
-    options = {
-        "weight_decay": settings.weight_decay,
-        "no_decay": settings.no_decay,
-        "clip_norm": settings.clip_norm,
-        "heads": heads(model),
-    }
+    options = {"clip_norm": settings.clip_norm, "heads": heads(model)}
     if settings.layer_decay != 1:
         options["rate_factors"] = layer_rates.factors(
             model, settings.layer_decay, settings.layer_decay_from
         )
     schedule = schedules.make(recipe, steps)
-    if settings.type == "adafactor":
-        optimizer = Adafactor(schedule, **options)
+    decay = {"weight_decay": settings.weight_decay, "no_decay": settings.no_decay}
+    if settings.type == "adagrad":
+        accumulator = settings.initial_accumulator
+        optimizer = Adagrad(schedule, initial_accumulator=accumulator, **options)
+    elif settings.type == "adafactor":
+        optimizer = Adafactor(schedule, **decay, **options)
     else:
+        options |= decay
         options |= {
             "beta_1": settings.beta_1,
             "beta_2": settings.beta_2,

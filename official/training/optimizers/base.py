@@ -3,7 +3,8 @@
 Keras' own optimizers clip before the gradients of the replicas are summed, square the slices of
 a repeated embedding row before they are summed, and let one replica's NaN reach the weights of
 all. Here each replica passes the gradient of *its share of the summed loss*. The sum over replicas
-is dense. If its global norm is not finite, the whole update is skipped.
+is dense, except of tables of which an optimizer updates single rows. If its global norm is not
+finite, the whole update is skipped.
 """
 
 import functools
@@ -35,9 +36,12 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     Attributes:
       counts_updates: whether updates depend on their number (see `updates`).
+      updates_rows: whether the optimizer updates single rows of a table (`update_rows`). It may if
+        rows with a gradient of 0 do not change.
     """
 
     counts_updates = False
+    updates_rows = False
 
     def __init__(
         self,
@@ -79,11 +83,18 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         """Returns the number of updates that a variable has seen, without the one in progress."""
         return self._updates.get(self._heads[index], self.iterations).value
 
+    def takes_rows(self, grad: tf.Tensor | tf.IndexedSlices, variable: keras.Variable) -> bool:
+        """Returns whether a gradient stays sparse, because it has fewer rows than its variable."""
+        if not (self.updates_rows and isinstance(grad, tf.IndexedSlices)):
+            return False
+        count = grad.indices.shape[0]
+        return count is not None and count < variable.shape[0]
+
     def apply(self, grads, trainable_variables=None, asked: Mapping[str, tf.Tensor] = {}):
         """Updates variables from one replica's share of their gradients.
 
         Args:
-          grads: one for each variable.
+          grads: one for each variable; slices stay sparse where `takes_rows` says so.
           trainable_variables: None = all.
           asked: by the name of a head, whether the examples of this step ask it: bool scalars,
             equal on all replicas. The weights and moments of a head that is not asked stay as they
@@ -105,12 +116,10 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     def update_all(self, grads, variables, learning_rate):
         """Sums the gradients over replicas, checks and clips them, and updates the variables."""
-        # Converting sums the slices of an embedding row that occurs more than once. A sum of
-        # gradients (`AddN`) stands on no device, and workers can only reduce what stands on one.
-        grads = [tf.identity(tf.convert_to_tensor(grad)) for grad in grads]
         context = tf.distribute.get_replica_context()
-        grads = context.all_reduce(tf.distribute.ReduceOp.SUM, grads)
-        squares = tf.stack([tf.cast(2 * tf.nn.l2_loss(g), keras.config.floatx()) for g in grads])
+        grads = self._reduced(grads, variables, context)
+        values = [grad[0] if isinstance(grad, tuple) else grad for grad in grads]
+        squares = tf.stack([tf.cast(2 * tf.nn.l2_loss(v), keras.config.floatx()) for v in values])
         norm = tf.sqrt(tf.reduce_sum(squares))
         finite = tf.math.is_finite(norm)
         bad = tf.cast(tf.argmax(~tf.math.is_finite(squares)), tf.int32)
@@ -125,17 +134,38 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             args=(grads, variables, finite, dict(self._asked), learning_rate, scale),
         )
 
+    def _reduced(self, grads, variables, context) -> list:
+        """Sums gradients over replicas: a tensor for each, or a pair of values and their rows."""
+        sparse = [self.takes_rows(*pair) for pair in zip(grads, variables, strict=True)]
+        # Converting sums the slices of an embedding row that occurs more than once. A sum of
+        # gradients (`AddN`) stands on no device, and workers can only reduce what stands on one.
+        dense = [
+            tf.identity(tf.convert_to_tensor(grad))
+            for grad, rows in zip(grads, sparse, strict=True)
+            if not rows
+        ]
+        dense = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, dense) if dense else ())
+        return [
+            _summed_rows(grad, context) if rows else next(dense)
+            for grad, rows in zip(grads, sparse, strict=True)
+        ]
+
     def _update_on_all_replicas(
         self, strategy, grads, variables, finite, asked, learning_rate, scale
     ):
         """Runs in cross-replica context: tensors are per-replica values, equal on all."""
 
         def update_one(variable, grad, rate, factor, index):
+            values, *rows = grad if isinstance(grad, tuple) else (grad,)
             if factor is not None:
-                factor = tf.cast(factor, grad.dtype)
+                factor = tf.cast(factor, values.dtype)
             # The rate, not the gradient, which Adam and LAMB divide by its own size.
             rate = tf.cast(rate, variable.dtype) * self._rate_factors[index]
-            self.update_scaled(grad, factor, variable, rate, index)
+            if rows:
+                values = values if factor is None else values * factor
+                self.update_rows(values, *rows, variable, rate, index)
+            else:
+                self.update_scaled(values, factor, variable, rate, index)
 
         def update(head):
             for variable, grad in zip(variables, grads, strict=True):
@@ -165,6 +195,13 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     def update_step(self, gradient, variable, learning_rate, index):
         """Updates one variable (a `tf.Variable`, on its device) and its slots."""
+        raise NotImplementedError
+
+    def update_rows(self, values, rows, variable, learning_rate, index):
+        """Updates some rows of a variable and its slots, if `updates_rows`.
+
+        `values` are the gradients of the rows `rows`, each of which is there once.
+        """
         raise NotImplementedError
 
     def slots(self) -> dict[str, keras.Variable]:
@@ -237,6 +274,15 @@ class TwoMoments(Optimizer):
             return tf.constant(0.0, dtype), tf.constant(0.0, dtype)
         count = tf.cast(self.updates(index) + 1, dtype)
         return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
+
+
+def _summed_rows(grad: tf.IndexedSlices, context) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the sums of slices over replicas, and the row of each, without repetition."""
+    values, indices = tf.identity(grad.values), tf.identity(grad.indices)
+    if context.num_replicas_in_sync > 1:
+        values, indices = (context.all_gather(part, axis=0) for part in (values, indices))
+    rows, numbers = tf.unique(indices)
+    return tf.math.unsorted_segment_sum(values, numbers, tf.size(rows)), rows
 
 
 def matches(patterns: Sequence[str], variable: keras.Variable) -> bool:

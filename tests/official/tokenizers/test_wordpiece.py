@@ -360,8 +360,8 @@ def test_vocabulary_that_is_not_utf8(tmp_path):
 
 def test_folders_without_a_tokenizer(tmp_path):
     looked = (
-        r"vocab.txt \(WordPiece\), spiece.model \(SentencePiece\) or vocab.json with merges.txt "
-        r"\(byte-level BPE\)"
+        r"vocab.txt \(WordPiece\), spiece.model \(SentencePiece\), vocab.json with merges.txt "
+        r"\(byte-level BPE\) or words.txt \(characters\)"
     )
     with pytest.raises(UserError, match=f"none is missing: it should hold {looked}"):
         tokenizers.load(tmp_path / "none")

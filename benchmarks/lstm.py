@@ -1,0 +1,101 @@
+"""Times our LSTM with a projection beside PyTorch's `nn.LSTM(proj_size)`, forward and backward.
+
+  python -m benchmarks.lstm
+
+Both have the same weights and inputs, in float32: the sizes of ELMo's small and original form, with
+the rows and steps that it was trained with. Every side runs in its own process and environment
+(made as by `make parity` when missing); ours runs with and without XLA. Outputs and gradients must
+be the same. The processes take turns, round after round, on the same cores. What is shown is
+milliseconds, the median of the rounds, and PyTorch's over the better one of ours.
+"""
+
+import argparse
+import math
+import os
+import statistics
+import sys
+
+from benchmarks import process
+
+OURS, XLA, THEIRS = "encoder garden", "encoder garden, XLA", "PyTorch"
+SIDES = {
+    OURS: (None, "lstm_ours.py", False),
+    XLA: (None, "lstm_ours.py", True),
+    THEIRS: ("hf", "lstm_torch.py", False),
+}
+SIZES = ((1024, 128), (4096, 512))
+
+
+def main() -> None:
+    """Runs the benchmark and prints its table."""
+    options = _options()
+    seconds = {}
+    for cells, projection in options.sizes:
+        sizes = {"rows": options.rows, "length": options.length}
+        sizes |= {"cells": cells, "projection": projection}
+        seconds[cells, projection] = time_sides(sizes, options.rounds)
+    print(f"\n{options.rows} rows, {options.length} steps, {os.cpu_count()} cores\n")
+    print("\n".join(table(seconds)))
+
+
+def time_sides(sizes: dict, rounds: int) -> dict[str, float]:
+    """Returns the median of the seconds of each side; exits if their results differ."""
+    sides = {
+        name: process.Process(name, environment, script, sizes | {"xla": xla})
+        for name, (environment, script, xla) in SIDES.items()
+    }
+    # The first calls trace graphs, compile and allocate memory.
+    compare({name: side.ask(None)["means"] for name, side in sides.items()})
+    taken = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            taken[name].append(side.ask(None)["seconds"])
+    for side in sides.values():
+        side.close()
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def compare(means: dict[str, dict[str, float]]) -> None:
+    """Checks the means of absolute values of all sides; exits if one differs from PyTorch's."""
+    for name, values in means.items():
+        for result, value in values.items():
+            expected = means[THEIRS][result]
+            if not math.isclose(value, expected, rel_tol=1e-3):
+                sys.exit(
+                    f"error: {name}, {result}: mean {value:.6g}, where {THEIRS} has {expected:.6g}"
+                )
+
+
+def table(seconds: dict[tuple[int, int], dict[str, float]]) -> list[str]:
+    """Returns the lines of the table: milliseconds of each side and size, and the ratio."""
+    lines = [f"| cells | projection | {' | '.join(SIDES)} | ratio |"]
+    lines.append(f"|---:|---:|{'---:|' * (len(SIDES) + 1)}")
+    for (cells, projection), of in seconds.items():
+        shown = " | ".join(f"{1000 * of[name]:,.0f}" for name in SIDES)
+        ratio = of[THEIRS] / min(of[OURS], of[XLA])
+        lines.append(f"| {cells} | {projection} | {shown} | {ratio:.2f} |")
+    return [*lines, "", "In milliseconds; ratio: PyTorch's over the better one of ours."]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for name, default in {"rows": 128, "length": 20, "rounds": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}")
+    parser.add_argument(
+        "--sizes",
+        type=_size,
+        nargs="+",
+        default=SIZES,
+        metavar="CELLSxPROJECTION",
+        help="default: 1024x128 4096x512",
+    )
+    return parser.parse_args()
+
+
+def _size(text: str) -> tuple[int, int]:
+    cells, projection = text.split("x")
+    return int(cells), int(projection)
+
+
+if __name__ == "__main__":
+    main()

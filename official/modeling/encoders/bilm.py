@@ -1,0 +1,211 @@
+"""The bidirectional language model of ELMo (Peters et al. 2018, section 3.1).
+
+Shapes: B batch, T words, K characters of a word, L layers, C cells, P projection, D = 2 P features.
+"""
+
+import zlib
+
+import keras
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.character_cnn import CharacterCNN
+from official.modeling.layers.dropout import dropout
+from official.modeling.layers.embeddings import Table
+from official.modeling.layers.lstm import ProjectedLSTM
+from official.modeling.layers.precision import accurate
+from official.modeling.layers.random import Draws
+from official.utils.errors import UserError
+
+DIRECTIONS = ("forward", "backward")
+
+
+class Encoder(keras.Layer):
+    """Vectors of words, and a stack of LSTMs for each direction. The directions share the vectors.
+
+    For features, a row is a sentence between its marks, and the backward LSTMs read its real words
+    from the end. For language modelling, the batch has rows of its own for the backward LSTMs.
+
+    Call arguments:
+        token_ids: int [B, T]; read if `config.tokens` is `words`.
+        segment_ids: ignored.
+        attention_mask: bool [B, 1, 1, T], False for padding at the end of rows; None = there is
+            none.
+        positions: ignored.
+        rng: `Draws`, or None for inference (no dropout).
+        output_all: whether to return the states of all layers.
+        pooled_positions: ignored, since there is no pooler.
+        character_ids: int [B, T, K]; read if `config.tokens` is `characters`.
+        backward_token_ids: int [B, T], the words of the backward rows; None = those of `token_ids`
+            in reverse.
+        backward_character_ids: int [B, T, K], the same for `character_ids`.
+        memory: [B, 2 L, 1, C + P], the state that the call for the previous rows returned, the
+            layers of the forward direction first; None = 0.
+        memory_mask: bool [B, 1], False for rows with a fresh state; None = no row.
+
+    A call returns a dict with
+        `sequence_output` [B, T, D], the forward state and then the backward state of each word. In
+            backward rows, word t is that of the backward row;
+        `hidden_states` with `output_all`: L + 1 tensors [B, T, D], first the vector of each word,
+            twice;
+        `memory` and `memory_mask`, the state after the last word, with `memory`.
+    """
+
+    batch_fields = (
+        "character_ids",
+        "backward_character_ids",
+        "backward_token_ids",
+        "memory",
+        "memory_mask",
+    )
+
+    def __init__(self, config, *, seed=0, name="encoder", dtype=None):
+        """Describes an encoder; `build()` creates its variables.
+
+        Args:
+            config: `BilmConfig`.
+            seed: initial weights are a function of it and of the name.
+            name: first part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+        draws, dtype = Draws((seed, zlib.crc32(name.encode()))), self.dtype_policy
+        self.reads_characters = config.tokens == "characters"
+        if self.reads_characters:
+            self.words = CharacterCNN(config, rng=draws, name="words", dtype=dtype)
+        else:
+            if config.vocab_size is None:
+                raise UserError("encoder.vocab_size: not set, and no tokenizer to take it from")
+            self.words = Table(
+                config.vocab_size,
+                config.projection_size,
+                initializer=lambda shape, dtype=None: keras.random.uniform(
+                    shape, -1.0, 1.0, dtype=dtype, seed=draws
+                ),
+                name="words",
+                dtype=dtype,
+            )
+
+        def glorot(shape, dtype=None):
+            limit = (6 / sum(shape)) ** 0.5
+            return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=draws)
+
+        self.stacks = {
+            direction: [
+                ProjectedLSTM(
+                    config.projection_size,
+                    config.cell_size,
+                    config.projection_size,
+                    cell_clip=config.cell_clip,
+                    projection_clip=config.projection_clip,
+                    initializer=glorot,
+                    name=f"{direction}_{i}",
+                    dtype=dtype,
+                )
+                for i in range(config.num_layers)
+            ]
+            for direction in DIRECTIONS
+        }
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.words.build()
+        for stack in self.stacks.values():
+            for lstm in stack:
+                lstm.build()
+
+    def call(
+        self,
+        token_ids,
+        segment_ids=None,
+        attention_mask=None,
+        positions=None,
+        rng=None,
+        output_all=False,
+        pooled_positions=None,
+        character_ids=None,
+        backward_token_ids=None,
+        backward_character_ids=None,
+        memory=None,
+        memory_mask=None,
+    ):
+        """Encodes a batch: see the class."""
+        del segment_ids, positions, pooled_positions
+        real = None if attention_mask is None else attention_mask[:, 0, 0]
+        ids, backward = token_ids, backward_token_ids
+        if self.reads_characters:
+            ids, backward = character_ids, backward_character_ids
+        if ids is None:
+            raise UserError("encoder.tokens: characters: the batch has no character_ids")
+        forward = self.words(ids)  # [B, T, P]
+        order = None
+        if backward is None:
+            order = _reversed(forward, real)
+            rows = forward, gather.each(forward, order)
+        else:
+            rows = forward, self.words(backward)
+        layers, states = [], []
+        for row, (direction, stack) in zip(rows, self.stacks.items(), strict=True):
+            first = 0 if direction == "forward" else self.config.num_layers
+            outputs, kept = self._run(stack, row, real, rng, memory, memory_mask, first)
+            if direction == "backward" and order is not None:
+                outputs = [gather.each(x, order) for x in outputs]
+            layers.append(outputs)
+            states += kept
+        joined = [ops.concatenate(pair, axis=-1) for pair in zip(*layers, strict=True)]
+        encoded = {"sequence_output": dropout(joined[-1], self.config.dropout, rng)}
+        if output_all:
+            encoded["hidden_states"] = tuple(joined)
+        if memory is not None:
+            encoded["memory"] = ops.stack(states, axis=1)[:, :, None]
+            encoded["memory_mask"] = ops.ones((ops.shape(forward)[0], 1), "bool")
+        return encoded
+
+    def _run(self, stack, x, real, rng, memory, memory_mask, first):
+        """Runs the LSTMs of a direction.
+
+        Args:
+            stack: L LSTMs.
+            x: [B, T, P].
+            real: bool [B, T], or None.
+            rng: `Draws`, or None.
+            memory: see the class.
+            memory_mask: see the class.
+            first: the number of the first of these LSTMs in the memory.
+
+        Returns:
+            L + 1 tensors [B, T, P], and L states [B, C + P] in the dtype of the memory.
+        """
+        layers, states = [x], []
+        for i, lstm in enumerate(stack):
+            x = dropout(x, self.config.dropout, rng)
+            state = self._state(memory, memory_mask, first + i)
+            y, after = lstm(x, real, state)
+            if memory is not None:
+                states.append(ops.cast(ops.concatenate(after, axis=-1), memory.dtype))
+            x = x + y if i and self.config.skip_connections else y
+            layers.append(x)
+        return layers, states
+
+    def _state(self, memory, memory_mask, number):
+        """Returns the state c [B, C] and m [B, P] of an LSTM, or None without a memory."""
+        if memory is None:
+            return None
+        state = ops.cast(memory[:, number, 0], accurate(self.compute_dtype))
+        if memory_mask is not None:
+            state = ops.where(memory_mask, state, 0)
+        return ops.split(state, [self.config.cell_size], axis=-1)
+
+
+def _reversed(x, real):
+    """Returns the positions of the real words of rows [B, T, ...] from the last: int [B, T].
+
+    Padding stays where it is, so that the same positions undo the order.
+    """
+    batch, length = ops.shape(x)[:2]
+    places = ops.broadcast_to(ops.arange(length, dtype="int32")[None], (batch, length))
+    if real is None:
+        return length - 1 - places
+    count = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)
+    return ops.where(places < count, count - 1 - places, places)

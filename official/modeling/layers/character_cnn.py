@@ -1,0 +1,145 @@
+"""Vectors of words from their characters (Kim et al. 2016; Peters et al. 2018, section 3.2).
+
+Shapes: W words, K characters of a word, E character size, F convolutions of all widths, P the size
+of a word's vector.
+"""
+
+import keras
+from keras import ops
+
+from official.modeling.layers import gather
+from official.modeling.layers.linear import Linear
+
+NUM_CHARACTERS = 261  # The ids are 1 to 261, and 0 = there is no word.
+_ACTIVATIONS = {"relu": ops.relu, "tanh": ops.tanh}
+
+
+class CharacterCNN(keras.Layer):
+    """Convolutions over the characters of a word, highway layers, and a projection.
+
+    The variable `table` [261, E] has the vectors of the characters.
+    """
+
+    def __init__(self, config, *, rng, name, dtype=None):
+        """Describes the layer.
+
+        Args:
+            config: `BilmConfig`.
+            rng: `Draws` of the initial weights.
+            name: last part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+        self.initializer = _uniform(1.0, rng)
+        size = sum(number for _, number in config.filters)
+        self.convolutions = [
+            Convolution(
+                config.character_size,
+                width,
+                number,
+                activation=config.activation,
+                rng=rng,
+                name=f"convolution_{width}",
+                dtype=dtype,
+            )
+            for width, number in config.filters
+        ]
+        self.highways = [
+            Highway(size, rng=rng, name=f"highway_{i}", dtype=dtype)
+            for i in range(config.highway_layers)
+        ]
+        self.projection = Linear(
+            size,
+            config.projection_size,
+            initializer=_normal(size, rng),
+            name="projection",
+            dtype=dtype,
+        )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        shape = NUM_CHARACTERS, self.config.character_size
+        self.table = self.add_weight(shape, self.initializer, name="table", autocast=False)
+        for layer in (*self.convolutions, *self.highways, self.projection):
+            layer.build()
+
+    def call(self, character_ids):
+        """Maps character_ids int [..., K] to the vectors of words: [..., P].
+
+        The id 0 has the vector 0.
+        """
+        leading = ops.shape(character_ids)[:-1]
+        ids = ops.reshape(character_ids, (-1, character_ids.shape[-1]))  # [W, K]
+        vectors = gather.rows(self.table, ops.maximum(ids - 1, 0))
+        vectors = ops.where(ids[:, :, None] > 0, vectors, 0)
+        vectors = ops.cast(vectors, self.compute_dtype)  # [W, K, E]
+        x = ops.concatenate([layer(vectors) for layer in self.convolutions], axis=-1)  # [W, F]
+        for highway in self.highways:
+            x = highway(x)
+        return ops.reshape(self.projection(x), (*leading, self.config.projection_size))
+
+
+class Convolution(keras.Layer):
+    """The convolutions of one width, the largest value over all positions, and an activation.
+
+    The variables are `kernel` [width, E, number] and `bias` [number]. The positions of padding
+    count as all others do.
+    """
+
+    def __init__(self, size, width, number, *, activation, rng, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.shape = (width, size, number)
+        self.activation = _ACTIVATIONS[activation]
+        self.initializer = (
+            _normal(width * size, rng) if activation == "tanh" else _uniform(0.05, rng)
+        )
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.kernel = self.add_weight(self.shape, self.initializer, name="kernel")
+        self.bias = self.add_weight((self.shape[-1],), "zeros", name="bias")
+
+    def call(self, x):
+        """Maps x [W, K, E] to [W, number]."""
+        values = ops.conv(x, self.kernel, padding="valid", data_format="channels_last")
+        return self.activation(ops.max(values, axis=1) + self.bias)
+
+
+class Highway(keras.Layer):
+    """g relu(x W + b) + (1 - g) x, with the gate g = sigmoid(x V + c) (Srivastava et al. 2015).
+
+    The bias of the gate is -2 at first, so that the layer almost copies its input. (The release
+    names the gate `carry`, and it is the share of what is transformed.)
+    """
+
+    def __init__(self, size, *, rng, name, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        normal = _normal(size, rng)
+        self.gate = Linear(size, size, initializer=normal, name="gate", dtype=dtype)
+        self.transform = Linear(size, size, initializer=normal, name="transform", dtype=dtype)
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        self.gate.build()
+        self.transform.build()
+        self.gate.bias.assign(ops.full_like(self.gate.bias, -2))
+
+    def call(self, x):
+        """Maps x [W, F] to [W, F]."""
+        gate = ops.sigmoid(self.gate(x))
+        return gate * ops.relu(self.transform(x)) + (1 - gate) * x
+
+
+def _uniform(limit, rng):
+    """Returns the initializer of the uniform law on [-limit, limit]."""
+    return lambda shape, dtype=None: keras.random.uniform(
+        shape, -limit, limit, dtype=dtype, seed=rng
+    )
+
+
+def _normal(inputs, rng):
+    """Returns the initializer of the normal law for a layer with a number of inputs."""
+    return lambda shape, dtype=None: keras.random.normal(
+        shape, stddev=inputs**-0.5, dtype=dtype, seed=rng
+    )

@@ -1,0 +1,145 @@
+"""Bidirectional language modelling: the next word of a text, and of its sentences reversed.
+
+The loss is half the sum of the means of both directions (Peters et al., 2018, section 3.1). Both
+have one output, a kernel and a bias for each word of the vocabulary, which is not tied to an input
+table. In training the softmax is over sampled words (Jean et al., 2015): the words of
+`official.modeling.layers.log_uniform`, without the target, and the target. The logarithm of the
+expected count of a word is subtracted from its logit. Each direction draws its own words, equal on
+all replicas. The gradients of kernel and bias are sparse. Evaluation is over all words, so the
+losses of training and of evaluation are not comparable.
+
+Shapes: B batch, T length, R = B * T rows, P projection, V vocabulary, N sampled words.
+"""
+
+import zlib
+
+from keras import ops
+
+from official.modeling.layers import log_uniform
+from official.modeling.layers.embeddings import products
+from official.modeling.layers.random import Draws, initializer
+from official.modeling.objectives import base
+from official.modeling.objectives.cross_entropy import cross_entropy
+from official.utils.errors import UserError
+
+DIRECTIONS = {"forward": "target_ids", "backward": "backward_target_ids"}
+_MASKED = -1e9  # the logit of a sampled word that is the target
+_LOGITS_AT_ONCE = 1 << 24  # of an evaluation
+
+
+class Objective(base.Objective):
+    """Predicts the next word of both directions."""
+
+    def __init__(self, config, encoder_config, *, name="bilm", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        try:
+            config.check_encoder(encoder_config)
+        except ValueError as error:
+            raise UserError(f"objectives: bilm: {error}") from None
+        draws = Draws((seed, zlib.crc32(name.encode())))
+        self._normal = initializer("normal", encoder_config.projection_size**-0.5, draws)
+
+    def build(self, input_shape=None):
+        """Creates the kernel [V, P] and the bias [V]."""
+        size, projection = self.encoder_config.vocab_size, self.encoder_config.projection_size
+        # Rows are cast after they are read. A cast of all would make the gradient dense.
+        self.kernel = self.add_weight(
+            (size, projection), self._normal, name="kernel", autocast=False
+        )
+        self.bias = self.add_weight((size,), "zeros", name="bias", autocast=False)
+
+    @property
+    def term_weights(self):
+        """The factor of each term in the loss: {term: float}."""
+        return {f"{self.name}_{direction}": self.config.weight / 2 for direction in DIRECTIONS}
+
+    def weight_sums(self, batch):
+        """See `base.Objective`."""
+        total = ops.sum(self._weights(batch))
+        return dict.fromkeys(self.term_weights, total)
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`.
+
+        The first P of the features [B, T, 2P] of `sequence_output` are those of the forward rows,
+        the last P those of the backward rows.
+        """
+        weights = ops.reshape(self._weights(batch), (-1,))
+        states = ops.split(encoded["sequence_output"], 2, axis=-1)
+        losses, metrics = {}, {}
+        for (direction, field), hidden in zip(DIRECTIONS.items(), states, strict=True):
+            name = f"{self.name}_{direction}"
+            hidden = ops.reshape(hidden, (-1, self.encoder_config.projection_size))
+            targets = ops.reshape(batch[field], (-1,))
+            if rng is not None and self.config.samples:
+                loss = self.sampled_losses(hidden, targets, rng.shared())
+            else:
+                loss, hits = self.full_losses(hidden, targets, in_blocks=rng is None)
+                hits = ops.sum(ops.cast(hits, weights.dtype) * weights)
+                metrics[f"{name}_accuracy"] = (hits, ops.sum(weights))
+            losses[name] = ops.sum(loss * weights)
+        return base.Terms(losses=losses, metrics=metrics)
+
+    def sampled_losses(self, hidden, targets, rng):
+        """Returns the cross-entropy of targets among sampled words.
+
+        Args:
+            hidden: [R, P].
+            targets: int [R].
+            rng: `Draws` of the words.
+
+        Returns:
+            [R], in the dtype of losses.
+        """
+        size = self.encoder_config.vocab_size
+        sampled, tries = log_uniform.sample(self.config.samples, size, rng)
+        offsets = [
+            ops.take(self.bias, ids, axis=0)
+            - ops.cast(log_uniform.log_expected_counts(ids, tries, size), self.bias.dtype)
+            for ids in (targets, sampled)
+        ]
+        right, others = (
+            ops.cast(ops.take(self.kernel, ids, axis=0), self.compute_dtype)
+            for ids in (targets, sampled)
+        )
+        right = ops.sum(self.as_loss(hidden) * self.as_loss(right), axis=-1)  # [R]
+        right = right + self.as_loss(offsets[0])
+        logits = self.as_loss(products(hidden, others))  # [R, N]
+        logits = logits + self.as_loss(offsets[1])
+        logits = ops.where(ops.equal(targets[:, None], sampled), _MASKED, logits)
+        logits = ops.concatenate([right[:, None], logits], axis=1)
+        return cross_entropy(logits, ops.zeros_like(targets))[0]
+
+    def full_losses(self, hidden, targets, in_blocks=False):
+        """Returns the cross-entropy of targets among all words, and whether each is the best.
+
+        Args:
+            hidden: [R, P].
+            targets: int [R].
+            in_blocks: whether some rows are computed at a time, to save memory, without gradients.
+
+        Returns:
+            [R] in the dtype of losses, and bool [R].
+        """
+        kernel = ops.cast(self.kernel, self.compute_dtype)
+        bias = self.as_loss(self.bias)
+
+        def of_rows(rows):
+            logits = self.as_loss(products(rows[0], kernel)) + bias
+            losses, _, hits = cross_entropy(logits, rows[1])
+            return losses, hits
+
+        at_once = max(1, _LOGITS_AT_ONCE // self.encoder_config.vocab_size)
+        count = ops.shape(targets)[0]
+        if not in_blocks or count <= at_once:
+            return of_rows((hidden, targets))
+        blocks = -(-count // at_once)
+        more = blocks * at_once - count
+        hidden = ops.reshape(ops.pad(hidden, ((0, more), (0, 0))), (blocks, at_once, -1))
+        targets = ops.reshape(ops.pad(targets, ((0, more),)), (blocks, at_once))
+        losses, hits = ops.map(of_rows, (hidden, targets))
+        return ops.reshape(losses, (-1,))[:count], ops.reshape(hits, (-1,))[:count]
+
+    def _weights(self, batch):
+        """Returns the weight of each target: [B, T]."""
+        return self.as_loss(batch["padding_mask"]) * self.example_weights(batch)[:, None]

@@ -1,0 +1,79 @@
+"""Tasks read by characters: shards, and the same texts packed in a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import data, tasks, tokenizers
+from official.tokenizers import packed_words
+from tests import sentences, small
+from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
+from tfrecords_tools.tasks import labelled_text
+
+PAIRS = [("né w1 x", "w2"), ("w3 " * 20, "東京 w4 " + "z" * 300), ("</S> w1", "a b")]
+
+
+def by_hand(pair, max_length):
+    """The ids and the characters of a pair, of which the longer text is cut."""
+    words = [text.split() for text in pair]
+    while sum(map(len, words)) + 3 > max_length:
+        max(words[::-1], key=len).pop()
+    marks = {0: [259, 257, 260] + [261] * 47, 1: [259, 258, 260] + [261] * 47}
+    ids, characters = [0], [marks[0]]
+    for text in words:
+        ids += [*(sentences.number(word) for word in text), 1]
+        characters += [*(ids_by_hand(word.encode()) for word in text), marks[1]]
+    return ids, characters
+
+
+def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
+    tokenizer = tokenizers.Characters(sentences.VOCABULARY)
+    rows = "".join(f"{a}\t{b}\tx\n" for a, b in PAIRS) + "w1\tw2\ty\n"
+    (tmp_path / "train.tsv").write_text(f"text\ttext_pair\tlabel\n{rows}")
+    task = tasks.generic("classification", "text", "text_pair", "label")
+    built = labelled_text.build(
+        task, {"train": tmp_path / "train.tsv"}, tokenizer, tmp_path / "out", max_length=12,
+        report=lambda line: None,
+    )  # fmt: skip
+    assert set(built.features) == {
+        "token_ids", "segment_lengths", "row", "word_lengths", "word_bytes", "label"
+    }  # fmt: skip
+    config = small.config(segments=None, corruption=None, objectives=[{"type": "classification"}])
+    source = data.ShardDataset(tmp_path / "out", config)
+    assert "character_ids" in source.fields
+    (batch,) = source.dataset(4)
+    packed = tf.function(
+        lambda a, b: packed_words.pack_texts([a, b], tokenizer, 12)
+    )(*(tf.constant([pair[i] for pair in PAIRS]) for i in (0, 1)))  # fmt: skip
+    assert packed["character_ids"].shape == (3, 12, 50)
+    for i, pair in enumerate(PAIRS):
+        ids, characters = by_hand(pair, 12)
+        for fields in (batch, packed):
+            assert fields["token_ids"][i].numpy()[: len(ids)].tolist() == ids
+            ours = fields["character_ids"][i].numpy()
+            assert ours[: len(ids)].tolist() == characters and (ours[len(ids) :] == 0).all()
+            assert fields["padding_mask"][i].numpy().tolist() == [j < len(ids) for j in range(12)]
+
+
+def test_single_texts_in_a_graph_are_sentences():
+    tokenizer = tokenizers.Characters(WORDS)
+    texts = [text for text in odd_texts(60) if "\ud800" not in text]
+    packed = packed_words.pack_texts([tf.constant(texts)], tokenizer, 64)
+    whole = tokenizer.character_ids(tf.constant(texts)).to_tensor().numpy()
+    np.testing.assert_array_equal(packed["character_ids"].numpy(), whole)
+    assert (packed["character_ids"].numpy()[..., 0] > 0).tolist() == packed[
+        "padding_mask"
+    ].numpy().tolist()
+    # A tokenizer of pieces has no characters.
+    pieces = tokenizers.WordPiece([*small.SPECIALS, "a"])
+    assert "character_ids" not in packed_words.pack_texts([tf.constant(["a"])], pieces, 8)
+    assert packed_words.split_words(["a"], pieces) is None and not packed_words.features(pieces)
+
+
+@pytest.mark.parametrize("max_length", [5, 7, 30])
+def test_words_of_one_text(max_length):
+    packed = packed_words.pack_arrays([[b"a", b"\0" * 2, b"x" * 60, b"d"]], max_length)
+    lengths, data = {
+        5: ([0, 1, 2, 48, 0], b"a\0\0" + b"x" * 48),
+    }.get(max_length, ([0, 1, 2, 48, 1, 0], b"a\0\0" + b"x" * 48 + b"d"))
+    assert packed["word_lengths"].tolist() == lengths and packed["word_bytes"] == data

@@ -1,0 +1,133 @@
+"""The LSTM with a projection against a loop, Keras' LSTM, and its automatic gradient."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.modeling.layers.lstm import ProjectedLSTM
+
+B, T, SIZE, C, P = 3, 5, 4, 6, 2
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(x, lengths, kernel, bias, projection, c, m, cell_clip, projection_clip):
+    """The outputs of each row, step by step, and the last state."""
+    outputs = np.zeros((*x.shape[:2], projection.shape[1]))
+    c, m = c.copy(), m.copy()
+    for b in range(len(x)):
+        for t in range(lengths[b]):
+            z = np.concatenate([x[b, t], m[b]]) @ kernel + bias
+            i, j, f, o = np.split(z, 4)
+            c[b] = sigmoid(f + 1) * c[b] + sigmoid(i) * np.tanh(j)
+            c[b] = np.clip(c[b], -cell_clip, cell_clip)
+            m[b] = (sigmoid(o) * np.tanh(c[b])) @ projection
+            m[b] = outputs[b, t] = np.clip(m[b], -projection_clip, projection_clip)
+    return outputs, c, m
+
+
+def layer(clip=0.0, cells=C, projection=P, dtype="float64", scale=1.0):
+    made = ProjectedLSTM(
+        SIZE, cells, projection, cell_clip=clip, projection_clip=clip / 2, initializer="zeros",
+        name="lstm", dtype=dtype,
+    )  # fmt: skip
+    made.build()
+    rng = np.random.default_rng(1)
+    for variable in made.variables:
+        variable.assign(scale * rng.normal(size=variable.shape))
+    return made
+
+
+def inputs():
+    rng = np.random.default_rng(2)
+    x, c, m = rng.normal(size=(B, T, SIZE)), rng.normal(size=(B, C)), rng.normal(size=(B, P))
+    lengths = np.array([5, 1, 3])
+    return x, np.arange(T) < lengths[:, None], lengths, c / 4, m / 4
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_outputs_and_states_are_those_of_a_loop(clip):
+    lstm, (x, real, lengths, c, m) = layer(clip), inputs()
+    outputs, state = lstm(x, real, (c, m))
+    limits = (clip or np.inf, clip / 2 or np.inf)
+    weights = [v.numpy() for v in (lstm.kernel, lstm.bias, lstm.projection)]
+    wanted = by_hand(x, lengths, *weights, c, m, *limits)
+    for value, other in zip((outputs, *state), wanted, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-12, atol=1e-14)
+    assert not clip or (np.abs(wanted[1]) == clip).any() and (np.abs(wanted[2]) == clip / 2).any()
+    fresh, _ = lstm(x, real)
+    zeros = by_hand(x, lengths, *weights, 0 * c, 0 * m, *limits)
+    np.testing.assert_allclose(fresh, zeros[0], rtol=1e-12, atol=1e-14)
+
+
+def plain(lstm, x, real, c, m):
+    """The outputs by operations with automatic gradients."""
+    outputs = []
+    for t in range(T):
+        keep = tf.cast(real[:, t, None], tf.float64)
+        z = tf.concat([x[:, t], m], -1) @ lstm.kernel.value + lstm.bias.value
+        i, j, f, o = tf.split(z, 4, axis=-1)
+        new = tf.sigmoid(f + 1) * c + tf.sigmoid(i) * tf.tanh(j)
+        limit = lstm.clips["cell_clip"] or np.inf
+        new = tf.clip_by_value(new, -limit, limit)
+        limit = lstm.clips["projection_clip"] or np.inf
+        output = (tf.sigmoid(o) * tf.tanh(new)) @ lstm.projection.value
+        output = tf.clip_by_value(output, -limit, limit)
+        c, m = keep * new + (1 - keep) * c, keep * output + (1 - keep) * m
+        outputs.append(keep * output)
+    return tf.stack(outputs, axis=1)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "xla"])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_gradients_are_the_automatic_ones(clip, compiled):
+    lstm, (x, real, _, c, m) = layer(clip), inputs()
+    upstream = np.random.default_rng(3).normal(size=(B, T, P))
+    variables = [v.value for v in lstm.trainable_variables]
+
+    def gradients(run):
+        @tf.function(jit_compile=compiled, autograph=False)
+        def graph(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                outputs = run(x)
+            return tape.gradient(outputs, [x, *variables], upstream)
+
+        return graph(tf.constant(x))
+
+    found = gradients(lambda x: lstm(x, real, (c, m))[0])
+    wanted = gradients(lambda x: plain(lstm, x, real, tf.constant(c), tf.constant(m)))
+    for value, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-12)
+        assert np.abs(other).max() > 0.01
+
+
+def test_without_a_projection_it_is_the_lstm_of_keras():
+    """Keras has the order i, f, c, o, and its forget bias is a part of the bias."""
+    lstm = layer(cells=4, projection=4, dtype="float64")
+    lstm.projection.assign(np.eye(4))
+    reference = keras.layers.LSTM(4, return_sequences=True, dtype="float64")
+    x, real, *_ = inputs()
+    reference.build(x.shape)
+    i, j, f, o = np.split(lstm.kernel.numpy(), 4, axis=1)
+    kernel = np.concatenate([i, f, j, o], axis=1)
+    i, j, f, o = np.split(lstm.bias.numpy(), 4)
+    reference.set_weights([kernel[:SIZE], kernel[SIZE:], np.concatenate([i, f + 1, j, o])])
+    outputs, _ = lstm(x, None)
+    np.testing.assert_allclose(outputs, reference(x), rtol=1e-6, atol=1e-7)
+    outputs, _ = lstm(x, real)
+    masked = reference(x, mask=tf.constant(real)).numpy() * real[:, :, None]
+    np.testing.assert_allclose(outputs, masked, rtol=1e-6, atol=1e-7)
+
+
+def test_a_carried_state_continues_a_row():
+    lstm, (x, *_) = layer(), inputs()
+    whole, (c, m) = lstm(x, None)
+    first, state = lstm(x[:, :2], None)
+    second, (last_c, last_m) = lstm(x[:, 2:], None, state)
+    np.testing.assert_allclose(tf.concat([first, second], axis=1), whole, rtol=1e-12)
+    np.testing.assert_allclose(last_c, c, rtol=1e-12)
+    np.testing.assert_allclose(last_m, m, rtol=1e-12)

@@ -1,0 +1,94 @@
+"""Shards of sentences of whole words for tests, and the two directions of their text by hand."""
+
+from pathlib import Path
+
+import numpy as np
+
+from official import config as configs
+from official import tokenizers
+from official.utils import seeding
+from tests import small
+from tfrecords_tools.pretraining import sentence_corpus, sentence_rows
+from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.pretraining.streams import Plan
+from tfrecords_tools.writing.shard_writer import ShardWriter
+
+BEGIN, END, UNK = range(3)
+# The last words are not in the vocabulary, and one is longer than 48 bytes.
+VOCABULARY = ["<S>", "</S>", "<UNK>", *(f"w{i}" for i in range(40)), "né", "東京"]
+WORDS = [*VOCABULARY[3:], "x1", "é" * 25, "</S>", "z" * 300]
+
+
+def documents(count: int = 9, seed: int = 1) -> list[list[str]]:
+    """Documents of sentences of 1 to 12 words."""
+    rng = np.random.default_rng(seed)
+    sentence = lambda: " ".join(rng.choice(WORDS, rng.integers(1, 13)))  # noqa: E731
+    return [[sentence() for _ in range(rng.integers(1, 8))] for _ in range(count)]
+
+
+def config(encoder: dict | None = None, **segments) -> configs.Config:
+    """A config of rows of sentences."""
+    raw = {
+        "name": "sentences",
+        "segments": {
+            "format": "stream", "sentences": True, "max_length": 8, "rows": 4, **segments
+        },
+        "recipe": {"batch_size": segments.get("rows", 4), "steps": 4},
+    }  # fmt: skip
+    return configs.from_dict(raw)
+
+
+def number(word: str) -> int:
+    """The id of a word of a text; a word that spells a mark is unknown."""
+    return VOCABULARY.index(word) if word in VOCABULARY[3:] else UNK
+
+
+def by_hand(texts: list[list[str]], seed: int, copies: int = 1) -> list[list[tuple]]:
+    """The input id, the word (None = a mark), and the target id of each position.
+
+    Of the forward text, and of the backward one.
+    """
+    forward, backward = [], []
+    for i in range(copies):
+        for n in seeding.numpy_rng(seed, i).permutation(len(texts)):
+            for sentence in texts[n]:
+                words = sentence.split()
+                for direction, order, first, last in (
+                    (forward, words, BEGIN, END),
+                    (backward, words[::-1], END, BEGIN),
+                ):
+                    ids = [number(word) for word in order]
+                    direction += zip([first, *ids], [None, *order], [*ids, last], strict=True)
+    return [forward, backward]
+
+
+def tokenizer_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizers.Characters(VOCABULARY).save(folder)
+    return folder
+
+
+def shard_folder(
+    folder: Path, run_config: configs.Config, texts: list[list[str]], chunks: int = 2
+) -> Path:
+    """A shard folder of the rows of `texts`, made in this process."""
+    tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
+    folder.mkdir(parents=True)
+    settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
+    writer = ShardWriter(folder, num_shards=3)
+    corpus = sentence_corpus.Corpus(folder / ".stream")
+    size = -(-len(texts) // chunks)
+    counts = 0
+    for i in range(chunks):
+        chunk = DocumentChunk(i, texts[i * size : (i + 1) * size])
+        words, counted = sentence_corpus.read_chunk(chunk, settings)
+        corpus.add(words)
+        counts = counts + counted.token_counts
+    plan, _ = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
+    writer.in_order(plan.steps * run_config.segments.rows)
+    for block in plan.blocks:
+        writer.write(sentence_rows.make(block, plan))
+    corpus.close()
+    small.write_manifest(folder, run_config, settings, writer, counts)
+    return folder
