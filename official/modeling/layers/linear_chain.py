@@ -11,7 +11,7 @@ Shapes: B batch, T positions, C tags.
 import keras
 from keras import ops
 
-NEVER = -1e30
+from official.modeling.layers.precision import accurate
 
 
 class LinearChain(keras.Layer):
@@ -24,10 +24,10 @@ class LinearChain(keras.Layer):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        size = self.num_tags
-        self.transitions = self.add_weight((size, size), "zeros", name="transitions")
-        self.first = self.add_weight((size,), "zeros", name="first")
-        self.last = self.add_weight((size,), "zeros", name="last")
+        size, options = self.num_tags, {"autocast": False, "dtype": accurate(self.compute_dtype)}
+        self.transitions = self.add_weight((size, size), "zeros", name="transitions", **options)
+        self.first = self.add_weight((size,), "zeros", name="first", **options)
+        self.last = self.add_weight((size,), "zeros", name="last", **options)
 
     def _parts(self, dtype):
         return (ops.cast(v, dtype) for v in (self.transitions, self.first, self.last))
