@@ -90,6 +90,27 @@ def test_gradients_in_a_graph_are_the_differences_of_the_marginals(chain):
     np.testing.assert_allclose(gradient(tf.constant(SCORES)), expected, atol=1e-9)
 
 
+def test_gradients_of_the_variables_are_differences_of_counts(chain):
+    """The tags and pairs of the given sequence, minus those expected over all sequences."""
+    weights = np.array([1.0, -0.5, 2.0, 0.25, 3.0])
+    variables = [chain.transitions, chain.first, chain.last]
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(weights * chain.log_likelihood(SCORES, TAGS, MASK))
+    gradients = tape.gradient(total, [variable.value for variable in variables])
+    expected = [np.zeros((C, C)), np.zeros(C), np.zeros(C)]
+    for row in range(B - 1):
+        sequences, totals = enumerated(chain, row)
+        shares = -np.exp(totals - log_sum(totals))
+        shares[(sequences == TAGS[row][MASK[row]]).all(axis=1)] += 1
+        for tags, share in zip(sequences, weights[row] * shares, strict=True):
+            for a, b in itertools.pairwise(tags):
+                expected[0][a, b] += share
+            expected[1][tags[0]] += share
+            expected[2][tags[-1]] += share
+    for gradient, value in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, value, atol=1e-9)
+
+
 def test_xla_computes_the_same_in_float32(chain):
     """With static shapes, and variables in float32 whatever the policy is."""
     small = LinearChain(C, dtype="mixed_bfloat16")
