@@ -165,6 +165,29 @@ def test_penalty_is_a_term_of_its_own(name):
     np.testing.assert_allclose(losses[term] / sums[term], 0.1 * 2, rtol=1e-12)  # w = -1, 0, 1
 
 
+def test_tags_read_a_second_mix_beside_the_bilstm():
+    """Peters et al., 2018, section 3.3: [h; ELMo], with a mix of its own."""
+    head = dataclasses.replace(
+        TAGGER, mix=None, bilstm=2, output_mix=Mix(penalty=0.1, layers=(2, 0))
+    )
+    model = make(head)
+    (objective,) = model.objectives
+    objective.output_mix.layer_weights.assign([-1.0, 1.0])
+    objective.output_mix.gamma.assign(1.5)
+    encoded = model.encode(TAGS, output_all=True)
+    layers = encoded["hidden_states"]
+    read = objective.bilstm(layers[-1], MASK)  # see `test_bilstm`
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
+    both = np.concatenate([read, mixed_by_hand([layers[2], layers[0]])], axis=-1)
+    assert both.shape == (4, 6, 2 * 2 + 8)
+    np.testing.assert_allclose(objective.logits(encoded), both @ kernel + bias, rtol=1e-9)
+    losses, _ = model.terms(TAGS)
+    penalty = losses["token_classification_mix"] / model.weight_sums(TAGS)["token_classification"]
+    np.testing.assert_allclose(penalty, 0.1 * 2, rtol=1e-12)
+    with pytest.raises(ValueError, match="output_mix: stands beside the output of a BiLSTM"):
+        dataclasses.replace(head, bilstm=None)
+
+
 def test_norm_reads_no_padding():
     head = ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(norm="layer"))
     model = make(head)
