@@ -15,9 +15,9 @@ from official.config.heads import (
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
-    TokenClassificationConfig,
 )
 from official.config.mix import Mix
+from official.config.tagging import TokenClassificationConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
