@@ -155,8 +155,8 @@ def likeliest_first(
     """Returns probabilities [B, K] in descending order and their tokens; arguments as in `drawn`.
 
     K is `top_k`, V if that is 0, and 1 if `temperature` is 0: only for V the vocabulary is sorted.
-    The probability of a token that cannot be drawn is 0. The most probable token can always be drawn,
-    however small `temperature` and `top_p` are.
+    The probability of a token that cannot be drawn is 0. The most probable token can always be
+    drawn, however small `temperature` and `top_p` are.
     """
     size = logits.shape[-1]
     count = tf.where(top_k > 0, tf.minimum(top_k, size), size)
