@@ -126,7 +126,8 @@ class _Heads(keras.Layer):
         masked = scores
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
-        weights = ops.softmax(masked)
+        # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
+        weights = ops.softmax(masked) if key.shape[2] != 1 else ops.ones_like(masked)
         kept = ops.cast(weights, self.compute_dtype)
         kept = dropout(kept, self.dropout, rng, self.dropout_axis)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]

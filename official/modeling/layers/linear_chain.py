@@ -11,7 +11,8 @@ Shapes: B batch, T positions, C tags.
 import keras
 from keras import ops
 
-NEVER = -1e30
+from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.precision import accurate
 
 
 class LinearChain(keras.Layer):
@@ -24,13 +25,13 @@ class LinearChain(keras.Layer):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        size = self.num_tags
-        self.transitions = self.add_weight((size, size), "zeros", name="transitions")
-        self.first = self.add_weight((size,), "zeros", name="first")
-        self.last = self.add_weight((size,), "zeros", name="last")
+        size, options = self.num_tags, {"autocast": False, "dtype": accurate(self.compute_dtype)}
+        self.transitions = self.add_weight((size, size), "zeros", name="transitions", **options)
+        self.first = self.add_weight((size,), "zeros", name="first", **options)
+        self.last = self.add_weight((size,), "zeros", name="last", **options)
 
     def _parts(self, dtype):
-        return (ops.cast(v, dtype) for v in (self.transitions, self.first, self.last))
+        return [ops.cast(v, dtype) for v in (self.transitions, self.first, self.last)]
 
     def log_likelihood(self, scores, tags, mask):
         """Returns the log-probability of tags: [B]. It is 0 for a chain without positions.
@@ -45,61 +46,36 @@ class LinearChain(keras.Layer):
     def score(self, scores, tags, mask):
         """Returns the score of a sequence of tags for each row: [B]. See `log_likelihood`."""
         transitions, first, last = self._parts(scores.dtype)
-        one_hot = ops.one_hot(ops.where(mask, tags, 0), self.num_tags, dtype=scores.dtype)
+        tags = ops.where(mask, ops.cast(tags, "int32"), -1)
 
-        def step(carry, inputs):
-            previous, total = carry  # [B, C], zeros before the first position; [B]
-            score, tag, real = inputs  # [B, C], [B, C], [B]
-            began = ops.any(previous > 0, axis=-1)
-            pair = ops.sum(ops.matmul(previous, transitions) * tag, axis=-1)
-            before = ops.where(began, pair, ops.matmul(tag, first[:, None])[:, 0])
-            added = total + before + ops.sum(score * tag, axis=-1)
-            carry = ops.where(real[:, None], tag, previous), ops.where(real, added, total)
-            return carry, carry
+        def step(tag, now):
+            return ops.where(now >= 0, now, tag), tag
 
-        start = ops.zeros_like(scores[:, 0]), ops.zeros_like(scores[:, 0, 0])
-        (tag, total), _ = ops.scan(step, start, _by_position(scores, one_hot, mask))
-        return total + ops.matmul(tag, last[:, None])[:, 0]
+        start = ops.zeros_like(tags[:, 0]) - 1
+        end, previous = ops.scan(step, start, ops.transpose(tags))  # [B], [T, B]
+        # The one-hot vector of -1 is zero.
+        tag, before, end = (
+            ops.one_hot(x, self.num_tags, dtype=scores.dtype)
+            for x in (tags, ops.transpose(previous), end)
+        )
+        begins = ops.cast(ops.transpose(previous) < 0, scores.dtype)[:, :, None]
+        each = scores + ops.matmul(before, transitions) + begins * first
+        return ops.sum(each * tag, axis=(1, 2)) + ops.matmul(end, last[:, None])[:, 0]
 
     def log_partition(self, scores, mask):
         """Returns the log of the sum of exp(score) over all sequences of tags: [B]."""
-        _, last = self._forward(scores, mask)
-        return ops.where(ops.any(mask, axis=1), last, 0)
+        return _log_partition(scores, *self._parts(scores.dtype), ops.convert_to_tensor(mask))
 
     def marginals(self, scores, mask):
         """Returns the probability of each tag at each position of the chain: [B, T, C].
 
         The values outside the mask are meaningless.
         """
-        transitions, _, last = self._parts(scores.dtype)
-        forward, log_z = self._forward(scores, mask)
-
-        def step(carry, inputs):
-            score, real = inputs  # [B, C], [B]; `carry` is the score of what follows, [B, C]
-            following = ops.logsumexp(transitions + (score + carry)[:, None, :], axis=-1)
-            return ops.where(real[:, None], following, carry), carry
-
-        start = ops.zeros_like(scores[:, 0]) + last
-        _, backward = ops.scan(step, start, _by_position(scores, mask), reverse=True)
-        both = forward + ops.transpose(backward, (1, 0, 2))
-        return ops.exp(ops.minimum(both - log_z[:, None, None], 0))
-
-    def _forward(self, scores, mask):
-        """Returns the log-sums of all beginnings [B, T, C] and those of the whole chain [B]."""
         transitions, first, last = self._parts(scores.dtype)
-
-        def step(carry, inputs):
-            log_sums, began = carry  # [B, C], [B]
-            score, real = inputs  # [B, C], [B]
-            after = ops.logsumexp(log_sums[:, :, None] + transitions, axis=1)
-            log_sums_here = ops.where(began[:, None], after, first) + score
-            log_sums = ops.where(real[:, None], log_sums_here, log_sums)
-            carry = log_sums, ops.logical_or(began, real)
-            return carry, carry
-
-        start = ops.zeros_like(scores[:, 0]), ops.zeros_like(mask[:, 0])
-        (end, _), (each, _) = ops.scan(step, start, _by_position(scores, mask))
-        return ops.transpose(each, (1, 0, 2)), ops.logsumexp(end + last, axis=-1)
+        mask = ops.convert_to_tensor(mask)
+        forward, _, log_z = _forward(scores, transitions, first, last, mask)
+        following, _ = _backward(scores, transitions, last, mask, forward, log_z)
+        return ops.transpose(_exp(forward + following - log_z[:, None]), (1, 0, 2))
 
     def decode(self, scores, mask):
         """Returns the most probable sequence of tags (Viterbi, 1967): int32 [B, T].
@@ -133,6 +109,97 @@ class LinearChain(keras.Layer):
 
         _, tags = ops.scan(backward, tag, origins, reverse=True)
         return ops.where(mask, ops.transpose(tags), 0)
+
+
+@with_gradient
+def _log_partition(scores, transitions, first, last, mask):
+    """Returns the log-partition [B] of `LinearChain`, with a gradient by hand.
+
+    The gradients are the expected counts of tags and of pairs of neighbours. (XLA cannot compile
+    the automatic gradient of `ops.scan`.)
+    """
+    forward, began, log_z = _forward(scores, transitions, first, last, mask)
+    nonempty = ops.any(mask, axis=1)
+
+    def backward(upstream):
+        factor = ops.where(nonempty, upstream, 0)[:, None]  # [B, 1]
+        following, pairs = _backward(scores, transitions, last, mask, forward, log_z, began, factor)
+        of_scores = _exp(forward + following - log_z[:, None]) * factor
+        of_scores = ops.where(ops.transpose(mask)[:, :, None], of_scores, 0)  # [T, B, C]
+        of_first = ops.sum(ops.where(began[:, :, None], 0, of_scores), axis=(0, 1))
+        of_last = ops.sum(_exp(forward[-1] + last - log_z[:, None]) * factor, axis=0)
+        return ops.transpose(of_scores, (1, 0, 2)), pairs, of_first, of_last, None
+
+    return ops.where(nonempty, log_z, 0), backward
+
+
+def _forward(scores, transitions, first, last, mask):
+    """Sums over the beginnings of all sequences.
+
+    Returns:
+        The log-sum of the beginnings that end with each tag, up to each position [T, B, C]; whether
+        the chain has begun before the position, bool [T, B]; and the log-sum of the chain [B].
+    """
+
+    def step(carry, inputs):
+        log_sums, began, _ = carry  # [B, C], [B]
+        score, real = inputs  # [B, C], [B]
+        after = ops.logsumexp(log_sums[:, :, None] + transitions, axis=1)
+        here = ops.where(began[:, None], after, first) + score
+        log_sums = ops.where(real[:, None], here, log_sums)
+        carry = log_sums, ops.logical_or(began, real), began
+        return carry, carry
+
+    none = ops.zeros_like(mask[:, 0])
+    start = ops.zeros_like(scores[:, 0]), none, none
+    (end, *_), (each, _, began) = ops.scan(step, start, _by_position(scores, mask))
+    return each, began, ops.logsumexp(end + last, axis=-1)
+
+
+def _backward(scores, transitions, last, mask, forward, log_z, began=None, factor=None):
+    """Sums over the ends of all sequences.
+
+    Args:
+        scores: [B, T, C].
+        transitions: [C, C].
+        last: [C].
+        mask: bool [B, T].
+        forward: the log-sums of `_forward`, [T, B, C].
+        log_z: the log-sum of the chain, [B].
+        began: the second result of `_forward`; None = pairs are not counted.
+        factor: the factor of the counts of each row, [B, 1].
+
+    Returns:
+        The log-sum of what follows each tag after each position [T, B, C], and the expected count
+        of each pair of neighbours, summed over rows [C, C].
+    """
+    counted = ops.transpose(mask)
+    counted = ops.logical_and(counted, began) if began is not None else ops.zeros_like(counted)
+    earlier = ops.concatenate([ops.zeros_like(forward[:1]), forward[:-1]], axis=0)
+
+    def step(carry, inputs):
+        following, counts, _ = carry
+        score, real, pair, before = inputs  # [B, C], [B], [B], [B, C]
+        here = score + following
+        if factor is not None:
+            joint = before[:, :, None] + transitions + here[:, None, :] - log_z[:, None, None]
+            share = ops.where(pair[:, None], factor, 0)[:, :, None]
+            counts = counts + ops.sum(ops.where(share != 0, _exp(joint) * share, 0), axis=0)
+        new = ops.logsumexp(transitions + here[:, None, :], axis=-1)
+        carry = ops.where(real[:, None], new, following), counts, following
+        return carry, carry
+
+    start = ops.zeros_like(forward[0]) + last
+    inputs = (*_by_position(scores, mask), counted, earlier)
+    (_, counts, _), (_, _, following) = ops.scan(
+        step, (start, ops.zeros_like(transitions), start), inputs, reverse=True
+    )
+    return following, counts
+
+
+def _exp(x):
+    """Returns the probability of a logarithm, which rounding may bring above 0."""
+    return ops.exp(ops.minimum(x, 0))
 
 
 def _by_position(*values):

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from official.modeling.layers.random import Draws
 from official.modeling.objectives import token_classification
 from official.utils.errors import UserError
 from tests.official.modeling.objectives.test_objectives import (
@@ -59,6 +61,52 @@ def test_with_a_crf_the_loss_is_that_of_the_chains():
     marginals = objective.crf.marginals(scores(v), mask).numpy()
     expected = np.take_along_axis(marginals, decoded[..., None], -1)[..., 0]
     np.testing.assert_allclose(actual["tag_probabilities"], expected, rtol=1e-9)
+
+
+def test_with_a_bilstm_the_tags_read_its_outputs():
+    objective, encoder, v = make(token_classification, num_labels=4, bilstm=3)
+    real = np.arange(5) < np.array([[5], [4], [2]])
+    encoded = ENCODED | {"padding_mask": real}
+    outputs = objective.bilstm(ENCODED["sequence_output"], real).numpy()  # see `test_bilstm`
+    kernel, bias = (v[f"token_classification/output/{name}"] for name in ("kernel", "bias"))
+    assert kernel.shape == (6, 4)
+    logits = outputs @ kernel + bias
+    np.testing.assert_allclose(objective.logits(encoded), logits, rtol=1e-9)
+    states = np.where(real[..., None], ENCODED["sequence_output"], 9.0)
+    other = {"sequence_output": states, "padding_mask": real}
+    np.testing.assert_array_equal(objective.logits(other), objective.logits(encoded))
+    losses = [
+        (BATCH["example_weights"][b], cross_entropy(logits[b, t], BATCH["tag_ids"][b, t]))
+        for b, t in np.argwhere(BATCH["tag_ids"] >= 0)
+    ]
+    check_terms(objective.terms(BATCH, encoded, encoder), "token_classification", losses)
+
+
+@pytest.mark.parametrize("options", [{}, {"crf": True, "bilstm": 3}])
+def test_losses_are_float32_and_all_gradients_finite(options):
+    """In bfloat16, compiled by XLA, with dropout, and with a row that has no labels."""
+    objective, encoder, _ = make(
+        token_classification, "mixed_bfloat16", num_labels=4, dropout=0.5, **options
+    )
+    batch = {name: tf.constant(value) for name, value in BATCH.items()}
+    batch["tag_ids"] = tf.constant(np.where([[1], [0], [1]], BATCH["tag_ids"], -1))
+    states = tf.constant(ENCODED["sequence_output"], tf.bfloat16)
+    variables = [variable.value for variable in objective.trainable_variables]
+
+    @tf.function(jit_compile=True, autograph=False)
+    def gradients(states):
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            encoded = {"sequence_output": states, "padding_mask": batch["padding_mask"]}
+            terms = objective.terms(batch, encoded, encoder, Draws((0, 1)))
+            loss = terms.losses["token_classification"]
+        return loss, tape.gradient(loss, [states, *variables])
+
+    loss, found = gradients(states)
+    assert loss.dtype == tf.float32 and float(loss) > 0
+    for gradient in found:
+        values = tf.cast(gradient, tf.float32).numpy()
+        assert np.isfinite(values).all() and (values != 0).any()
 
 
 def test_a_head_without_labels_is_refused():
