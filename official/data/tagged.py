@@ -29,9 +29,7 @@ def fields(
     shape = padding_mask.shape
     if not shape.is_fully_defined():
         shape = tf.shape(padding_mask)
-    rows = {
-        name: parsed[name].to_tensor(NONE, shape=shape) for name in FEATURES if name in parsed
-    }
+    rows = {name: parsed[name].to_tensor(NONE, shape=shape) for name in FEATURES if name in parsed}
     if layout == packing.LAYOUTS[0]:
         return rows
     width = tf.shape(padding_mask)[1]

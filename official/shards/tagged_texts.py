@@ -35,8 +35,7 @@ def write(folder: str | os.PathLike, split: str, texts: Iterable[TaggedText]) ->
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
     records = (
-        {"words": text.words} | ({} if text.tags is None else {"tags": text.tags})
-        for text in texts
+        {"words": text.words} | ({} if text.tags is None else {"tags": text.tags}) for text in texts
     )
     return text_records.write(folder, file_name(split), records)
 
