@@ -88,7 +88,6 @@ class Scorer:
           UserError: the folder has no words.
         """
         self.texts = tagged_texts.read(source.folder, source.split, source.manifest)
-        self._metrics = source.manifest.task.metrics
         self._labels = source.manifest.task.labels
         for objective in config.objectives:
             if objective.type == "token_classification" and objective.labels:

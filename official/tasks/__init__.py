@@ -3,7 +3,8 @@
 `TASKS` has the named tasks. For other data there are `generic("classification", ...)` and
 `generic("regression", ...)` with the user's columns, labels and files, `ranking()`, and `choice()`
 for JSON Lines. A task of the kind "span" has questions whose answers are parts of a text, in files
-of SQuAD's format. A task of the kind "tagging" has a tag for each word. A task of the kind "choice" has questions with several choices.
+of SQuAD's format. A task of the kind "choice" has questions with several choices, and one of the
+kind "tagging" has a tag for each word.
 """
 
 from collections.abc import Iterable

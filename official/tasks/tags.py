@@ -2,7 +2,9 @@
 
 `O` is outside of all entities. In BIO, `B-X` begins an entity of type X and `I-X` continues it
 (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003). BIOES also has `E-X` for the last
-word of an entity and `S-X` for an entity of one word. An entity is (type, first word, last word + 1)
+word of an entity and `S-X` for an entity of one word.
+
+An entity is (type, first word, last word + 1).
 """
 
 import itertools
