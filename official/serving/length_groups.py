@@ -11,6 +11,7 @@ Shapes: B rows, T tokens of the longest row.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import tensorflow as tf
@@ -27,7 +28,10 @@ Tensors = dict[str, tf.Tensor]
 
 
 def scorer(
-    score: Callable[[Tensors], Tensors], encoder: EncoderConfig, row_fields: tuple[str, ...] = ()
+    score: Callable[[Tensors], Tensors],
+    encoder: EncoderConfig,
+    row_fields: tuple[str, ...] = (),
+    token_fields: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Callable[[Mapping[str, tf.Tensor]], Tensors]:
     """Returns a function that scores a batch group by group.
 
@@ -37,6 +41,8 @@ def scorer(
       encoder: the config of the encoder. Its `layout` says on which side padding is.
       row_fields: names of further fields of the batch, int32 [B]. Of these, `context_start` is the
         number of a column.
+      token_fields: names of further fields of the batch, int32 [B, T, ...], with the sizes of the
+        axes after T.
 
     Returns:
       A function with the same result as `score`. It also accepts a batch without rows. Outputs
@@ -44,10 +50,13 @@ def scorer(
     """
     fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
+    for name, sizes in token_fields.items():
+        fields[name] = tf.TensorSpec([None, None, *sizes], tf.int32)
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side = "left" if encoder.layout == "cls_last" else "right"
     max_padding = READING + STARTING // encoder.hidden_size**2
-    return _Scorer(graph, tuple(fields), padding_side, max_padding)
+    of_tokens = (*FIELDS, *token_fields)
+    return _Scorer(graph, tuple(fields), of_tokens, padding_side, max_padding)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +66,14 @@ class _Scorer:
     Attributes:
       graph: scores a group.
       fields: the names of the fields that `graph` takes.
+      of_tokens: the names of those with an axis of tokens.
       padding_side: the side of the rows on which padding is.
       max_padding: how many positions of padding a group may have.
     """
 
     graph: tf.types.experimental.PolymorphicFunction
     fields: tuple[str, ...]
+    of_tokens: tuple[str, ...]
     padding_side: Literal["left", "right"]
     max_padding: int
 
@@ -71,7 +82,9 @@ class _Scorer:
         batch = {name: batch[name] for name in self.fields}
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
-        batch |= {name: tf.pad(batch[name], [[0, 0], [0, empty]]) for name in FIELDS}
+        for name in self.of_tokens:
+            others = [[0, 0]] * (batch[name].shape.rank - 2)
+            batch[name] = tf.pad(batch[name], [[0, 0], [0, empty], *others])
         lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
         lengths = tf.gather(lengths, order)
@@ -125,7 +138,7 @@ class _Scorer:
         left = self.padding_side == "left"
         columns = slice(removed, None) if left else slice(width)
         part = {
-            name: value[rows, columns] if name in FIELDS else value[rows]
+            name: value[rows, columns] if name in self.of_tokens else value[rows]
             for name, value in batch.items()
         }
         if left and "context_start" in part:
