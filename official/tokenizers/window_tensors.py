@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, packing, word_characters
+from official.tokenizers import offsets, word_characters
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.characters import Characters
 from official.tokenizers.word_windows import NO_WORD
