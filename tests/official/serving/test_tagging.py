@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.serving import length_groups
+from official import tokenizers
+from official.saving import checkpoints, named_arrays
+from official.serving import length_groups, saved_model
 from official.tasks import tag_tensors
 from official.tasks import tags as tag_rules
-from official.tokenizers import text_words, window_tensors, word_windows
+from official.tokenizers import characters as characters_module
+from official.tokenizers import packing, text_words, window_tensors, word_characters, word_windows
+from official.tokenizers.characters import Characters
 from official.utils.errors import UserError
 from tests.official.serving.test_odd_strings import ODD, WORDS
 from tests.official.serving.test_predictor import BERT, GOLDEN, XLNET, load, server
+from tests.official.test_export import ask
 
 LABELS = ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
+ELMO = {
+    "type": "bilm", "character_size": 4, "filters": [[1, 5], [2, 6]], "highway_layers": 1,
+    "cell_size": 7, "projection_size": 4, "num_layers": 1,
+}  # fmt: skip
 HEAD = {"type": "token_classification", "labels": LABELS}
 PLAIN = [text for text in ODD if isinstance(text, str)] + ["(", "U.S.", "猫犬", "'s", "\u200d"]
 
@@ -33,12 +42,16 @@ def strings(count, seed=0):
     ]
 
 
-def model(folder, encoder=BERT, crf=True, max_length=12):
+def model(folder, encoder=BERT, crf=True, max_length=12, save=False, **head):
     """A model whose tags vary: its chain and its output layer have large random weights."""
-    loaded = load(folder, {**HEAD, "crf": crf}, encoder=encoder, max_length=max_length)
+    head = {**HEAD, "crf": crf, **head}
+    loaded = load(folder, head, encoder=encoder, max_length=max_length)
     rng = np.random.default_rng(1)
     for variable in loaded.model.objectives[0].trainable_variables:
         variable.assign(rng.normal(0, 1, variable.shape))
+    if save:
+        variables = named_arrays.values(loaded.model.variables_by_path())
+        checkpoints.save(folder, 2, variables, {})
     return loaded
 
 
@@ -56,6 +69,12 @@ def by_hand(loaded, texts):
                 "padding_mask": np.ones_like(ids[None], bool),
                 "word_ids": word_ids[None],
             }
+            if loaded.config.encoder.layout == "cls_last":
+                batch = {name: np.roll(value, -1, axis=1) for name, value in batch.items()}
+                batch["segment_ids"][0, -1] = packing.CLS_SEGMENT
+                word_ids = batch["word_ids"][0]
+            if isinstance(loaded.tokenizer, Characters):
+                batch["character_ids"] = characters(words, window)
             outputs = head.predictions(batch, loaded.model.encode(batch), loaded.model.encoder)
             for t in np.flatnonzero(word_ids >= 0):
                 tags[word_ids[t]] = LABELS[int(outputs["tags"][0, t])]
@@ -65,6 +84,14 @@ def by_hand(loaded, texts):
     return results
 
 
+def characters(words, window):
+    """The characters of the words of a window, [1, T, 50]."""
+    rows = word_characters.of_words(tf.constant(words[window.start : window.end], tf.string))
+    ends = (word_characters.SENTENCE_BEGIN, word_characters.SENTENCE_END)
+    first, last = (word_characters.mark(which) for which in ends)
+    return np.concatenate([first[None], rows, last[None]])[None].astype(np.int32)
+
+
 def same(actual, expected):
     for found, wanted in zip(actual, expected, strict=True):
         assert [(e.type, e.start, e.end) for e in found] == [e[:3] for e in wanted]
@@ -72,17 +99,15 @@ def same(actual, expected):
         np.testing.assert_allclose(*scores, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("crf", [False, True])
+@pytest.mark.parametrize("crf", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_entities_are_those_of_windows_one_by_one(tmp_path, crf):
     loaded = model(tmp_path, crf=crf)
-    texts = strings(25) + ["The cat sat on the mat . " * 9, "猫" * 40]
+    texts = strings(6) + ["The cat sat on the mat . " * 3, "猫" * 15]
     spans = [text_words.words(text) for text in texts]
     words = [[text[a:b] for a, b in row] for text, row in zip(texts, spans, strict=True)]
     expected = by_hand(loaded, words)
-    assert sum(map(len, expected)) > 100 and {e[0] for row in expected for e in row} == {
-        "LOC",
-        "PER",
-    }
+    assert sum(map(len, expected)) > 20
+    assert {entity[0] for row in expected for entity in row} == {"LOC", "PER"}
     same(loaded.tag(words, batch_size=8), expected)
     offsets = [
         [(kind, row[a][0], row[b - 1][1], score) for kind, a, b, score in each]
@@ -100,21 +125,74 @@ def test_entities_are_those_of_windows_one_by_one(tmp_path, crf):
         assert part == [e.text.encode() for e in entities]
 
 
+@pytest.mark.slow
 def test_an_encoder_that_pads_on_the_left(tmp_path):
     loaded = model(tmp_path, encoder=XLNET)
     texts = [["The", "cat", "sat"] * 7, ["dog"], [], ["a", "\u200b", "mat"]]
     found = loaded.tag(texts)
-    same(found, [loaded_row for text in texts for loaded_row in _tags_alone(loaded, text)])
+    same(found, by_hand(loaded, texts))
     assert found[2] == [] and any(found)
 
 
-def _tags_alone(loaded, text):
-    return [[(e.type, e.start, e.end, e.score) for e in row] for row in loaded.tag([text])]
+@pytest.mark.slow
+def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
+    words = [*characters_module.SPECIALS, *WORDS]
+    monkeypatch.setattr(tokenizers, "load", lambda *_: Characters(words))
+    head = {**HEAD, "crf": True, "bilstm": 5}
+    loaded = model(tmp_path / "m", encoder=ELMO, max_length=8, save=True, **head)
+    texts = [["The", "cat", "ünïcødé", "sat", "😀"] * 4, ["dog"], [], ["a", "x" * 90, "mat"]]
+    found = loaded.tag(texts)
+    same(found, by_hand(loaded, texts))
+    assert found[2] == [] and any(found)
+    saved_model.export(tmp_path / "m", tmp_path / "saved")
+    raw = [" ".join(text) for text in texts]
+    (given,) = ask(tmp_path / "saved", [("tag", {"text": raw})], tmp_path)
+    assert given["number"].tolist() == [len(row) for row in loaded.tag(raw)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crf", [False, True])
+def test_the_saved_model_says_what_python_says(tmp_path, crf):
+    """In a process that has only TensorFlow."""
+    loaded = model(tmp_path / "m", crf=crf, save=True)
+    texts = strings(1000, seed=2) + ["The cat sat on the mat . " * 200, "", "猫" * 300]
+    assert saved_model.export(tmp_path / "m", tmp_path / "saved") == ("tag", 12)
+    raw = [text.encode() for text in texts] + [text for text in ODD if isinstance(text, bytes)]
+    (given,) = ask(tmp_path / "saved", [("tag", {"text": raw})], tmp_path)
+    texts = [text.decode(errors="replace") for text in raw]
+    found = loaded.tag(texts)
+    assert sum(map(len, found)) > 1000
+    assert given["number"].tolist() == [len(row) for row in found]
+    for row, entities in enumerate(found):
+        for i, entity in enumerate(entities):
+            assert given["starts"][row, i] == entity.start
+            assert given["ends"][row, i] == entity.end
+            assert given["types"][row, i] == entity.type.encode()
+            assert given["texts"][row, i].rstrip(b"\0") == entity.text.encode().rstrip(b"\0")
+            assert abs(given["scores"][row, i] - entity.score) < 1e-4
+
+
+@pytest.mark.slow
+def test_entities_are_slices_of_odd_texts(tmp_path):
+    loaded = model(tmp_path)
+    graph = server(loaded)["tag"]
+    texts = strings(10_000, seed=4)
+    number = 0
+    for start in range(0, len(texts), 1000):
+        part = texts[start : start + 1000]
+        given = {name: value.numpy() for name, value in graph(tf.constant(part)).items()}
+        for row, text in enumerate(part):
+            words = {edge for span in text_words.words(text) for edge in span}
+            last = 0
+            for i in range(given["number"][row]):
+                a, b = given["starts"][row, i], given["ends"][row, i]
+                assert last <= a < b and {a, b} <= words
+                assert text[a:b].encode() == given["texts"][row, i]
+                last, number = b, number + 1
+    assert number > 10_000
 
 
 def test_tokens_and_windows_are_those_of_the_shards():
-    from official import tokenizers
-
     tokenizer = tokenizers.load(GOLDEN)
     draw = random.Random(3)
     texts = [draw.choices(PLAIN + WORDS, k=draw.randrange(40)) for _ in range(60)]
