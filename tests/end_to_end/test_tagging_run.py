@@ -1,4 +1,4 @@
-"""Words and tags from a file to predictions: built, trained, evaluated and predicted by commands."""
+"""Words and tags from a file to predictions: built, trained, evaluated, predicted by commands."""
 
 import json
 

@@ -45,13 +45,13 @@ class Head(mixed.Reader):
         super().build(input_shape)
         self.output_projection.build()
 
-    @property
-    def uses_first_position_only(self):
+    def positions_read(self, batch):
         """See `base.Objective`."""
-        pooling = self.config.pooling
-        if self.uses_all_layers:
-            return False
-        return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"
+        if self.uses_all_layers or self.config.pooling == "mean":
+            return None
+        if self.config.pooling == "pooled":
+            return ()
+        return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
 
     def outputs(self, encoded, rng=None):
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""

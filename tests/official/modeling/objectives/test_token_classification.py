@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config as configs
+from official.config import compatibility
+from official.config.heads import TokenClassificationConfig
+from official.config.mix import Mix
 from official.modeling.layers.random import Draws
+from official.modeling.model import Model
 from official.modeling.objectives import token_classification
 from official.utils.errors import UserError
 from tests.official.modeling.objectives.test_objectives import (
     ENCODED,
+    ENCODER,
     check_terms,
     cross_entropy,
     make,
@@ -107,6 +113,46 @@ def test_losses_are_float32_and_all_gradients_finite(options):
     for gradient in found:
         values = tf.cast(gradient, tf.float32).numpy()
         assert np.isfinite(values).all() and (values != 0).any()
+
+
+@pytest.mark.parametrize("options", [{}, {"bilstm": 3, "crf": True}])
+def test_saved_states_of_a_frozen_encoder_give_the_same_tags(options):
+    head = TokenClassificationConfig(num_labels=4, mix=Mix(norm="token"), **options)
+    read = configs.Config(
+        name="x",
+        encoder=ENCODER,
+        objectives=(head,),
+        recipe=configs.Recipe(steps=1, freeze_encoder=True, layer_states="states"),
+    )
+    compatibility.check(read, "x")
+    model = Model(read, dtype="float64")
+    model.freeze_encoder()
+    names = {variable.path for variable in model.trainable_variables}
+    assert names and all("token_classification/" in name for name in names)
+    batch = BATCH | {
+        "token_ids": np.arange(15, dtype="int32").reshape(3, 5) % 11,
+        "padding_mask": np.arange(5) < np.array([[5], [5], [3]]),
+    }
+    layers = model.encode(batch, output_all=True)["hidden_states"]
+    states = np.stack(layers, axis=2) * batch["padding_mask"][..., None, None]
+    expected, found = model.predictions(batch), model.predictions(batch | {"layer_states": states})
+    read = batch["word_ids"] >= 0
+    for name in ("tags", "tag_probabilities"):
+        np.testing.assert_allclose(found[name][read], expected[name][read], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"bilstm": 0}, "bilstm"),
+        ({"num_labels": 1}, "num_labels"),
+        ({"num_labels": 3, "labels": ("O", "B-X")}, "num_labels: 3, but there are 2 labels"),
+        ({"dropout": 1.0}, "dropout"),
+    ],
+)
+def test_bad_configs(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TokenClassificationConfig(**changes)
 
 
 def test_a_head_without_labels_is_refused():
