@@ -74,6 +74,6 @@ def test_from_words_to_entities(tmp_path):
     assert (tmp_path / "tags.conll").read_text() == written
     metrics = tags.compute([text.tags for text in texts], [each["tags"] for each in records])
     for name in ("f1", "strict_f1", "accuracy"):
-        assert f"{metrics[name]:.4f}" in evaluated, (name, metrics, evaluated)
+        assert f"{metrics[name]:.6f}" in evaluated, (name, metrics, evaluated)
     assert metrics["f1"] > 0.3
     assert any(each["entities"] for each in records)
