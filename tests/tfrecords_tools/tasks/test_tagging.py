@@ -13,7 +13,7 @@ from official.tokenizers import word_windows
 from official.utils.errors import UserError
 from tests import GOLDEN, small
 from tfrecords_tools.tasks import tagging
-from tfrecords_tools.tasks.readers import tables, tagged_files
+from tfrecords_tools.tasks.readers import tagged_files
 
 TASK = tasks.generic("tagging", "0", label="-1")
 CONLL = "-DOCSTART- -X- O\n\nbaba X B-PER\nbebo X I-PER\n \t\nbi\tX\tO\n\n\n"
@@ -221,4 +221,3 @@ def test_texts_without_words_are_left_out(tmp_path):
         build(tmp_path, {"train": rows})
     built, _ = build(tmp_path, {"train": rows}, skip_bad_rows=True)
     assert built.totals.skipped == {"no words": 1}
-    assert tables.BadRows  # the reader's type
