@@ -83,7 +83,7 @@ class _Scorer:
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
         for name in self.of_tokens:
-            others = [[0, 0]] * (batch[name].shape.rank - 2)
+            others = [[0, 0]] * (len(batch[name].shape) - 2)
             batch[name] = tf.pad(batch[name], [[0, 0], [0, empty], *others])
         lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
