@@ -37,6 +37,13 @@ Any model computes vectors of texts or of their tokens:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
+Heads over a frozen encoder learn from its states, which are computed once:
+
+  python -m official.main --mode=embed --layers=all --model_dir=MODEL --data=TASK_SHARDS \
+      --output=STATES
+  python -m official.main --mode=train_and_eval --config=configs/finetune/layer_mix.yaml \
+      --data=TASK_SHARDS --init=MODEL --model_dir=TUNED --override=recipe.layer_states=STATES
+
 The same command, given again, continues from the last checkpoint of --model_dir. SIGTERM and Ctrl-C
 save a checkpoint and stop. Several workers (--distribution_strategy=multi_worker) get the same
 command and share --model_dir. If one of them is stopped, all of them stop.
@@ -131,6 +138,12 @@ def _define_prediction_flags() -> None:
         "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
         "(generate), .npy or .jsonl (embed).",
     )
+    flags.DEFINE_bool(
+        "pseudo_perplexity",
+        False,
+        "eval: also mask each token of the text alone, and print the pseudo-perplexity of a masked "
+        "LM. A row of n tokens takes n passes.",
+    )
     flags.DEFINE_string("submission", None, "predict: folder for the files for GLUE.")
 
 
@@ -166,6 +179,14 @@ def _define_embedding_flags() -> None:
     )
     flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
     flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer, -1 = last layer.")
+    flags.DEFINE_enum(
+        "layers",
+        "one",
+        ["one", "all"],
+        "embed: one layer, which --layer names, or all with the embeddings. With --data, all "
+        "layers of the tokens of task shards are written to the folder --output, for "
+        "recipe.layer_states.",
+    )
     flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
 
 
@@ -188,7 +209,7 @@ def _define_distribution_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
-    required = {"generate": ("model_dir",), "embed": ("model_dir", "texts", "output")}
+    required = {"generate": ("model_dir",), "embed": ("model_dir", "output")}
     errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
@@ -263,6 +284,7 @@ def _evaluate() -> None:
         checkpoint=FLAGS.checkpoint,
         overrides=FLAGS.override,
         strategy=_strategy(),
+        pseudo=FLAGS.pseudo_perplexity,
     )
     for split, metrics in metrics_of_splits.items():
         if len(metrics_of_splits) > 1:
@@ -316,7 +338,12 @@ def _generate() -> None:
 
 
 def _embed() -> None:
-    """Writes the vectors of texts or of their tokens."""
+    """Writes the vectors of texts or of their tokens, or the states of all layers for shards."""
+    if bool(FLAGS.texts) == bool(FLAGS.data):
+        raise errors.UserError("give either --texts=FILE or --data=SHARDS (--mode=embed)")
+    if FLAGS.data:
+        _embed_shards()
+        return
     from official.serving import loaded_model
     from official.serving.embedder import check_output, write
     from official.utils import text_lines
@@ -324,8 +351,21 @@ def _embed() -> None:
     check_output(FLAGS.output, FLAGS.tokens)
     texts = text_lines.read(FLAGS.texts, "texts")
     embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
-    options = {"pooling": FLAGS.pooling, "layer": FLAGS.layer, "tokens": FLAGS.tokens}
+    layer = "all" if FLAGS.layers == "all" else FLAGS.layer
+    options = {"pooling": FLAGS.pooling, "layer": layer, "tokens": FLAGS.tokens}
     write(embedder, texts, FLAGS.output, **options)
+
+
+def _embed_shards() -> None:
+    """Writes the states of all layers for the examples of a shard folder."""
+    from official.evaluation import layer_states
+
+    if FLAGS.layers != "all":
+        raise errors.UserError("--data: heads read all layers of shards: give --layers=all")
+    splits = [FLAGS.split] if FLAGS.split else []
+    options = {"checkpoint": FLAGS.checkpoint, "report": _say}
+    layer_states.write(FLAGS.model_dir, FLAGS.data, splits, FLAGS.output, **options)
+    print(f"wrote {FLAGS.output}")
 
 
 def run() -> None:

@@ -52,6 +52,8 @@ def check(config: Config, source: str) -> None:
             f"{'a' if frozen else 'no'} generator is frozen: `init_weights: generator` and "
             "`frozen: true` belong together"
         )
+    if config.recipe.layer_states:
+        _check_layer_states(config, source)
     _check_memory(config, source)
     positions = getattr(config.encoder, "max_positions", None)
     if positions and config.segments and config.segments.max_length > positions:
@@ -134,6 +136,22 @@ def _giver(fields: set[str]) -> str:
         if fields & objective().gives():
             return f"; the objective {name} gives {', '.join(sorted(fields))}"
     return ""
+
+
+def _check_layer_states(config: Config, source: str) -> None:
+    """Checks that all objectives read states of single rows, which files can take the place of."""
+    for i, objective in enumerate(config.objectives):
+        one_row = hasattr(objective, "mix") and objective.type not in ("multiple_choice", "ranking")
+        if not one_row or getattr(objective, "task", ""):
+            raise UserError(
+                f"{source}: recipe.layer_states: objectives.{i}: {objective.type} reads more than "
+                "the states of single rows of one task: leave it out"
+            )
+        if getattr(objective, "pooling", "") == "pooled":
+            raise UserError(
+                f"{source}: recipe.layer_states: has no output of a pooler: set "
+                f"objectives.{i}.pooling to first or mean"
+            )
 
 
 def _check_memory(config: Config, source: str) -> None:

@@ -110,6 +110,11 @@ class TransformerConfig(EncoderConfig):
                 f"layer_groups: {self.layer_groups} groups do not divide {self.num_layers} layers"
             )
 
+    @property
+    def num_states(self) -> int:
+        """See `EncoderConfig`; a group has `inner_layers` layers."""
+        return self.num_layers * self.inner_layers + 1
+
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(EncoderConfig):

@@ -2,7 +2,9 @@
 
 import dataclasses
 
+from official.config.mix import Mix, check_pooling
 from official.config.part import ObjectiveConfig
+from official.utils.strict import omitted
 from official.utils.validators import above, at_least, dropout_rate, one_of
 
 POOLINGS = ("pooled", "first", "mean")
@@ -12,6 +14,7 @@ def _check_pooling(config):
     """Raises ValueError if the `pooling` or `dropout` of a head is not valid."""
     one_of("pooling", config.pooling, POOLINGS)
     dropout_rate(config, "dropout")
+    check_pooling(config)
 
 
 def _fields(config, target):
@@ -33,6 +36,7 @@ class ClassificationConfig(ObjectiveConfig):
         dropout: the dropout rate of the pooled output.
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
+        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
         weight: factor of this loss in the sum.
         task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -43,6 +47,7 @@ class ClassificationConfig(ObjectiveConfig):
     num_labels: int | None = None
     dropout: float = 0.1
     pooling: str = "pooled"
+    mix: Mix | None = omitted()
     weight: float = 1.0
     task: str = ""
 
@@ -67,6 +72,7 @@ class RegressionConfig(ObjectiveConfig):
         dropout: the dropout rate of the pooled output.
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
+        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
         weight: factor of this loss in the sum.
         task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -75,6 +81,7 @@ class RegressionConfig(ObjectiveConfig):
 
     dropout: float = 0.1
     pooling: str = "pooled"
+    mix: Mix | None = omitted()
     weight: float = 1.0
     task: str = ""
 
@@ -94,6 +101,7 @@ class MultipleChoiceConfig(ObjectiveConfig):
         dropout: the dropout rate of the pooled output.
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
+        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
         weight: factor of this loss in the sum.
     """
 
@@ -101,6 +109,7 @@ class MultipleChoiceConfig(ObjectiveConfig):
 
     dropout: float = 0.1
     pooling: str = "pooled"
+    mix: Mix | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):
@@ -131,6 +140,7 @@ class RankingConfig(ObjectiveConfig):
         dropout: the dropout rate of the pooled output.
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
+        mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
         weight: factor of this loss in the sum.
     """
 
@@ -140,6 +150,7 @@ class RankingConfig(ObjectiveConfig):
     margin: float = 1.0
     dropout: float = 0.1
     pooling: str = "pooled"
+    mix: Mix | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):
@@ -208,6 +219,7 @@ class SpanAnswerConfig(ObjectiveConfig):
             answer (`independent`), or 0 (`conditional`), by more than this.
         answerable_weight: of `conditional`, factor of the loss of the regression.
         dropout: of `conditional`, the dropout rate before the last layer of the regression.
+        mix: the mix of all layers, which is read in place of the last layer; None = no mix.
         weight: factor of this loss in the sum.
     """
 
@@ -222,6 +234,7 @@ class SpanAnswerConfig(ObjectiveConfig):
     null_threshold: float = 0.0
     answerable_weight: float = 0.5
     dropout: float = 0.1
+    mix: Mix | None = omitted()
     weight: float = 1.0
 
     def __post_init__(self):

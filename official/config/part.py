@@ -29,6 +29,13 @@ class Part(Tagged):
 class EncoderConfig(Part):
     """Sizes and settings of an encoder."""
 
+    num_layers: int
+
+    @property
+    def num_states(self) -> int:
+        """The number of layers whose states it returns, the token layer among them."""
+        return self.num_layers + 1
+
     def without_memory(self) -> Self:
         """Returns the encoder for rows that are read by themselves."""
         names = {field.name for field in dataclasses.fields(self)}

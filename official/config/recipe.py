@@ -158,6 +158,11 @@ class Recipe:
         0 = it does not end early.
       dropout: the dropout rate of all parts of the encoder in this stage; None = the rates of the
         encoder.
+      freeze_encoder: whether the encoder keeps its weights, so that only the heads are trained. It
+        then has no dropout, no gradient and no moments.
+      layer_states: of a frozen encoder, the folder with its states for the examples, which
+        `--mode=embed --layers=all` writes; heads then read these, and the encoder does not run. For
+        examples of an evaluation that are not there it runs. "" = no folder.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
       shuffle_buffer: the number of examples that are shuffled together.
@@ -190,6 +195,8 @@ class Recipe:
     best_metric: str = ""
     patience: int = 0
     dropout: float | None = omitted()
+    freeze_encoder: bool = False
+    layer_states: str = ""
     max_bad_steps: int = 10
     shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
@@ -217,6 +224,7 @@ class Recipe:
         at_least(self, 0, "patience")
         if self.dropout is not None:
             dropout_rate(self, "dropout")
+        self._check_frozen()
         if self.patience and not self.eval_every:
             raise ValueError(
                 "patience: counts evaluations, and eval_every: 0 makes one at the end: give "
@@ -226,6 +234,20 @@ class Recipe:
             raise ValueError("steps: give either steps or epochs")
         if list(self.bucket_lengths) != sorted(set(self.bucket_lengths)):
             raise ValueError("bucket_lengths: must rise")
+
+    def _check_frozen(self):
+        """Raises ValueError if a setting is given that a frozen encoder has not, or has alone."""
+        if self.layer_states and not self.freeze_encoder:
+            raise ValueError(
+                "layer_states: are those of an encoder that does not change: set freeze_encoder to "
+                "true"
+            )
+        if self.freeze_encoder and self.dropout is not None:
+            raise ValueError("dropout: a frozen encoder has no dropout: leave it out")
+        if self.freeze_encoder and self.optimizer.layer_decay != 1:
+            raise ValueError(
+                "optimizer.layer_decay: a frozen encoder has no learning rates: leave it out"
+            )
 
     def total_steps(self, num_examples: int) -> int:
         """Returns the number of updates: `steps`, or enough for `epochs` (rounded up)."""

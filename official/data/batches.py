@@ -18,7 +18,7 @@ from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, words
-from official.shards import features
+from official.shards import features, layer_states
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
@@ -61,6 +61,8 @@ class BatchBuilder:
       taught: the cached outputs of teachers for all examples, [examples, teachers, outputs]; None =
         there are none.
       max_target_length: U of a task of text to text; 0 = the examples have no targets.
+      states: the states of all layers of an encoder for all examples; None = there are none.
+      numbered: whether a batch has the numbers of its examples, `example_number` [B].
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -78,6 +80,8 @@ class BatchBuilder:
     task: str | None
     taught: tf.Tensor | None = None
     max_target_length: int = 0
+    states: layer_states.States | None = None
+    numbered: bool = False
 
     @property
     def static_masks(self) -> bool:
@@ -101,6 +105,8 @@ class BatchBuilder:
             fields.add("row_seeds")
         if self.taught is not None:
             fields.add(TEACHER_LOGITS)
+        if self.states is not None:
+            fields.add(layer_states.FIELD)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
         if "backward_word_bytes" in self.features:
@@ -143,6 +149,10 @@ class BatchBuilder:
             batch["row_seeds"] = seeding.network_seeds(seeds)
         if self.taught is not None:
             batch[TEACHER_LOGITS] = tf.gather(self.taught, tf.maximum(index, 0))
+        if self.numbered:
+            batch["example_number"] = index
+        if self.states is not None:
+            batch[layer_states.FIELD] = self._layer_states(index, batch["padding_mask"])
         batch = self._corrupted(batch, parsed, seeds)
         if "masked_weights" in batch:
             batch["masked_weights"] *= weights[:, None]
@@ -202,6 +212,16 @@ class BatchBuilder:
             )
             batch = sequences.add_sequence_axis(batch, size, self.sequences)
         return batch, segment_ids
+
+    def _layer_states(self, index: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
+        """Returns the states of the tokens of examples, 0 at padding: float32 [B, T, K, D]."""
+        numbers = tf.boolean_mask(index, index >= 0)
+        rows = tf.numpy_function(self.states.rows, [numbers], tf.float32)
+        cells = tf.where(padding_mask & (index >= 0)[:, None])
+        shape = tf.concat([tf.shape(padding_mask, tf.int64), self.states.shape], axis=0)
+        rows = tf.ensure_shape(rows, [None, *self.states.shape])
+        states = tf.scatter_nd(cells, rows, shape)
+        return tf.ensure_shape(states, [*padding_mask.shape, *self.states.shape])
 
     def _targets(self, parsed: Mapping[str, Any], size: int) -> dict[str, tf.Tensor]:
         """Pads targets with 0: int32 and bool [B, U]. Splits without any have padding alone."""

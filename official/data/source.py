@@ -19,7 +19,7 @@ from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
 from official.data import checks, example_order, sharing, streams, taught
 from official.data.batches import BatchBuilder
-from official.shards import features, folder, manifest, token_counts
+from official.shards import features, folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
@@ -49,6 +49,7 @@ class ShardDataset:
         config: configs.Config,
         split: str = "train",
         training: bool = False,
+        numbered: bool = False,
     ):
         """Reads the manifests and checks every byte of the split.
 
@@ -59,6 +60,7 @@ class ShardDataset:
           split: the split to read.
           training: True = batches without end, shuffled unless they are a stream; False = one
             pass in order.
+          numbered: whether batches have the numbers of their examples, `example_number` [B].
 
         Raises:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
@@ -90,6 +92,10 @@ class ShardDataset:
             m.segments.max_length if m.segments else m.max_length for m in manifests
         )
         self._taught = taught.read(config, split, self.fingerprint, self.num_examples, training)
+        self._states = None
+        if given := config.recipe.layer_states:
+            self._states = layer_states.read(given, split, self.fingerprint, required=training)
+        self._numbered = numbered
         counts = [token_counts.read(*pair) for pair in zip(paths, manifests, strict=True)]
         self._build_batch = self._batch_builder(
             parts=max(m.segments.packing if m.segments else 1 for m in manifests),
@@ -142,6 +148,8 @@ class ShardDataset:
             task=self.task_name,
             taught=None if self._taught is None else tf.constant(self._taught.outputs),
             max_target_length=(task and task.max_target_length) or 0,
+            states=self._states,
+            numbered=self._numbered,
         )
 
     def check(self, config: configs.Config, replicas: int = 1, predicting: bool = False) -> None:
@@ -179,6 +187,24 @@ class ShardDataset:
         checks.positions(self.folder, self._longest_sequence, config)
         if self._taught is not None:
             self._taught.check(config)
+        if self._states is not None:
+            self._states.check(config.encoder.num_states, config.encoder.hidden_size)
+
+    def check_encoder(self, checksum: str) -> None:
+        """Checks that the states that batches have are those of an encoder.
+
+        Args:
+          checksum: that of the weights; see `official.evaluation.layer_states`.
+
+        Raises:
+          UserError: they are those of another one.
+        """
+        if self._states is not None and self._states.encoder != checksum:
+            raise UserError(
+                f"{self._states.folder}: these are the states of another encoder (weights "
+                f"{self._states.encoder[:16]}…) than that of this run ({checksum[:16]}…): name its "
+                "model folder with --init, or leave recipe.layer_states out"
+            )
 
     @property
     def task_name(self) -> str | None:

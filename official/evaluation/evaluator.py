@@ -16,7 +16,7 @@ from official.data import ShardDataset
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
 from official.distribution.statistics import Statistics
-from official.evaluation import task_metrics
+from official.evaluation import language_models, task_metrics
 from official.evaluation.loop import Outputs, ReplicaLoop
 from official.modeling import greedy
 from official.modeling.model import Model
@@ -77,6 +77,7 @@ class Evaluator:
         self.memory = memory.make_memory(config, strategy, self.batch_size)
         self._loop = ReplicaLoop(strategy, self.replica_step)
         self._generating: dict[int, ReplicaLoop] = {}  # by the length of the texts
+        self._piece_bytes: np.ndarray | None = None  # of the tokenizer of a text
         self._scorer: tuple[ShardDataset, Scorer] | None = None
 
     def run(self, source: ShardDataset | Mixture, batches: int = 0) -> dict[str, float]:
@@ -88,16 +89,19 @@ class Evaluator:
 
         Returns:
           `loss`, each loss term, each metric of the objectives, and the metrics of the task if
-          there is one. For a mixture, these metrics of each task with the task's name as a prefix,
+          there is one; of a language model on text also its perplexity and bits per byte. For a
+          mixture, these metrics of each task with the task's name as a prefix,
           and the average of the first metrics of the tasks.
         """
         if isinstance(source, Mixture):
             return self._run_each(source, batches)
         if self.memory is not None:
             self.memory.clear()
+        self._piece_bytes = None if source.manifest.task else source.tokenizer.piece_bytes
         loop = self._loop_for(source)
         sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch)
         metrics = self.statistics.summarise(sums, self.model.term_weights)
+        metrics |= language_models.perplexities(metrics)
         if source.manifest.task:
             head = f"{source.task_name}/"  # of this task, where the model has several
             mine = {name.removeprefix(head): value for name, value in outputs.items()}
@@ -160,7 +164,7 @@ class Evaluator:
             others = [
                 f"{other}{metric}"
                 for other in mixture.manifest.task.tasks
-                for metric in ("", "_accuracy", "_squared_error")
+                for metric in ("", "_accuracy", "_squared_error", "_mix")
                 if other != source.task_name
             ]
             metrics |= {
@@ -205,6 +209,8 @@ class Evaluator:
         if self.memory is not None:
             self.memory.write(encoded["memory"], encoded["memory_mask"])
         losses, metrics = self.model.terms(batch, encoded=encoded)
+        if self._piece_bytes is not None:
+            metrics |= language_models.byte_metrics(self.model, losses, batch, self._piece_bytes)
         statistics = self.statistics.pack(losses, self.model.weight_sums(batch), metrics, batch)
         outputs = dict(self.model.predictions(batch, encoded))
         if source is not None:

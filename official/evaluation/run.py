@@ -13,7 +13,7 @@ from official.data import ShardDataset, streams
 from official.data.labels import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
-from official.evaluation import prediction
+from official.evaluation import prediction, pseudo_perplexity
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import teachers, warm_start
@@ -31,6 +31,7 @@ def evaluate(
     checkpoint: str = "best",
     overrides: Sequence[str] = (),
     strategy: tf.distribute.Strategy | None = None,
+    pseudo: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Computes losses and metrics of a trained model.
 
@@ -42,6 +43,7 @@ def evaluate(
       checkpoint: `best`, `last`, a step or a path.
       overrides: `key=value` strings that change the model's config.
       strategy: where to compute; None = one device.
+      pseudo: whether to compute the pseudo-perplexity of a masked LM as well, on one device.
 
     Returns:
       {split: {metric: value}}.
@@ -57,6 +59,9 @@ def evaluate(
         metrics_by_split[name] = metrics = evaluator.run(source)
         if entropy := target_entropy(source, evaluator.batch_size):
             metrics["target_entropy"] = entropy
+        if pseudo:
+            bare = ShardDataset(data, pseudo_perplexity.reading(trained.config), name)
+            metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size)
     return metrics_by_split
 
 

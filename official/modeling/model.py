@@ -1,9 +1,10 @@
 """The model: an encoder and its objectives.
 
-Shapes: B batch, T length, D hidden.
+Shapes: B batch, T length, D hidden, K layers with the token layer.
 """
 
 import keras
+from keras import ops
 
 from official.config.registry import module_of
 from official.modeling.encoders.inputs import encode
@@ -54,14 +55,43 @@ class Model(keras.Layer):
         assert len(paths) == len(self.variables), "two variables have the same path"
         return paths
 
+    def freeze_encoder(self):
+        """Keeps the weights of the encoder from training, and those that heads share with it.
+
+        Raises:
+            UserError: the objectives have no weights of their own, so there is nothing to train.
+        """
+        self.encoder.trainable = False
+        if not self.trainable_variables:
+            names = ", ".join(objective.name for objective in self.objectives)
+            raise UserError(
+                f"recipe.freeze_encoder: true, and the objectives ({names}) have no weights of "
+                "their own: set it to false"
+            )
+
+    @property
+    def encoder_frozen(self):
+        """Whether only the heads are trained."""
+        if not self.encoder.trainable:
+            return True
+        return bool(self.objectives) and all(o.encoder_frozen for o in self.objectives)
+
     @property
     def term_weights(self):
         """The factor of each term in the loss: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
     def encode(self, batch, rng=None, output_all=False, first_only=False):
-        """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`."""
-        if self.objectives and all(objective.encoder_frozen for objective in self.objectives):
+        """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`.
+
+        If the batch has `layer_states` [B, T, K, D], all layers of the encoder for its tokens, they
+        are the result.
+        """
+        if (states := batch.get("layer_states")) is not None:
+            layers = ops.unstack(ops.cast(states, self.encoder.compute_dtype), axis=2)
+            mask = {"padding_mask": batch["padding_mask"]} if "padding_mask" in batch else {}
+            return {"sequence_output": layers[-1], "hidden_states": tuple(layers), **mask}
+        if self.encoder_frozen:
             rng = None  # no dropout in an encoder that is not trained
         return encode(self.encoder, batch, rng, output_all, first_only)
 

@@ -18,6 +18,7 @@ from official.tokenizers.packing import num_specials, pack
 from official.utils import atomic
 from official.utils.errors import UserError
 
+ALL = "all"  # in place of the number of a layer
 POOLINGS = ("mean", "first", "last", "pooled")
 CHUNK = 2048  # texts of a file that are sorted by length together
 _SECONDS_BETWEEN_REPORTS = 5
@@ -30,7 +31,7 @@ class TokenVectors(NamedTuple):
       pieces: the K vocabulary entries.
       starts: int32 [K], the position of the first character of each token in the text.
       ends: int32 [K], the position after the last character: `text[start:end]` is the token.
-      vectors: float32 [K, D].
+      vectors: float32 [K, D], or [K, L + 1, D] for all layers.
     """
 
     pieces: list[str]
@@ -55,15 +56,20 @@ class Embedder:
         self.model = source.model
         self.max_length = source.max_length
         self.cut = 0
-        self._graphs: dict[int, Callable] = {}
+        self._graphs: dict[int | str, Callable] = {}
 
     def texts(
-        self, texts: Sequence[str], pooling: str = "mean", layer: int = -1, batch_size: int = 32
+        self,
+        texts: Sequence[str],
+        pooling: str = "mean",
+        layer: int | str = -1,
+        batch_size: int = 32,
     ) -> np.ndarray:
         """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
 
         Returns:
-          float32 [number of texts, D], in the order of `texts`.
+          float32 [number of texts, D], in the order of `texts`; with the layer 'all' [number of
+          texts, L + 1, D].
 
         Raises:
           UserError: a single text is given instead of a list, or the pooling or the layer does not
@@ -74,17 +80,27 @@ class Embedder:
         graph = self._graph(layer)
         if pooling == "pooled" and not self.config.encoder.pooler:
             raise UserError("pooling: this encoder has no pooler: take mean")
-        if pooling == "pooled" and layer not in (-1, self.config.encoder.num_layers):
+        if pooling == "pooled" and layer not in (-1, self._num_layers):
             raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
         _check_texts(texts, batch_size)
         sequences = self.tokenizer.encode(list(texts))
-        vectors = np.zeros((len(sequences), self.config.encoder.hidden_size), np.float32)
+        vectors = np.zeros((len(sequences), *self.shape(layer)), np.float32)
         for rows, outputs in self._batches(graph, sequences, batch_size):
             vectors[rows] = _pooled(outputs, pooling)
         return vectors
 
+    @property
+    def _num_layers(self) -> int:
+        """L."""
+        return self.config.encoder.num_states - 1
+
+    def shape(self, layer: int | str) -> tuple[int, ...]:
+        """Returns the shape of a vector: (D,), or (L + 1, D) for the layer 'all'."""
+        size = self.config.encoder.hidden_size
+        return (self._num_layers + 1, size) if layer == ALL else (size,)
+
     def tokens(
-        self, texts: Sequence[str], layer: int = -1, batch_size: int = 32
+        self, texts: Sequence[str], layer: int | str = -1, batch_size: int = 32
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
 
@@ -127,23 +143,26 @@ class Embedder:
             )
             yield rows, {name: value.numpy() for name, value in graph(ids).items()}
 
-    def _graph(self, layer: int) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
+    def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
         """Returns the graph from ids to the `states` of a layer. It is made once for each layer."""
-        layers = self.config.encoder.num_layers
-        if not -layers - 1 <= layer <= layers:
-            raise UserError(
-                f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, -1 "
-                "is the last one"
-            )
-        layer %= layers + 1
+        layers = self._num_layers
+        if layer != ALL:
+            if not -layers - 1 <= layer <= layers:
+                raise UserError(
+                    f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, "
+                    "-1 is the last one"
+                )
+            layer %= layers + 1
         if layer in self._graphs:
             return self._graphs[layer]
 
         def outputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             batch = pack([ids], self.tokenizer, self.max_length, self.config.encoder.layout)
-            encoded = self.model.encode(batch, output_all=layer < layers)
+            encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
-            if layer < layers:
+            if layer == ALL:
+                states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
+            elif layer < layers:
                 states = encoded["hidden_states"][layer]
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}
             if "pooled_output" in encoded and layer == layers:
@@ -156,12 +175,12 @@ class Embedder:
 
 
 def _pooled(outputs: dict[str, np.ndarray], pooling: str) -> np.ndarray:
-    """Returns a vector for each row, [B, D]."""
+    """Returns a vector for each row, [B, D], or [B, L + 1, D] for all layers."""
     if pooling == "pooled":
         return outputs["pooled_output"]
-    states, real = outputs["states"], outputs["padding_mask"]  # [B, T, D], [B, T]
+    states, real = outputs["states"], outputs["padding_mask"]  # [B, T, ...], [B, T]
     if pooling == "mean":
-        return np.einsum("btd,bt->bd", states, real / real.sum(axis=1, keepdims=True))
+        return np.einsum("bt...,bt->b...", states, real / real.sum(axis=1, keepdims=True))
     columns = real.argmax(axis=1)
     if pooling == "last":
         columns = real.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
@@ -181,7 +200,7 @@ def write(
     output: str | os.PathLike,
     *,
     pooling: str = "mean",
-    layer: int = -1,
+    layer: int | str = -1,
     tokens: bool = False,
     report: Callable[[str], None] = print,
 ) -> None:
@@ -190,7 +209,8 @@ def write(
     Args:
       embedder: computes the vectors.
       texts: the texts in the order of the file.
-      output: `.npy`: float32 [number of texts, D]. `.jsonl`: an object for each text, with `text`
+      output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
+        'all'. `.jsonl`: an object for each text, with `text`
         and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
         and `vector`.
       pooling: as for `Embedder.texts`; ignored for tokens.
@@ -206,7 +226,7 @@ def write(
     suffix = Path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
-            shape = (len(texts), embedder.config.encoder.hidden_size)
+            shape = (len(texts), *embedder.shape(layer))
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
         for start in range(0, len(texts), CHUNK):
@@ -255,6 +275,8 @@ def _write_tokens(
 
 
 def _write_line(stream: IO[str], line: dict[str, object]) -> None:
-    # Through `str`, which gives the shortest number that is the same float32.
-    numbers = lambda vector: [float(str(value)) for value in vector]  # noqa: E731
+    def numbers(vectors: np.ndarray) -> list:
+        # Through `str`, which gives the shortest number that is the same float32.
+        return [float(str(x)) for x in vectors] if vectors.ndim == 1 else list(vectors)
+
     stream.write(json.dumps(line, ensure_ascii=False, default=numbers) + "\n")

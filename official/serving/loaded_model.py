@@ -38,7 +38,7 @@ class LoadedModel(Predictor):
         texts: Sequence[str],
         batch_size: int = 32,
         pooling: str = "mean",
-        layer: int = -1,
+        layer: int | str = -1,
     ) -> np.ndarray:
         """Computes a vector for each text.
 
@@ -47,10 +47,11 @@ class LoadedModel(Predictor):
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           pooling: `mean` over the tokens of a layer, special tokens included; `first` or `last`
             token of a layer; or the `pooled` output.
-          layer: 0 = the embeddings, 1 = the first layer, -1 = the last layer.
+          layer: 0 = the embeddings, 1 = the first layer, -1 = the last layer, 'all' = all of them.
 
         Returns:
-          float32 [number of texts, D], in the order of `texts`.
+          float32 [number of texts, D], in the order of `texts`; for all layers [number of texts,
+          L + 1, D].
 
         Raises:
           UserError: a single text is given instead of a list, or the pooling or the layer does not
@@ -59,7 +60,7 @@ class LoadedModel(Predictor):
         return self.embedder.texts(texts, pooling, layer, batch_size)
 
     def tokens(
-        self, texts: Sequence[str], batch_size: int = 32, layer: int = -1
+        self, texts: Sequence[str], batch_size: int = 32, layer: int | str = -1
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text, with the characters of the token.
 

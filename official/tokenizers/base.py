@@ -119,6 +119,22 @@ class Tokenizer(abc.ABC):
         """The text of each piece in UTF-8, with a blank in the place of a blank mark."""
         return [self._spelled(piece) for piece in self.pieces]
 
+    @functools.cached_property
+    def piece_bytes(self) -> np.ndarray:
+        """The bytes of text that each piece stands for, int32 [V]: 0 for special tokens.
+
+        Their sum over the tokens of a text is the length of the text in UTF-8, after the
+        normalisation of the tokenizer. SentencePiece has a blank before the first word as well. As
+        WordPiece does not keep blanks, one before each word and each punctuation mark is counted.
+        Text that the vocabulary cannot spell counts nothing.
+        """
+        counts = np.array([self._num_bytes(piece) for piece in self.pieces], np.int32)
+        counts[[*self.special_ids, *self.sentinel_ids]] = 0
+        return counts
+
+    def _num_bytes(self, piece: str) -> int:
+        return len(self._spelled(piece))
+
     @abc.abstractmethod
     def _spelled(self, piece: str) -> bytes: ...
 

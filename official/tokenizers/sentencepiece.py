@@ -22,6 +22,7 @@ Shapes: N texts.
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from official.utils.errors import UserError
 # The classes of transformers that normalise text, by the `model_type` of config.json.
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of one byte
 # The settings of T5's releases. The end token has the place of [CLS] and [SEP].
 T5 = {
     "pad_token": "<pad>",
@@ -206,6 +208,9 @@ class SentencePiece(Tokenizer):
 
     def _spelled(self, piece: str) -> bytes:
         return piece.replace(BLANK, " ").encode()
+
+    def _num_bytes(self, piece: str) -> int:
+        return 1 if _BYTE.fullmatch(piece) else super()._num_bytes(piece)
 
     def _begins_word(self, piece: str, rule: str) -> bool:
         return word_starts.of_piece(piece, rule)

@@ -11,6 +11,7 @@ from official.data import ShardDataset
 from official.data.labels import task_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
+from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, teachers, warm_start
 from official.training import resolve, resuming
@@ -123,6 +124,8 @@ def _trainer(
     fresh = checkpoints.last_step(model_dir) is None
     if init and fresh:
         report(_warm_start(model, init, checkpoint, weights))
+    if config.recipe.layer_states and fresh:
+        source.check_encoder(layer_states.checksum(model))
     teachers.attach(model, config, source.tokenizer, source.manifest.max_length, strategy.scope)
     if strategies.is_chief(strategy):
         atomic.make_folder(model_dir)

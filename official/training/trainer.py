@@ -67,6 +67,8 @@ class Trainer:
         self.allow_other_data = allow_other_data
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
+        if config.recipe.freeze_encoder:
+            model.freeze_encoder()
         with strategy.scope():
             self.optimizer = optimizers.make(config.recipe, self.total_steps, model)
         self.variables = {

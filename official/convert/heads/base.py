@@ -80,8 +80,14 @@ class Head:
           title: the name of the system, with its article.
 
         Raises:
-          UserError: transformers pools in another way, or reads in another direction.
+          UserError: transformers pools in another way, reads the last layer alone, or reads in
+            another direction.
         """
+        if getattr(objective, "mix", None) is not None:
+            raise UserError(
+                f"objectives: {objective.type}.mix: {title} of transformers reads the last layer "
+                "alone"
+            )
         pooling = getattr(objective, "pooling", "pooled")
         if pooling not in self.poolings or (pooling != "pooled" and encoder.pooler):
             raise UserError(

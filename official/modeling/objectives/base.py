@@ -118,6 +118,17 @@ class Objective(keras.Layer):
         """
         raise NotImplementedError
 
+    def text_targets(self, batch):
+        """Returns the tokens of a text that a language model predicts, and their weights.
+
+        Args:
+            batch: a batch after `prepare`.
+
+        Returns:
+            Two tensors of one shape; None if the objective is no language model.
+        """
+        del batch
+
     def predictions(self, batch, encoded, encoder):
         """Returns a dict of tensors with one row for each example, by default empty."""
         del batch, encoded, encoder

@@ -75,6 +75,10 @@ class Objective(base.Objective):
             weights = self._weights(with_next_token(batch))
         return {self.name: ops.sum(weights)}
 
+    def text_targets(self, batch):
+        """See `base.Objective`: [B, T]."""
+        return batch["causal_ids"], batch["causal_weights"]
+
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         rows = ops.reshape(encoded["sequence_output"], (-1, self.encoder_config.hidden_size))

@@ -27,12 +27,13 @@ class Objective(pooled.Head):
         """See `base.Objective`; a head of weight 0 has no term where there are no labels."""
         if self.lacks("label", batch):
             return base.Terms(losses={}, metrics={})
-        return base.class_terms(
+        terms = base.class_terms(
             self.name,
             self.logits(encoded, rng),
             batch[self.config.field("label")],
             self.example_weights(batch),
         )
+        return self.with_penalty(terms, batch)
 
     def predictions(self, batch, encoded, encoder):
         """Returns `probabilities` [B, C]; with several tasks the name of the task comes first."""

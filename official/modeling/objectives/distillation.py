@@ -194,7 +194,8 @@ class Objective(base.Objective):
         """Returns what a teacher computes: a dict of tensors without gradient."""
         config = self.config
         first_only = not config.matches_states and head.uses_first_position_only
-        encoded = encode(model.encoder, batch, None, config.matches_layers, first_only)
+        all_layers = config.matches_layers or (head is not None and head.uses_all_layers)
+        encoded = encode(model.encoder, batch, None, all_layers, first_only)
         taught = {}
         if config.matches_outputs:
             taught["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)

@@ -34,7 +34,9 @@ class Objective(pooled.Head):
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         logits = self.logits(batch, encoded, rng)
-        return base.class_terms(self.name, logits, batch["answer"], self.example_weights(batch))
+        weights = self.example_weights(batch)
+        terms = base.class_terms(self.name, logits, batch["answer"], weights)
+        return self.with_penalty(terms, batch)
 
     def predictions(self, batch, encoded, encoder):
         """Returns `probabilities` [B, C]."""

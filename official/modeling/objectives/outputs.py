@@ -28,7 +28,7 @@ def rows(head, batch, encoded, encoder, positions="real", rng=None):
     if kind in ("classification", "regression"):
         return head.outputs(encoded, rng)
     if kind == "span_answer":
-        boundaries = ops.concatenate(head.boundary_logits(encoded["sequence_output"]), axis=0)
+        boundaries = ops.concatenate(head.boundary_logits(head.states(encoded, rng)), axis=0)
         allowed = head.allowed(batch)
         return ops.where(ops.concatenate([allowed, allowed], axis=0), boundaries, NEVER)
     hidden = encoded["decoder_output" if kind == "seq2seq_lm" else "sequence_output"]

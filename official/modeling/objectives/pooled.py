@@ -7,17 +7,20 @@ from keras import ops
 
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
-from official.modeling.objectives import base
+from official.modeling.objectives import base, mixed
 
 
-class Head(base.Objective):
-    """Dropout and an affine map of the pooled output, with the variables `output/...`."""
+class Head(mixed.Reader):
+    """Dropout and an affine map of the pooled output, with the variables `output/...`.
+
+    With `config.mix` the mix of all layers is pooled.
+    """
 
     def __init__(self, config, encoder_config, size, *, name, seed=0, dtype=None):
         """Describes the head.
 
         Args:
-            config: has `pooling` and `dropout`.
+            config: has `pooling`, `dropout` and `mix`.
             encoder_config: the config of the encoder whose output is pooled.
             size: O.
             name: name of the loss, and first part of the variables' paths.
@@ -39,17 +42,20 @@ class Head(base.Objective):
 
     def build(self, input_shape=None):
         """Creates the variables."""
+        super().build(input_shape)
         self.output_projection.build()
 
     @property
     def uses_first_position_only(self):
         """See `base.Objective`."""
         pooling = self.config.pooling
+        if self.uses_all_layers:
+            return False
         return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"
 
     def outputs(self, encoded, rng=None):
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""
-        pooled = dropout(self.pool(encoded), self.config.dropout, rng)
+        pooled = dropout(self.pool(self.read(encoded, rng)), self.config.dropout, rng)
         return self.as_loss(self.output_projection(pooled))
 
     def lacks(self, target, batch):
@@ -58,4 +64,4 @@ class Head(base.Objective):
 
     def weight_sums(self, batch):
         """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
+        return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})

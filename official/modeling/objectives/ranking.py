@@ -68,3 +68,8 @@ class Objective(pooled.Head, Ranker):
         """See `Ranker`."""
         del batch
         return self.outputs(encoded, rng)[:, 0]
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `Ranker`."""
+        terms = super().terms(batch, encoded, encoder, rng)
+        return self.with_penalty(terms, batch) if terms.losses else terms

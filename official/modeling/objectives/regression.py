@@ -26,10 +26,11 @@ class Objective(pooled.Head):
         weights = self.example_weights(batch)
         errors = self.scores(encoded, rng) - self.as_loss(batch[self.config.field("score")])
         squared = ops.sum(ops.square(errors) * weights)
-        return base.Terms(
+        terms = base.Terms(
             losses={self.name: squared},
             metrics={f"{self.name}_squared_error": (squared, ops.sum(weights))},
         )
+        return self.with_penalty(terms, batch)
 
     def predictions(self, batch, encoded, encoder):
         """Returns `score` [B]; with several tasks the name of the task comes first."""

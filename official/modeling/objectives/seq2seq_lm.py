@@ -75,6 +75,10 @@ class Objective(base.Objective):
         z_loss = 0.0 if rng is None else self.config.z_loss
         return base.token_terms(self.name, logits, targets, weights, z_loss)
 
+    def text_targets(self, batch):
+        """See `base.Objective`: [B, U]."""
+        return batch["target_ids"], self._weights(batch)
+
     def _weights(self, batch):
         """Returns the weight of each target: [B, U]."""
         return self.as_loss(batch["target_mask"]) * self.example_weights(batch)[:, None]

@@ -22,13 +22,13 @@ from official.modeling.layers import gather
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
-from official.modeling.objectives import base
+from official.modeling.objectives import base, mixed
 from official.utils import keras_private
 
 NEVER = -1e30
 
 
-class Objective(base.Objective):
+class Objective(mixed.Reader):
     """Scores the starts and ends of answers, and unanswerable questions."""
 
     def __init__(self, config, encoder_config, *, name="span_answer", seed=0, dtype=None):
@@ -95,12 +95,12 @@ class Objective(base.Objective):
 
     def weight_sums(self, batch):
         """See `base.Objective`."""
-        return {self.name: ops.sum(self.example_weights(batch))}
+        return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
         del encoder
-        states = encoded["sequence_output"]
+        states = self.states(encoded, rng)
         weights = self.example_weights(batch)
         allowed, cls = self.allowed(batch), self._cls(batch)
         shift = batch["context_start"] - batch["window_start"]
@@ -128,7 +128,8 @@ class Objective(base.Objective):
             losses = losses + self.config.answerable_weight * against
             right = ops.equal(logits > 0, ops.logical_not(answerable))
             metrics[f"{self.name}_answerable_accuracy"] = (_total(right, weights), ops.sum(weights))
-        return base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
+        terms = base.Terms(losses={self.name: ops.sum(losses * weights)}, metrics=metrics)
+        return self.with_penalty(terms, batch)
 
     def predictions(self, batch, encoded, encoder):
         """Returns the best spans of each window among those that begin with a token that it owns.
@@ -139,7 +140,7 @@ class Objective(base.Objective):
             whole context; and `null_scores` [B].
         """
         del encoder
-        states = encoded["sequence_output"]
+        states = self.states(encoded)
         position = self._positions(batch)
         begin = batch["context_start"][:, None]
         number = position - begin + batch["window_start"][:, None]  # [B, T], in the whole context

@@ -69,10 +69,12 @@ class ServingContext:
         return self.source.task
 
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Runs the encoder with the stored weights, on the positions that the head reads."""
-        first_only = self.head is not None and self.head.uses_first_position_only
+        """Runs the encoder with the stored weights, and computes only what the head reads."""
+        head = self.head
+        all_layers = head is not None and head.uses_all_layers
+        first_only = head is not None and head.uses_first_position_only
         with self.weights.read():
-            return self.model.encode(batch, first_only=first_only)
+            return self.model.encode(batch, output_all=all_layers, first_only=first_only)
 
 
 def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signature:

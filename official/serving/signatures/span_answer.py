@@ -39,7 +39,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return by_name
 
     def score(batch):
-        states = parts.encode(batch)["sequence_output"]
+        states = parts.head.states(parts.encode(batch))
         logits = parts.head.boundary_logits(states)
         return dict(zip(("start_logits", "end_logits"), logits, strict=True))
 

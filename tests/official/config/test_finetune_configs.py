@@ -10,7 +10,7 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text"]
+OTHERS += ["text_to_text", "layer_mix"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -33,6 +33,15 @@ def test_settings_are_those_of_the_paper(path):
         kind = objective.type
         task = tasks.TASKS.get(objective.task or read.name)
         assert kind == (task.kind if task else read.name)
+
+
+def test_layer_mix():
+    """Peters et al., 2018: a frozen encoder, small penalty, dropout of half of the features."""
+    read = config.load(FOLDER / "layer_mix.yaml")
+    (head,) = read.objectives
+    assert (read.encoder, read.recipe.freeze_encoder, head.pooling) == (None, True, "mean")
+    assert (head.mix.penalty, head.mix.norm, head.mix.dropout) == (0.001, "none", 0.5)
+    assert (read.recipe.schedule.type, read.recipe.schedule.warmup_fraction) == ("constant", 0)
 
 
 def test_text_to_text():

@@ -53,6 +53,32 @@ def by_hand(loaded, text):
     return ids, [np.asarray(states)[0] for states in encoded["hidden_states"]], own
 
 
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_vectors_of_all_layers_are_those_of_each(folder, tmp_path, pooling):
+    loaded = official.load(folder)
+    found = loaded.encode(TEXTS, layer="all", pooling=pooling)
+    each = [loaded.encode(TEXTS, layer=layer, pooling=pooling) for layer in range(3)]
+    np.testing.assert_allclose(found, np.stack(each, axis=1), atol=1e-6)
+    embedder.write(
+        loaded.embedder, TEXTS, tmp_path / "out.npy", pooling=pooling, layer="all", report=len
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found)
+
+
+def test_vectors_of_tokens_of_all_layers(folder, tmp_path):
+    loaded = official.load(folder)
+    whole = loaded.tokens(TEXTS, layer="all")
+    first = loaded.tokens(TEXTS, layer=1)
+    assert whole[0].vectors.shape == (len(whole[0].pieces), 3, 16)
+    for all_layers, one in zip(whole, first, strict=True):
+        np.testing.assert_allclose(all_layers.vectors[:, 1], one.vectors, atol=1e-6)
+    options = {"tokens": True, "layer": "all", "report": len}
+    embedder.write(loaded.embedder, TEXTS[:1], tmp_path / "out.jsonl", **options)
+    line = json.loads((tmp_path / "out.jsonl").read_text())
+    vectors = np.array([token["vector"] for token in line["tokens"]], np.float32)
+    np.testing.assert_allclose(vectors, whole[0].vectors, atol=1e-5)
+
+
 @pytest.mark.parametrize("layer", [-1, 2, 1, 0, -3])
 def test_vectors_of_any_layer(folder, layer):
     loaded = official.load(folder)

@@ -1,0 +1,116 @@
+"""Computes the states of all layers of an encoder for task shards, so that heads need no encoder.
+
+Shapes: B batch, T length, N examples, K layers with the token layer, D hidden.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from official import config as configs
+from official.data import ShardDataset
+from official.modeling.model import Model
+from official.saving import model_folder, named_arrays
+from official.shards import layer_states, manifest
+from official.utils import atomic
+from official.utils.errors import UserError
+
+_LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
+
+
+def checksum(model: Model) -> str:
+    """Returns the SHA-256 of the weights of a model's encoder in float32, without its pooler."""
+    arrays = {
+        path: np.asarray(array, np.float32)
+        for path, array in named_arrays.values(model.variables_by_path()).items()
+        if path.startswith("encoder/") and not path.startswith("encoder/pooler/")
+    }
+    return named_arrays.digest(arrays, None)
+
+
+def write(
+    model_dir: str | os.PathLike,
+    data: str | os.PathLike,
+    splits: Sequence[str],
+    output: str | os.PathLike,
+    *,
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Writes the states of all layers for splits of a shard folder of a task.
+
+    Args:
+      model_dir: the model folder with the encoder.
+      data: the shard folder.
+      splits: the splits; () = all.
+      output: the folder to create; see `official.shards.layer_states`.
+      checkpoint: the checkpoint of the model.
+      batch_size: examples of a batch.
+      report: takes the lines to print.
+
+    Raises:
+      UserError: the data does not suit the encoder, or its examples have several sequences.
+    """
+    config, _, model = model_folder.restore(model_dir, checkpoint)
+    recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
+    reading = dataclasses.replace(
+        config, segments=None, corruption=None, objectives=(), recipe=recipe
+    )
+    encoded = _encoder(model)
+    with atomic.folder(output) as temporary:
+        writer = layer_states.Writer(temporary, str(model_dir), checksum(model))
+        for split in splits or _splits(data):
+            source = ShardDataset(data, reading, split, numbered=True)
+            source.check_tokenizer(Path(model_dir) / "tokenizer")
+            source.check(reading, predicting=True)
+            if "text_mask" in source.fields:
+                raise UserError(
+                    f"{data}: an example of {source.task_name} has several sequences: the states "
+                    "of all layers are kept of examples with one"
+                )
+            batches = ((n, encoded(batch).numpy()) for n, batch in _numbered(source, batch_size))
+            shape = config.encoder.num_states, config.encoder.hidden_size
+            lengths = _lengths(source, batch_size)
+            writer.write(split, source.fingerprint, lengths, shape, batches)
+            report(f"{split}: {source.num_examples:,} examples, {lengths.sum():,} tokens")
+        writer.finish()
+
+
+def _splits(data: str | os.PathLike) -> list[str]:
+    """Returns the names of the splits of a shard folder that have examples."""
+    shards = manifest.read(Path(data)).shards
+    return list(dict.fromkeys(shard.split for shard in shards if shard.records))
+
+
+def _encoder(model: Model) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
+    """Returns the graph from a batch to the states of its real tokens: [tokens, K, D]."""
+
+    def states(batch):
+        encoded = model.encode(batch, output_all=True)
+        real = batch["padding_mask"] & (batch["example_number"] >= 0)[:, None]
+        return tf.boolean_mask(tf.stack(encoded["hidden_states"], axis=2), real)
+
+    return tf.function(states, autograph=False, reduce_retracing=True)
+
+
+def _numbered(
+    source: ShardDataset, batch_size: int
+) -> Iterator[tuple[np.ndarray, dict[str, tf.Tensor]]]:
+    """Yields each batch after the numbers of its examples, without those that fill it."""
+    for batch in source.dataset(batch_size):
+        numbers = batch["example_number"].numpy()
+        yield numbers[numbers >= 0], batch
+
+
+def _lengths(source: ShardDataset, batch_size: int) -> np.ndarray:
+    """Returns the number of tokens of each example: int32 [N]."""
+    lengths = np.zeros(source.num_examples, np.int32)
+    for numbers, batch in _numbered(source, batch_size):
+        tokens = batch["padding_mask"].numpy().sum(axis=1)
+        lengths[numbers] = tokens[batch["example_number"].numpy() >= 0]
+    return lengths

@@ -1,0 +1,85 @@
+"""A learnt weighted sum of the layers of an encoder (Peters et al., 2018, section 3.3, equation 1).
+
+mix = gamma * sum over k of softmax(w)[k] * h[k], over the token layer and all others. With w = 0
+and gamma = 1 it begins as the mean of the layers.
+
+Shapes: B batch, T length, D hidden, K layers with the token layer (L + 1 of an encoder of L).
+"""
+
+import keras
+from keras import ops
+
+from official.modeling.layers.precision import accurate
+from official.utils.errors import UserError
+
+_EPSILON = 1e-12  # added to variances, as in the release of ELMo
+
+
+class LayerMix(keras.Layer):
+    """The weighted sum of K layers, with the variables `weights` [K] and `gamma` [].
+
+    A layer is normalised before the sum with `norm` 'layer' or 'token', without gain and offset:
+
+    * 'layer' = one mean and one variance over all real positions, rows and features of the layer,
+      as in the release of ELMo. The vectors of a text then depend on its batch;
+    * 'token' = a mean and a variance for each position;
+    * 'none' = no norm.
+    """
+
+    def __init__(self, count, *, norm="none", name="mix", dtype=None):
+        """Describes a mix; `build()` creates its variables.
+
+        Args:
+            count: K.
+            norm: 'none', 'layer' or 'token'.
+            name: first part of the variables' paths.
+            dtype: Keras dtype policy; None = the global one.
+        """
+        super().__init__(name=name, dtype=dtype)
+        self.count = count
+        self.norm = norm
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        options = {"autocast": False, "dtype": accurate(self.compute_dtype)}
+        self.layer_weights = self.add_weight((self.count,), "zeros", name="weights", **options)
+        self.gamma = self.add_weight((), "ones", name="gamma", **options)
+
+    def call(self, states, padding_mask=None):
+        """Returns the weighted sum of the layers: [B, T, D].
+
+        Args:
+            states: K tensors [B, T, D], the token layer first.
+            padding_mask: bool [B, T], False for padding; None = there is no padding.
+
+        Raises:
+            UserError: there are not K layers.
+        """
+        if len(states) != self.count:
+            raise UserError(f"{self.name}: expected {self.count} layers, got {len(states)}")
+        factors = self.gamma * ops.softmax(self.layer_weights)  # [K]
+        states = [self._normalized(ops.cast(x, factors.dtype), padding_mask) for x in states]
+        total = states[0] * factors[0]
+        for k in range(1, self.count):
+            total = total + states[k] * factors[k]
+        return ops.cast(total, self.compute_dtype)
+
+    def squared_weights(self):
+        """Returns the squared norm of the weights before the softmax, for a penalty: a scalar."""
+        return ops.sum(ops.square(self.layer_weights))
+
+    def _normalized(self, x, padding_mask):
+        """Returns a layer [B, T, D] with mean 0 and variance 1, as `norm` says."""
+        if self.norm == "none":
+            return x
+        if self.norm == "token":
+            centred = x - ops.mean(x, axis=-1, keepdims=True)
+            variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+            return centred * ops.rsqrt(variance + _EPSILON)
+        if padding_mask is None:
+            padding_mask = ops.ones(ops.shape(x)[:2], "bool")
+        real = ops.cast(padding_mask, x.dtype)[:, :, None]  # [B, T, 1]
+        count = ops.maximum(ops.sum(real), 1) * x.shape[-1]
+        centred = x - ops.sum(x * real) / count
+        variance = ops.sum(ops.square(centred) * real) / count
+        return centred * ops.rsqrt(variance + _EPSILON)

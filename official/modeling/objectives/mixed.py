@@ -1,0 +1,79 @@
+"""The base class of heads that read the last layer, or a learnt mix of all layers.
+
+Shapes: B batch, T length, D hidden.
+"""
+
+from official.modeling.layers.dropout import dropout
+from official.modeling.layers.layer_mix import LayerMix
+from official.modeling.objectives import base
+
+
+class Reader(base.Objective):
+    """An objective whose config has `mix`: None, or an `official.config.mix.Mix`.
+
+    With a mix, the variables `mix/weights` and `mix/gamma` come before those of the head, and the
+    penalty of the weights is the term `NAME_mix`.
+    """
+
+    def __init__(self, config, encoder_config, *, name, seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.mix = None
+        if config.mix is not None:
+            self.mix = LayerMix(
+                encoder_config.num_states, norm=config.mix.norm, dtype=self.dtype_policy
+            )
+
+    def build(self, input_shape=None):
+        """Creates the variables of the mix."""
+        if self.mix is not None:
+            self.mix.build()
+
+    @property
+    def uses_all_layers(self):
+        """See `base.Objective`."""
+        return self.mix is not None
+
+    @property
+    def term_weights(self):
+        """See `base.Objective`; the weight of the head is not a factor of the penalty."""
+        return super().term_weights | ({self._penalty_name: 1.0} if self._has_penalty else {})
+
+    def read(self, encoded, rng=None):
+        """Returns the outputs of the encoder with the mix as `sequence_output` [B, T, D].
+
+        Args:
+            encoded: the outputs of the encoder, with `hidden_states` if there is a mix.
+            rng: `Draws`, or None for inference (no dropout).
+        """
+        if self.mix is None:
+            return encoded
+        mixed = self.mix(encoded["hidden_states"], encoded.get("padding_mask"))
+        return {**encoded, "sequence_output": dropout(mixed, self.config.mix.dropout, rng)}
+
+    def states(self, encoded, rng=None):
+        """Returns the vectors that the head reads, of the last layer or mixed: [B, T, D]."""
+        return self.read(encoded, rng)["sequence_output"]
+
+    def with_penalty_weight(self, sums):
+        """Adds the divisor of the penalty, which is that of the head, to `weight_sums`."""
+        return sums | ({self._penalty_name: sums[self.name]} if self._has_penalty else {})
+
+    def with_penalty(self, terms, batch):
+        """Adds the penalty of the mix to `Terms`.
+
+        A term is the sum over the examples of a batch, so the penalty counts once for each example.
+        """
+        if not self._has_penalty:
+            return terms
+        count = self.weight_sums(batch)[self._penalty_name]
+        penalty = self.config.mix.penalty * self.mix.squared_weights()
+        losses = terms.losses | {self._penalty_name: count * self.as_loss(penalty)}
+        return base.Terms(losses=losses, metrics=terms.metrics)
+
+    @property
+    def _has_penalty(self):
+        return self.mix is not None and self.config.mix.penalty > 0
+
+    @property
+    def _penalty_name(self):
+        return f"{self.name}_mix"

@@ -1,0 +1,184 @@
+"""Heads that read a mix of all layers: values by hand, terms of the penalty, every encoder."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as configs
+from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import (
+    ClassificationConfig,
+    MultipleChoiceConfig,
+    RankingConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
+from official.config.mix import Mix
+from official.modeling.layers.random import Draws
+from official.modeling.model import Model
+from official.utils.errors import UserError
+
+SIZES = {"vocab_size": 11, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
+BERT = TransformerConfig(**SIZES, intermediate_size=8, max_positions=6)
+ENCODERS = {
+    "bert": BERT,
+    "albert": dataclasses.replace(BERT, layer_groups=1, inner_layers=2),
+    "gpt2": dataclasses.replace(BERT, causal=True, norm="pre", pooled_position="last"),
+    "xlnet": TransformerXLConfig(**SIZES, intermediate_size=8),
+    "t5": EncoderDecoderConfig(**SIZES, intermediate_size=8),
+}
+RNG = np.random.default_rng(0)
+MASK = np.arange(6) < np.array([6, 4, 5, 2])[:, None]
+BATCH = {
+    "token_ids": RNG.integers(1, 11, (4, 6)).astype("int32"),
+    "segment_ids": np.zeros((4, 6), "int32"),
+    "padding_mask": MASK,
+    "example_weights": np.array([1, 1, 1, 0], "float64"),
+    "label": np.array([2, 0, 1, 0], "int32"),
+    "score": np.array([0.5, -1.5, 2.0, 9.0]),
+}
+CHOICES = {name: BATCH[name].reshape(2, 2, 6) for name in ("token_ids", "segment_ids")} | {
+    "padding_mask": MASK.reshape(2, 2, 6),
+    "text_mask": MASK.reshape(2, 2, 6),
+    "answer": np.array([1, 0], "int32"),
+    "example_weights": np.array([1, 0.5]),
+}
+WINDOWS = BATCH | {
+    "context_start": np.array([2, 1, 1, 1], "int32"),
+    "context_length": np.array([4, 3, 4, 1], "int32"),
+    "window_start": np.zeros(4, "int32"),
+    "own_start": np.zeros(4, "int32"),
+    "own_end": np.full(4, 9, "int32"),
+    "answer_start": np.array([1, -1, 0, 0], "int32"),
+    "answer_end": np.array([2, -1, 3, 0], "int32"),
+}
+HEADS = {
+    "classification": (ClassificationConfig(num_labels=3, pooling="mean", mix=Mix()), BATCH),
+    "regression": (RegressionConfig(pooling="mean", mix=Mix()), BATCH),
+    "multiple_choice": (MultipleChoiceConfig(pooling="mean", mix=Mix()), CHOICES),
+    "ranking": (RankingConfig(pooling="mean", mix=Mix()), CHOICES),
+    "span_answer": (SpanAnswerConfig(mix=Mix()), WINDOWS),
+    "conditional": (SpanAnswerConfig(mix=Mix(), form="conditional"), WINDOWS),
+}
+
+
+def make(head, encoder=BERT):
+    """Returns a model in float64 with random values in the mix."""
+    config = configs.Config("mixed", encoder=encoder, objectives=(head,))
+    model = Model(config, dtype="float64")
+    mix = model.objectives[0].mix
+    if mix is not None:
+        mix.layer_weights.assign(np.linspace(-1, 1, mix.count))
+        mix.gamma.assign(1.5)
+    return model
+
+
+def mixed_by_hand(states, gamma=1.5):
+    """Returns the mix of the weights that `make` sets, without a norm."""
+    weights = np.exp(np.linspace(-1, 1, len(states)))
+    return gamma * sum(
+        w * np.array(x) for w, x in zip(weights / weights.sum(), states, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_head_reads_the_mix_of_every_encoder(name):
+    head = ClassificationConfig(num_labels=3, pooling="mean", mix=Mix())
+    model = make(head, ENCODERS[name])
+    states = model.encode(BATCH, output_all=True)["hidden_states"]
+    assert len(states) == {"albert": 5}.get(name, 3)
+    objective = model.objectives[0]
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
+    mixed = mixed_by_hand(states)
+    pooled = np.stack([row[real].mean(axis=0) for row, real in zip(mixed, MASK, strict=True)])
+    logits = pooled @ kernel + bias
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = model.predictions(BATCH)["probabilities"]
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_head_of_a_mix_is_the_head_of_its_states(name):
+    """The values of a head with a mix are those of the same head over mixed vectors."""
+    head, batch = HEADS[name]
+    model, plain = make(head), make(dataclasses.replace(head, mix=None))
+    own = plain.variables_by_path()
+    for path, variable in model.variables_by_path().items():
+        if "/mix/" not in path:
+            own[path].assign(variable)
+    assert len(own) == len(model.variables_by_path()) - 2
+    batch = model.prepare({key: tf.constant(value) for key, value in batch.items()})
+    encoded = model.encode(batch, output_all=True)
+    mixed = {**encoded, "sequence_output": tf.constant(mixed_by_hand(encoded["hidden_states"]))}
+    losses, metrics = model.terms(batch)
+    expected, expected_metrics = plain.terms(batch, encoded=mixed)
+    assert losses.keys() == expected.keys()
+    for found, wanted in ((losses, expected), (metrics, expected_metrics)):
+        for key in wanted:
+            np.testing.assert_allclose(found[key], wanted[key], rtol=1e-9)
+    predictions = model.predictions(batch)
+    for key, value in plain.predictions(batch, mixed).items():
+        np.testing.assert_allclose(predictions[key], value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_penalty_is_a_term_of_its_own(name):
+    head, batch = HEADS[name]
+    model = make(dataclasses.replace(head, weight=3.0, mix=Mix(penalty=0.1)))
+    batch = model.prepare({key: tf.constant(value) for key, value in batch.items()})
+    losses, _ = model.terms(batch)
+    sums = model.weight_sums(batch)
+    term = f"{model.objectives[0].name}_mix"
+    assert model.term_weights == {model.objectives[0].name: 3.0, term: 1.0}
+    np.testing.assert_allclose(losses[term] / sums[term], 0.1 * 2, rtol=1e-12)  # w = -1, 0, 1
+
+
+def test_norm_reads_no_padding():
+    head = ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(norm="layer"))
+    model = make(head)
+    other = BATCH | {"token_ids": np.where(MASK, BATCH["token_ids"], 7).astype("int32")}
+    found, same = (model.predictions(batch)["probabilities"] for batch in (BATCH, other))
+    np.testing.assert_allclose(found, same, rtol=1e-9)
+
+
+def test_dropout_of_the_mix_is_of_single_elements():
+    head = ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(dropout=0.5))
+    model = make(head)
+    encoded = model.encode(BATCH, output_all=True)
+    states = np.array(model.objectives[0].states(encoded, Draws((0, 1))))
+    exact = mixed_by_hand(encoded["hidden_states"])
+    kept = states != 0
+    assert 0.3 < kept.mean() < 0.7
+    np.testing.assert_allclose(states[kept], 2 * exact[kept], rtol=1e-9)
+
+
+def test_without_a_mix_the_encoder_returns_the_last_layer_alone():
+    plain = make(ClassificationConfig(num_labels=3, pooling="mean"))
+    assert "hidden_states" not in plain.encode_as_read(BATCH)
+    first = make(ClassificationConfig(num_labels=3, pooling="first", mix=Mix()))
+    assert "hidden_states" in first.encode_as_read(BATCH)
+    assert first.encode_as_read(BATCH)["sequence_output"].shape == (4, 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mix": {}}, "objectives.0.pooling: pooled is an output of the last layer"),
+        ({"mix": {"norm": "batch"}, "pooling": "mean"}, "objectives.0.mix.norm: 'batch' is not"),
+        ({"mix": {"penalty": -1}, "pooling": "mean"}, "objectives.0.mix.penalty: -1.0 is negative"),
+        ({"mix": {"weight": 1}, "pooling": "mean"}, "objectives.0.mix.weight: unknown key"),
+    ],
+)
+def test_bad_mixes(values, message):
+    raw = {"name": "bad", "objectives": [{"type": "regression", **values}], "recipe": {"steps": 1}}
+    with pytest.raises(UserError, match=message):
+        configs.from_dict(raw)
+
+
+def test_config_without_a_mix_is_as_before():
+    assert "mix" not in configs.to_dict(RegressionConfig())
+    mixed = configs.to_dict(RegressionConfig(pooling="mean", mix=Mix(penalty=0.5)))
+    assert mixed["mix"] == {"penalty": 0.5, "norm": "none", "dropout": 0.5}
