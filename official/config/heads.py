@@ -15,6 +15,8 @@ def _check_pooling(config):
     one_of("pooling", config.pooling, POOLINGS)
     dropout_rate(config, "dropout")
     check_pooling(config)
+    if getattr(config, "activation", None) is not None:
+        one_of("activation", config.activation, ("relu",))
 
 
 def _fields(config, target):
@@ -37,6 +39,7 @@ class ClassificationConfig(ObjectiveConfig):
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
         mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+        activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
         weight: factor of this loss in the sum.
         task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -48,6 +51,7 @@ class ClassificationConfig(ObjectiveConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    activation: str | None = omitted()
     weight: float = 1.0
     task: str = ""
 
@@ -73,6 +77,7 @@ class RegressionConfig(ObjectiveConfig):
         pooling: the vector that the head reads: 'pooled' = the pooler's output, 'first' = the first
             position, 'mean' = the mean over positions; see `base.Objective.pool`.
         mix: the mix of all layers, which is pooled in place of the last layer; None = no mix.
+        activation: the activation of the pooled output: 'relu' (TinyBERT's release); None = none.
         weight: factor of this loss in the sum.
         task: the task of the head, if a model has several; see `official.data.mixture`.
     """
@@ -82,6 +87,7 @@ class RegressionConfig(ObjectiveConfig):
     dropout: float = 0.1
     pooling: str = "pooled"
     mix: Mix | None = omitted()
+    activation: str | None = omitted()
     weight: float = 1.0
     task: str = ""
 

@@ -16,7 +16,7 @@ from keras import ops
 
 from official.config.objectives import MaskedLMConfig
 from official.config.replaced_tokens import SHARED
-from official.modeling.encoders.inputs import encode
+from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
@@ -114,8 +114,9 @@ class Objective(base.Objective):
         """
         positions, weights = batch["masked_positions"], batch["masked_weights"]  # [B, P]
         rng = None if self.config.frozen else rng
-        hidden = encode(self.generator, batch, rng)["sequence_output"]
-        hidden = gather.positions(hidden, positions)  # [R, D]
+        encoded = encode_read(self.generator, [self.head], batch, rng)
+        (hidden,) = self.head.states_read(batch, encoded)  # [B, P, D]
+        hidden = ops.reshape(hidden, (-1, self.network.hidden_size))  # [R, D]
         logits = self.head.logits(hidden, self.generator)  # [R, V]
         scores = ops.reshape(logits / self.config.temperature, (*ops.shape(positions), -1))
         drawn = sample(scores, batch["row_seeds"])  # [B, P]

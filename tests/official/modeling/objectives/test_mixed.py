@@ -100,6 +100,27 @@ def test_head_reads_the_mix_of_every_encoder(name):
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize("layers, chosen", [((0,), [0]), ((-1,), [2]), ((2, 0), [2, 0])])
+def test_layers_that_are_named_are_mixed_alone(layers, chosen):
+    model = make(ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(layers=layers)))
+    encoded = model.encode(BATCH, output_all=True)
+    found = model.objectives[0].read(encoded)["sequence_output"]
+    expected = mixed_by_hand([encoded["hidden_states"][i] for i in chosen])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "layers, message",
+    [
+        ((3,), r"classification.mix.layers: 3: this encoder has the layers 0 \(tokens\) to 2"),
+        ((0, -3), r"classification.mix.layers: \[0, -3\] names a layer twice"),
+    ],
+)
+def test_layers_that_cannot_be_mixed(layers, message):
+    with pytest.raises(UserError, match=message):
+        make(ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(layers=layers)))
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_head_of_a_mix_is_the_head_of_its_states(name):
     """The values of a head with a mix are those of the same head over mixed vectors."""
