@@ -15,6 +15,7 @@ from official.config.heads import (
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.config.mix import Mix
 from official.modeling.layers.random import Draws
@@ -55,12 +56,19 @@ WINDOWS = BATCH | {
     "answer_start": np.array([1, -1, 0, 0], "int32"),
     "answer_end": np.array([2, -1, 3, 0], "int32"),
 }
+TAGS = BATCH | {
+    "word_ids": np.where(MASK, np.arange(6), -1).astype("int32"),
+    "tag_ids": np.where(MASK, np.arange(6) % 3, -1).astype("int32"),
+}
+TAGGER = TokenClassificationConfig(num_labels=3, mix=Mix())
 HEADS = {
     "classification": (ClassificationConfig(num_labels=3, pooling="mean", mix=Mix()), BATCH),
     "regression": (RegressionConfig(pooling="mean", mix=Mix()), BATCH),
     "multiple_choice": (MultipleChoiceConfig(pooling="mean", mix=Mix()), CHOICES),
     "ranking": (RankingConfig(pooling="mean", mix=Mix()), CHOICES),
     "span_answer": (SpanAnswerConfig(mix=Mix()), WINDOWS),
+    "token_classification": (TAGGER, TAGS),
+    "tag_chains": (dataclasses.replace(TAGGER, crf=True, bilstm=4), TAGS),
     "conditional": (SpanAnswerConfig(mix=Mix(), form="conditional"), WINDOWS),
 }
 
