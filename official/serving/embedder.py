@@ -163,7 +163,7 @@ class Embedder:
             yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
-        """Returns the graph from tokens to the `states` of a layer. It is made once for each layer."""
+        """Returns the graph from tokens to the `states` of a layer, which is made once."""
         layers = self._num_layers
         if layer != ALL:
             if not -layers - 1 <= layer <= layers:

@@ -12,8 +12,8 @@ Outputs, without the marks of the sentence, 0 after the last word of a text:
   default                    the mean of `elmo` over the words of a text, 0 without words:
                              float32 [B, 2 P]
 
-In the Hub the weights of `elmo` are trained with the user's model; the mean is what they begin with.
-Each text begins with a fresh state.
+In the Hub the weights of `elmo` are trained with the user's model, and begin as here. Each text
+begins with a fresh state.
 
 Shapes: B texts, T words of the longest one, P projection, L layers.
 """
