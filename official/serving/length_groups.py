@@ -77,7 +77,7 @@ class _Scorer:
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
         for name in self._token_fields:
-            padding = [[0, 0], [0, empty], *[[0, 0]] * (batch[name].shape.rank - 2)]
+            padding = [[0, 0], [0, empty], *[[0, 0]] * (len(batch[name].shape) - 2)]
             batch[name] = tf.pad(batch[name], padding)
         lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
