@@ -62,6 +62,7 @@ class BilmConfig(EncoderConfig):
     embedding_size = None
     max_positions = 2**16
     segment_types = 0
+    reuse_length = 0
     pooler = False
     pooled_position = "first"
     layout = "cls_first"

@@ -6,23 +6,24 @@ cost more time than another group, or when it would have more than `POSITIONS` p
 memory does not depend on the size of the batch. The outputs are in the order of the batch. All of
 this is inside the graph.
 
-Shapes: B rows, T tokens of the longest row.
+Shapes: B rows, T tokens of the longest row, C characters of a word.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Literal
 
 import tensorflow as tf
 
 from official.config.part import EncoderConfig
+from official.tokenizers import word_characters
 
 POSITIONS = 1024
 # The cost of a group in positions: the weights are read once more, and operations are started. The
 # smaller the model, the larger the share of the latter.
 READING, STARTING = 32, 2048**2
 FIELDS = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+CHARACTERS = "character_ids"  # int32 [B, T, C], of encoders that read them
 
 Tensors = dict[str, tf.Tensor]
 
@@ -31,31 +32,32 @@ def scorer(
     score: Callable[[Tensors], Tensors],
     encoder: EncoderConfig,
     row_fields: tuple[str, ...] = (),
-    token_fields: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    token_fields: tuple[str, ...] = (),
 ) -> Callable[[Mapping[str, tf.Tensor]], Tensors]:
     """Returns a function that scores a batch group by group.
 
     Args:
-      score: a function from a batch with `FIELDS` [B, T] to outputs [B, ...] or [B, T, ...]. The
-        outputs of a row must not depend on other rows or on padding.
+      score: a function from a batch with `FIELDS` [B, T], and `CHARACTERS` if the encoder reads
+        them, to outputs [B, ...] or [B, T, ...]. The outputs of a row must not depend on other rows
+        or on padding.
       encoder: the config of the encoder. Its `layout` says on which side padding is.
       row_fields: names of further fields of the batch, int32 [B]. Of these, `context_start` is the
         number of a column.
-      token_fields: names of further fields of the batch, int32 [B, T, ...], with the sizes of the
-        axes after T.
+      token_fields: names of further fields of the batch, int32 [B, T].
 
     Returns:
       A function with the same result as `score`. It also accepts a batch without rows. Outputs
       [B, T, ...] are 0 in the columns that were removed.
     """
     fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
+    if getattr(encoder, "tokens", None) == "characters":
+        fields[CHARACTERS] = tf.TensorSpec([None, None, word_characters.WIDTH], tf.int32)
+    fields |= {name: tf.TensorSpec([None, None], tf.int32) for name in token_fields}
+    of_tokens = tuple(fields)
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
-    for name, sizes in token_fields.items():
-        fields[name] = tf.TensorSpec([None, None, *sizes], tf.int32)
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side = "left" if encoder.layout == "cls_last" else "right"
     max_padding = READING + STARTING // encoder.hidden_size**2
-    of_tokens = (*FIELDS, *token_fields)
     return _Scorer(graph, tuple(fields), of_tokens, padding_side, max_padding)
 
 
@@ -83,8 +85,8 @@ class _Scorer:
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
         for name in self.of_tokens:
-            others = [[0, 0]] * (len(batch[name].shape) - 2)
-            batch[name] = tf.pad(batch[name], [[0, 0], [0, empty], *others])
+            padding = [[0, 0], [0, empty], *[[0, 0]] * (len(batch[name].shape) - 2)]
+            batch[name] = tf.pad(batch[name], padding)
         lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
         lengths = tf.gather(lengths, order)

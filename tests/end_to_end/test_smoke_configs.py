@@ -20,6 +20,7 @@ SYSTEMS = {
     "xlnet": ("unigram", 100, []),
     "transformer_xl": ("wordpiece", 150, []),
     "t5": ("unigram --sentinels=20", 100, []),
+    "elmo": ("words", 100, []),
 }
 
 

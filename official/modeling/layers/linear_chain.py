@@ -204,7 +204,7 @@ def _exp(x):
 
 
 def _by_position(*values):
-    """Returns values [B, T, ...] as [T, B, ...], for `ops.scan`.
+    """Returns values [B, T, ...] as [T, B, ...], for `scan`.
 
     In Keras for TensorFlow, what a step gives for its position must have the form of the carry.
     """

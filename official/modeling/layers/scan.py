@@ -1,25 +1,29 @@
-"""`keras.ops.scan` over a number of positions that is unknown when the graph is made."""
+"""A loop over the positions of several sequences."""
 
 from keras import ops
 
 
-def scan(step, carry, inputs, reverse=False):
-    """Calls `step` position by position; see `keras.ops.scan`.
+def scan(step, state, sequences, reverse=False):
+    """Runs `keras.ops.scan` over sequences whose length may be known only when the graph runs.
 
-    In Keras for TensorFlow, `ops.scan` refuses several inputs whose first axis has no static size.
-    The positions of such inputs are scanned by their numbers.
+    (In TensorFlow, Keras fails for two or more sequences of unknown length. The loop then runs over
+    the numbers of the positions.)
 
     Args:
-        step: a function of the carry and of a tuple of the inputs at a position.
-        carry: the first carry.
-        inputs: a tuple of tensors [T, ...].
-        reverse: whether to begin at the last position.
+        step: a function from the state and the values of a position to the next state and a result
+            of the same structure.
+        state: a tensor or a tuple of tensors.
+        sequences: a tuple of tensors [T, ...].
+        reverse: whether the loop begins at the last position.
+
+    Returns:
+        The last state, and the results of all positions [T, ...].
     """
-    if inputs[0].shape[0] is not None:
-        return ops.scan(step, carry, inputs, reverse=reverse)
-    numbers = ops.arange(ops.shape(inputs[0])[0], dtype="int32")
+    if sequences[0].shape[0] is not None:
+        return ops.scan(step, state, sequences, reverse=reverse)
 
-    def numbered(carry, number):
-        return step(carry, tuple(ops.take(each, number, axis=0) for each in inputs))
+    def at(state, number):
+        return step(state, tuple(ops.take(x, number, axis=0) for x in sequences))
 
-    return ops.scan(numbered, carry, numbers, reverse=reverse)
+    numbers = ops.arange(ops.shape(sequences[0])[0])
+    return ops.scan(at, state, numbers, reverse=reverse)

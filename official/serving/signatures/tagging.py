@@ -32,7 +32,6 @@ from official.tokenizers import (
     packing,
     text_words,
     window_tensors,
-    word_characters,
     word_windows,
 )
 from official.tokenizers.characters import Characters
@@ -101,15 +100,12 @@ class Tagger:
             raise UserError(
                 f"max_length: {parts.max_length} has no room for a token and its special tokens"
             )
-        fields = {"word_ids": ()}
-        if isinstance(parts.tokenizer, Characters):
-            fields["character_ids"] = (word_characters.WIDTH,)
 
         def score(batch):
             outputs = parts.head.predictions(batch, parts.encode(batch), parts.model.encoder)
             return {name: outputs[name] for name in ("tags", "tag_probabilities")}
 
-        self._scored = length_groups.scorer(score, parts.config.encoder, token_fields=fields)
+        self._scored = length_groups.scorer(score, parts.config.encoder, token_fields=("word_ids",))
 
     def tag(self, text: tf.Tensor) -> Outputs:
         """Finds the entities of texts, string [N]; see the module."""
