@@ -9,7 +9,7 @@ signatures depend on the head of the model: see the table in `official.serving.s
 
 from absl import flags
 
-from official.serving import PRECISIONS, beam_flags
+from official.serving import PRECISIONS, command_flags
 from official.utils import errors
 
 INPUTS = ("single", "pair")
@@ -37,7 +37,7 @@ def define_flags() -> None:
         "The maximum number of new tokens of a model that generates text. Default: 64, or for a "
         "causal LM half of --max_length if that is less.",
     )
-    beam_flags.define("generate")
+    command_flags.define_beam_search("generate")
     flags.DEFINE_enum(
         "precision",
         "float32",
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> None:
         FLAGS.max_new_tokens,
         FLAGS.task,
         FLAGS.precision,
-        **beam_flags.values(FLAGS),
+        **command_flags.beam_search_values(FLAGS),
     )
     takes = table.described(inputs)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")

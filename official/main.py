@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from official.serving import beam_flags
+from official.serving import command_flags
 from official.utils import errors
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def define_flags() -> None:
     """Defines the flags of this command."""
     _define_run_flags()
     _define_prediction_flags()
-    _define_generation_flags()
-    _define_embedding_flags()
+    command_flags.define_generation()
+    command_flags.define_embedding()
     _define_distribution_flags()
     # The names that users of the TF Model Garden know.
     flags.DEFINE_alias("config_file", "config")
@@ -145,49 +145,6 @@ def _define_prediction_flags() -> None:
         "LM. A row of n tokens takes n passes.",
     )
     flags.DEFINE_string("submission", None, "predict: folder for the files for GLUE.")
-
-
-def _define_generation_flags() -> None:
-    flags.DEFINE_multi_string(
-        "prompt", [], "generate: a text to continue or to read. May be repeated."
-    )
-    flags.DEFINE_string("prompts", None, "generate: a file with one prompt per line.")
-    flags.DEFINE_integer("max_new_tokens", 64, "generate: the maximum number of new tokens.")
-    flags.DEFINE_float(
-        "temperature",
-        None,
-        "generate: divides the logits. 0 = always the most probable token. Default: 1 for a causal "
-        "LM, 0 for an encoder-decoder.",
-    )
-    flags.DEFINE_integer(
-        "top_k",
-        0,
-        "generate: sample from the k most probable tokens. predict, for rankings: the maximum "
-        "number of documents of a query. 0 = all.",
-        lower_bound=0,
-    )
-    flags.DEFINE_float(
-        "top_p", 1.0, "generate: sample from the most probable tokens with this total probability."
-    )
-    flags.DEFINE_integer("seed", 0, "generate: the seed of the samples.")
-    beam_flags.define("generate")
-
-
-def _define_embedding_flags() -> None:
-    flags.DEFINE_string(
-        "texts", None, "embed: a file with one text per line. --output: .npy or .jsonl."
-    )
-    flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
-    flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer, -1 = last layer.")
-    flags.DEFINE_enum(
-        "layers",
-        "one",
-        ["one", "all"],
-        "embed: one layer, which --layer names, or all with the embeddings. With --data, all "
-        "layers of the tokens of task shards are written to the folder --output, for "
-        "recipe.layer_states.",
-    )
-    flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
 
 
 def _define_distribution_flags() -> None:

@@ -1,6 +1,7 @@
 """The side of PyTorch transformers in `train_step`: `BertForPreTraining` and fused AdamW."""
 
 import torch
+import torch_steps
 import work
 from transformers import BertConfig, BertForPreTraining
 
@@ -27,23 +28,8 @@ def main() -> None:
         eps=1e-6,
         fused=True,
     )
-    forward = torch.compile(model) if size["compile"] else model
     batches = [_batch(batch) for batch in work.batches(size)]
-    done = 0
-
-    def run(steps: int) -> float:
-        nonlocal done
-        for _ in range(steps):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
-                loss = forward(**batches[done % len(batches)]).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            done += 1
-        return loss.item()
-
-    work.serve(run)
+    torch_steps.serve(model, optimizer, batches, size)
 
 
 def _batch(batch):

@@ -1,6 +1,7 @@
 """The side of PyTorch transformers in `train_step` for T5, with fused AdamW."""
 
 import torch
+import torch_steps
 import work
 from transformers import T5Config, T5ForConditionalGeneration
 
@@ -24,23 +25,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-6, eps=1e-6, weight_decay=0.01, fused=True
     )
-    forward = torch.compile(model) if size["compile"] else model
     batches = [_batch(batch) for batch in work.batches(size)]
-    done = 0
-
-    def run(steps: int) -> float:
-        nonlocal done
-        for _ in range(steps):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=size["precision"] == "bfloat16"):
-                loss = forward(**batches[done % len(batches)]).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            done += 1
-        return loss.item()
-
-    work.serve(run)
+    torch_steps.serve(model, optimizer, batches, size)
 
 
 def _batch(batch):

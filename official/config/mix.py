@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from official.utils.strict import omitted
 from official.utils.validators import at_least, dropout_rate, one_of
 
 NORMS = ("none", "layer", "token")
@@ -9,7 +10,7 @@ NORMS = ("none", "layer", "token")
 
 @dataclasses.dataclass(frozen=True)
 class Mix:
-    """A learnt weighted sum of all layers, which a head reads in place of the last layer.
+    """A learnt weighted sum of layers, which a head reads in place of the last layer.
 
     See `official.modeling.layers.layer_mix`.
 
@@ -19,16 +20,20 @@ class Mix:
         norm: the norm of each layer before the sum: 'none', 'token' = of each position, or 'layer'
             = one mean and one variance over all real positions of a batch (ELMo, as released).
         dropout: the dropout rate of the mixed vectors.
+        layers: the layers that are mixed, 0 = the token layer and -1 = the last one; None = all.
     """
 
     penalty: float = 0.0
     norm: str = "none"
     dropout: float = 0.5
+    layers: tuple[int, ...] | None = omitted()
 
     def __post_init__(self):
         at_least(self, 0, "penalty")
         one_of("norm", self.norm, NORMS)
         dropout_rate(self, "dropout")
+        if self.layers is not None and not self.layers:
+            raise ValueError("layers: name at least one layer, or leave it out to mix all")
 
 
 def check_pooling(config) -> None:

@@ -17,6 +17,7 @@ from official.convert.heads import (
     NextSentence,
     Regression,
     SpanAnswer,
+    TokenClassification,
     table,
 )
 from official.convert.mapping import Row, linear, norm
@@ -114,6 +115,9 @@ def task_heads(
             linear("multiple_choice/output", name), f"{model}ForMultipleChoice", **pooler
         ),
         SpanAnswer(linear("span_answer/output", "qa_outputs"), f"{model}For{span}", **pooler),
+        TokenClassification(
+            linear("token_classification/output", "classifier"), f"{model}ForTokenClassification"
+        ),
     )
 
 

@@ -15,8 +15,9 @@ class Statistics:
     """Names the entries of the vector that a step returns. They are set while the step is traced.
 
     The sums over replicas come first: `loss/…`, `loss_weight/…`, `metric/…`, `metric_weight/…`,
-    `tokens`. A metric that is a pair of histograms (`official.modeling.objectives.base`) has an
-    entry for each bin, such as `positive/NAME/0`.
+    `tokens`, which are those of the encoder and of the decoder. A metric that is a pair of
+    histograms (`official.modeling.objectives.base`) has an entry for each bin, such as
+    `positive/NAME/0`.
     """
 
     def __init__(self):
@@ -33,9 +34,13 @@ class Statistics:
             kinds = ("positive", "negative") if histograms else ("metric", "metric_weight")
             entries |= {f"{kinds[0]}/{name}": total, f"{kinds[1]}/{name}": weight}
         weights = batch["example_weights"]
-        # An example may have several sequences.
-        real = ops.reshape(ops.cast(batch["padding_mask"], "float32"), (ops.shape(weights)[0], -1))
-        entries["tokens"] = ops.sum(real * weights[:, None])
+        entries["tokens"] = 0.0
+        for mask in [
+            m for m in ("padding_mask", "target_mask") if m in batch
+        ]:  # an encoder's, a decoder's
+            # An example may have several sequences.
+            real = ops.reshape(ops.cast(batch[mask], "float32"), (ops.shape(weights)[0], -1))
+            entries["tokens"] += ops.sum(real * weights[:, None])
         self.names, parts = [], []
         for name, value in entries.items():
             part = tf.cast(value, keras.config.floatx())

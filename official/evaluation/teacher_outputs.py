@@ -102,9 +102,7 @@ def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
 
     def step(batch):
         batch = model.prepare(batch)
-        encoded = model.encode(
-            batch, output_all=head.uses_all_layers, first_only=head.uses_first_position_only
-        )
+        encoded = model.encode_as_read(batch, objectives=[head])
         rows = outputs_of.rows(head, batch, encoded, model.encoder)
         kept = {name: batch[name] for name in ("row", "example_weights")}
         return tf.zeros([0]), {"outputs": rows, **kept}

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from official.config.registry import module_of
-from official.modeling.encoders.inputs import encode
+from official.modeling.encoders.inputs import encode, encode_read
 from official.utils.errors import UserError
 
 
@@ -81,7 +81,7 @@ class Model(keras.Layer):
         """The factor of each term in the loss: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
-    def encode(self, batch, rng=None, output_all=False, first_only=False):
+    def encode(self, batch, rng=None, output_all=False):
         """Runs the encoder on a batch: see `official.modeling.encoders.inputs.encode`.
 
         If the batch has `layer_states` [B, T, K, D], all layers of the encoder for its tokens, they
@@ -93,21 +93,23 @@ class Model(keras.Layer):
             return {"sequence_output": layers[-1], "hidden_states": tuple(layers), **mask}
         if self.encoder_frozen:
             rng = None  # no dropout in an encoder that is not trained
-        return encode(self.encoder, batch, rng, output_all, first_only)
+        return encode(self.encoder, batch, rng, output_all)
 
-    @property
-    def uses_first_position_only(self):
-        """Whether the objectives read only the first position of the last layer."""
-        return bool(self.objectives) and all(o.uses_first_position_only for o in self.objectives)
+    def encode_as_read(self, batch, rng=None, objectives=None):
+        """Runs the encoder, and computes only what objectives read of the last layer.
 
-    def encode_as_read(self, batch, rng=None):
-        """Runs the encoder, and computes only what the objectives read of the last layer."""
-        return self.encode(
-            batch,
-            rng,
-            output_all=any(objective.uses_all_layers for objective in self.objectives),
-            first_only=self.uses_first_position_only,
-        )
+        Args:
+            batch: dict of tensors, after `prepare`.
+            rng: `Draws`, or None for inference (no dropout).
+            objectives: some of the objectives; None = all.
+
+        Returns:
+            See `official.modeling.encoders.inputs.encode_read`.
+        """
+        if "layer_states" in batch:
+            return self.encode(batch)
+        objectives = self.objectives if objectives is None else objectives
+        return encode_read(self.encoder, objectives, batch, None if self.encoder_frozen else rng)
 
     def prepare(self, batch, rng=None):
         """Runs the `prepare` of each objective, which comes before the encoder."""
@@ -125,7 +127,7 @@ class Model(keras.Layer):
         Args:
             batch: dict of tensors.
             rng: `Draws`, or None for inference (no dropout).
-            encoded: the result of `encode` for the batch; None = encode it here.
+            encoded: the result of `encode` or `encode_as_read` for the batch; None = encode it.
 
         Returns:
             losses {term: sum} and metrics {name: (sum, weight)}.

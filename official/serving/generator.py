@@ -23,13 +23,10 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving import token_loop
+from official.serving import padding, token_loop
 from official.serving.sampling import Settings
 from official.utils import atomic
 from official.utils.errors import UserError
-
-# Prompts are padded to a multiple of this, so that a few graphs serve all lengths.
-_STEP = 16
 
 
 def ends(config: configs.Config, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
@@ -96,10 +93,7 @@ class Generator:
           UserError: a single text is given instead of a list, the batch size is less than 1, or a
             prompt leaves no room for the new tokens.
         """
-        if isinstance(prompts, str | bytes):
-            raise UserError("generate: give a list of texts, such as [text]")
-        if batch_size < 1:
-            raise UserError(f"generate: batch_size: {batch_size} is less than 1")
+        padding.check_texts(prompts, batch_size)
         encoded = self.tokenizer.encode(list(prompts))
         rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
         positions = self.model.encoder.config.max_positions
@@ -113,12 +107,9 @@ class Generator:
                     "smaller max_new_tokens"
                 )
         texts = []
-        for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            length = min(max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
-            ids, mask = left_padded(batch, length, self.tokenizer.pad_id)
-            numbers = np.arange(start, start + len(batch))
-            for row, new in enumerate(self.ids(ids, mask, settings, numbers), start):
+        batches = padding.batches(rows, batch_size, max_length, self.tokenizer.pad_id, side="left")
+        for numbers, ids, mask in batches:
+            for row, new in zip(numbers, self.ids(ids, mask, settings, numbers), strict=True):
                 new = new[: [*new, self.end_id].index(self.end_id)]
                 both = [*new[::-1], *encoded[row]] if self.backward else [*encoded[row], *new]
                 texts.append(self.tokenizer.decode(both))
@@ -188,17 +179,6 @@ class Generator:
         logits, cache = read(token_ids, positions, encoder.empty_cache(batch, slots), 0)
         loop = token_loop.TokenLoop(count, self.end_id, self.tokenizer.pad_id)
         return loop.run(token_loop.choice(count, **draws), read_one, logits, cache)
-
-
-def left_padded(
-    rows: Sequence[Sequence[int]], length: int, pad_id: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows on the left; returns ids int32 [B, length] and their padding mask."""
-    lengths = np.array([len(row) for row in rows])
-    mask = np.arange(length) >= length - lengths[:, None]
-    ids = np.full(mask.shape, pad_id, np.int32)
-    ids[mask] = np.concatenate(rows)
-    return ids, mask
 
 
 def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]) -> None:

@@ -152,20 +152,22 @@ def drawn(
 def likeliest_first(
     logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns probabilities [B, V] in descending order and their tokens; arguments as in `drawn`.
+    """Returns probabilities [B, K] in descending order and their tokens; arguments as in `drawn`.
 
+    K is `top_k`, V if that is 0, and 1 if `temperature` is 0: only for V the vocabulary is sorted.
     The probability of a token that cannot be drawn is 0. The most probable token can always be
     drawn, however small `temperature` and `top_p` are.
     """
     size = logits.shape[-1]
-    scores, tokens = tf.math.top_k(logits, k=size)
+    count = tf.where(top_k > 0, tf.minimum(top_k, size), size)
+    count = tf.where(temperature > 0, count, 1)
+    scores, tokens = tf.math.top_k(logits, k=count)
     # With differences from the best score, a tiny temperature gives -inf and never inf.
     scores = (scores - scores[:, :1]) / tf.cast(_divisor(temperature), scores.dtype)
-    kept = tf.range(size) < tf.where(top_k > 0, top_k, size)
-    probabilities = tf.nn.softmax(tf.where(kept, scores, -np.inf))
+    probabilities = tf.nn.softmax(scores)
     before = tf.cumsum(probabilities, axis=-1, exclusive=True)
     top_p = tf.cast(top_p, probabilities.dtype)
-    kept = (tf.range(size) == 0) | (before < top_p) | (top_p >= 1)
+    kept = (tf.range(count) == 0) | (before < top_p) | (top_p >= 1)
     return tf.where(kept, probabilities, 0), tokens
 
 

@@ -18,13 +18,10 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, token_loop
+from official.serving import beam_search, padding, token_loop
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
 from official.utils.errors import UserError
-
-# Texts are padded to a multiple of this, so that a few graphs serve all lengths.
-_STEP = 16
 
 
 class TextGenerator:
@@ -75,21 +72,17 @@ class TextGenerator:
         Raises:
           UserError: a single text is given instead of a list, or the batch size is less than 1.
         """
-        if isinstance(texts, str | bytes):
-            raise UserError("generate: give a list of texts, such as [text]")
-        if batch_size < 1:
-            raise UserError(f"generate: batch_size: {batch_size} is less than 1")
+        padding.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode(list(texts))
         rows = [[*ids[: self.max_length - 1], self.end_id] for ids in encoded]
-        written = []
-        for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            length = min(self.max_length, -(-max(map(len, batch)) // _STEP) * _STEP)
-            ids, mask = right_padded(batch, length, self.tokenizer.pad_id)
-            numbers = np.arange(start, start + len(batch))
-            for new in self.ids(ids, mask, settings, numbers):
-                written.append(decoded(new, self.tokenizer))
-        return written
+        batches = padding.batches(
+            rows, batch_size, self.max_length, self.tokenizer.pad_id, side="right"
+        )
+        return [
+            decoded(new, self.tokenizer)
+            for numbers, ids, mask in batches
+            for new in self.ids(ids, mask, settings, numbers)
+        ]
 
     def ids(
         self,
@@ -183,13 +176,3 @@ class TextGenerator:
         """Reads tokens [B] at a slot; returns the logits of the next ones and the cache."""
         hidden, (own, _) = self.model.encoder.decode(tokens[:, None], (own, cross), slot, mask)
         return self._head.logits(hidden[:, 0], self.model.encoder), own
-
-
-def right_padded(
-    rows: Sequence[Sequence[int]], length: int, pad_id: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows on the right; returns ids int32 [B, length] and their padding mask."""
-    mask = np.arange(length) < np.array([len(row) for row in rows])[:, None]
-    ids = np.full(mask.shape, pad_id, np.int32)
-    ids[mask] = np.concatenate(rows)
-    return ids, mask

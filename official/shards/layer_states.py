@@ -130,7 +130,7 @@ class States:
         for name, sha256 in ((split.states, split.sha256), (split.lengths, split.lengths_sha256)):
             path = Path(folder) / Path(name).name
             checksums.check(path, sha256, f"copy the folder again, or {_ADVICE}")
-            files.check(path)
+            files.check(path, max_bytes=None)
             arrays[name] = np.load(path, mmap_mode="r", allow_pickle=False)
         self._states = arrays[split.states]
         self.lengths = np.array(arrays[split.lengths])

@@ -5,15 +5,11 @@ original text, and are scored against the original answers.
 """
 
 import itertools
-import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from official.shards import manifest
-from official.utils import checksums
-from official.utils.errors import UserError
+from official.shards import manifest, text_records
 
 
 class Question(NamedTuple):
@@ -43,20 +39,17 @@ def write(folder: str | os.PathLike, split: str, questions: Iterable[Question]) 
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    name = file_name(split)
-    with open(Path(folder) / name, "wb") as stream:
-        for context, group in itertools.groupby(questions, key=lambda question: question.context):
-            asked = [
-                {
-                    "id": q.id,
-                    "text": q.text,
-                    **({} if q.answers is None else {"answers": q.answers}),
-                }
-                for q in group
-            ]
-            line = json.dumps({"context": context, "questions": asked}, ensure_ascii=False)
-            stream.write(f"{line}\n".encode())
-    return {name: checksums.hash_file(Path(folder) / name)}
+    groups = itertools.groupby(questions, key=lambda question: question.context)
+    records = (
+        {"context": context, "questions": [_record(question) for question in group]}
+        for context, group in groups
+    )
+    return text_records.write(folder, file_name(split), records)
+
+
+def _record(question: Question) -> dict[str, Any]:
+    known = {} if question.answers is None else {"answers": question.answers}
+    return {"id": question.id, "text": question.text, **known}
 
 
 def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> list[Question]:
@@ -65,24 +58,16 @@ def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> l
     Raises:
       UserError: the file is missing or has changed.
     """
-    name = file_name(split)
-    if name not in content.files:
-        raise UserError(
-            f"{folder} has no {name}: its shards are not those of a task of questions and spans; "
-            "make them with build_task_shards --task=squad1 or squad2"
+    advice = (
+        "a task of questions and spans; make them with build_task_shards --task=squad1 or squad2"
+    )
+    return [
+        Question(
+            asked["id"],
+            asked["text"],
+            paragraph["context"],
+            tuple(asked["answers"]) if "answers" in asked else None,
         )
-    path = Path(folder) / name
-    checksums.check(path, content.files[name], manifest.ADVICE)
-    questions = []
-    for line in path.read_bytes().splitlines():
-        paragraph = json.loads(line)
-        questions += [
-            Question(
-                asked["id"],
-                asked["text"],
-                paragraph["context"],
-                tuple(asked["answers"]) if "answers" in asked else None,
-            )
-            for asked in paragraph["questions"]
-        ]
-    return questions
+        for paragraph in text_records.read(folder, file_name(split), content, advice)
+        for asked in paragraph["questions"]
+    ]

@@ -4,15 +4,11 @@ The file `references-<split>.jsonl` has one example per line. Targets are token 
 tokenizer may not decode to the same text, so answers are scored against these texts.
 """
 
-import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from official.shards import manifest
-from official.utils import checksums
-from official.utils.errors import UserError
+from official.shards import manifest, text_records
 
 
 class Reference(NamedTuple):
@@ -41,12 +37,11 @@ def write(folder: str | os.PathLike, split: str, references: Iterable[Reference]
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    name = file_name(split)
-    with open(Path(folder) / name, "wb") as stream:
-        for each in references:
-            values = {name: value for name, value in each._asdict().items() if value is not None}
-            stream.write(f"{json.dumps(values, ensure_ascii=False)}\n".encode())
-    return {name: checksums.hash_file(Path(folder) / name)}
+    records = (
+        {name: value for name, value in each._asdict().items() if value is not None}
+        for each in references
+    )
+    return text_records.write(folder, file_name(split), records)
 
 
 def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> dict[int, Reference]:
@@ -55,17 +50,9 @@ def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> d
     Raises:
       UserError: the file is missing or has changed.
     """
-    name = file_name(split)
-    if name not in content.files:
-        raise UserError(
-            f"{folder} has no {name}: its shards are not those of a task of text to text; make "
-            "them with build_task_shards --text_to_text"
-        )
-    path = Path(folder) / name
-    checksums.check(path, content.files[name], manifest.ADVICE)
+    advice = "a task of text to text; make them with build_task_shards --text_to_text"
     references = {}
-    for line in path.read_bytes().splitlines():
-        values = json.loads(line)
+    for values in text_records.read(folder, file_name(split), content, advice):
         answers = tuple(values["answers"]) if "answers" in values else None
         references[values["row"]] = Reference(values["row"], values["id"], answers)
     return references

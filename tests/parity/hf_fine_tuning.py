@@ -1,4 +1,4 @@
-"""Fine-tunes a random BERT under each of four heads: FOLDER, which gets `bert/` and `KIND.npz`.
+"""Fine-tunes a random BERT under each of five heads: FOLDER, which gets `bert/` and `KIND.npz`.
 
 BERT's optimizer (no bias correction, global norm 1, decay of all but biases and norms) and its
 schedule, dropout off, the same encoder to begin with. `KIND.npz` has the batches under the names of
@@ -19,6 +19,7 @@ CLASSES = {
     "regression": ("BertForSequenceClassification", 1),
     "multiple_choice": ("BertForMultipleChoice", 1),
     "span_answer": ("BertForQuestionAnswering", 2),
+    "token_classification": ("BertForTokenClassification", 4),
 }
 
 
@@ -86,6 +87,14 @@ def span_answer():
         "start_positions": first,
         "end_positions": last,
     }
+
+
+def token_classification():
+    """The tag says which quarter of the ids a token is of; two of five tokens have no tag."""
+    batches = rows(STEPS, BATCH)
+    tags = (batches["input_ids"] - 5) // 14
+    read = (torch.rand(tags.shape) < 0.6) & (batches["attention_mask"] == 1)
+    return {**batches, "labels": torch.where(read, tags, -100)}
 
 
 def train(model, batches):

@@ -51,6 +51,12 @@ CASES = {
     "DistilBertForQuestionAnswering": DISTIL,
     "DistilBertForMultipleChoice": DISTIL,
     "DistilBertForSequenceClassification": {**DISTIL, **LABELS},
+    "BertForTokenClassification": LABELS,
+    "RobertaForTokenClassification": {**ROBERTA, **LABELS},
+    "AlbertForTokenClassification": {"embedding_size": 7, **LABELS},
+    "ElectraForTokenClassification": {"embedding_size": 10, **LABELS},
+    "XLNetForTokenClassification": {**XLNET, **LABELS},
+    "DistilBertForTokenClassification": {**DISTIL, **LABELS},
 }
 
 

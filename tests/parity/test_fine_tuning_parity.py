@@ -16,6 +16,7 @@ OBJECTIVES = {
     "regression": {"dropout": 0.0},
     "multiple_choice": {"dropout": 0.0},
     "span_answer": {"candidates": "row"},
+    "token_classification": {"num_labels": 4, "dropout": 0.0},
 }
 TARGETS = {"classification": "label", "regression": "score", "multiple_choice": "answer"}
 
@@ -41,6 +42,10 @@ def fields_of(kind, arrays):
     fields = {name: value.astype(np.int32) for name, value in fields.items()}
     fields["padding_mask"] = fields["padding_mask"].astype(bool)
     fields["example_weights"] = np.ones(ids.shape[:2], np.float32)
+    if kind == "token_classification":
+        tags = np.where(arrays["labels"] < 0, -1, arrays["labels"]).astype(np.int32)
+        assert (tags < 0).any() and (tags[fields["padding_mask"]] >= 0).any()
+        return fields | {"tag_ids": tags, "word_ids": tags}
     if kind != "span_answer":
         labels = arrays["labels"]
         fields[TARGETS[kind]] = labels if kind == "regression" else labels.astype(np.int32)

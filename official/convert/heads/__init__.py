@@ -24,6 +24,7 @@ from official.convert.heads.tasks import (
     Regression,
     SpanAnswer,
     TaskHead,
+    TokenClassification,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Seq2SeqLM",
     "SpanAnswer",
     "TaskHead",
+    "TokenClassification",
     "kind_of",
     "name_of",
     "table",
@@ -63,6 +65,7 @@ KINDS: dict[str, type[Head]] = {
         MultipleChoice,
         SpanAnswer,
         ConditionalSpanAnswer,
+        TokenClassification,
     )
 }
 

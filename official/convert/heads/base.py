@@ -80,8 +80,8 @@ class Head:
           title: the name of the system, with its article.
 
         Raises:
-          UserError: transformers pools in another way, reads the last layer alone, or reads in
-            another direction.
+          UserError: transformers pools in another way, reads the last layer alone, has no
+            activation there, or reads in another direction.
         """
         if getattr(objective, "mix", None) is not None:
             raise UserError(
@@ -93,6 +93,10 @@ class Head:
             raise UserError(
                 f"objectives: {objective.type}.pooling: {title} of "
                 f"transformers has 'pooled', not {pooling!r}"
+            )
+        if getattr(objective, "activation", None) is not None:
+            raise UserError(
+                f"objectives: {objective.type}.activation: {title} of transformers has none"
             )
         if getattr(objective, "direction", "forward") != "forward":
             raise UserError(

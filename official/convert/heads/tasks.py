@@ -9,9 +9,11 @@ from official.config.heads import (
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.convert.heads.base import Head
 from official.convert.mapping import Row, linear
+from official.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +75,8 @@ class Classification(TaskHead):
 
     def keys(self, objective: ClassificationConfig, dropout_key: str) -> dict[str, Any]:
         """See `Head`."""
-        labels = dict(enumerate(objective.labels))
         return {
-            "id2label": {str(i): label for i, label in labels.items()},
-            "label2id": {label: i for i, label in labels.items()},
+            **_label_keys(objective),
             dropout_key: objective.dropout,
             "problem_type": "single_label_classification",
         }
@@ -136,6 +136,35 @@ class SpanAnswer(TaskHead):
     pools = False
 
 
+class TokenClassification(TaskHead):
+    """Token classification: an affine map of each state of the last layer."""
+
+    name = "token_classification"
+    objective_type = TokenClassificationConfig
+    pools = False
+
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        """See `Head`; without a class in config.json the head is taken for a classification."""
+        return has_tensors and self._is_named(config)
+
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> TokenClassificationConfig:
+        """See `Head`."""
+        return TokenClassificationConfig(labels=_labels(config), dropout=dropout)
+
+    def check(self, objective: TokenClassificationConfig, encoder: Any, title: str) -> None:
+        """See `Head`; classes of transformers have neither a CRF nor a BiLSTM."""
+        super().check(objective, encoder, title)
+        for key in ("crf", "bilstm"):
+            if getattr(objective, key):
+                raise UserError(
+                    f"objectives: {objective.type}.{key}: {title} of transformers has none"
+                )
+
+    def keys(self, objective: TokenClassificationConfig, dropout_key: str) -> dict[str, Any]:
+        """See `Head`."""
+        return {**_label_keys(objective), dropout_key: objective.dropout}
+
+
 # Fields of the objective and their keys in config.json.
 _BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
 
@@ -158,6 +187,15 @@ class ConditionalSpanAnswer(TaskHead):
         """See `Head`."""
         del dropout_key
         return {theirs: getattr(objective, ours) for ours, theirs in _BEAMS.items()}
+
+
+def _label_keys(objective: Any) -> dict[str, Any]:
+    """Returns the keys of config.json that name the labels of an objective."""
+    labels = objective.labels
+    return {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
 
 
 def _num_labels(config: Mapping[str, Any]) -> int:

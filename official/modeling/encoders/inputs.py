@@ -29,7 +29,7 @@ _TAKERS = {
 }
 
 
-def encode(encoder, batch, rng=None, output_all=False, first_only=False):
+def encode(encoder, batch, rng=None, output_all=False, read_positions=None):
     """Runs an encoder on a batch.
 
     The batch has `token_ids` [B, T], and may have
@@ -47,8 +47,8 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
     * `character_ids` [B, T, K], for encoders of words by their characters, and
       `backward_character_ids` or `backward_token_ids` for the rows of its other direction.
 
-    With `first_only`, an encoder with `can_stop_at_first` computes only the first position of the
-    last layer, which saves most of that layer.
+    With `read_positions` int [B, P], an encoder with `reads_positions` computes only these
+    positions of the last layer, and those that it pools. Then `sequence_output` is [B, P, D].
 
     Returns:
         The dict of the encoder, with the `padding_mask` of the batch if there is one.
@@ -78,8 +78,8 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
         options["decoder_positions"] = batch.get("target_positions")
     if "permutation_mask" in options and "masked_positions" in batch:
         options["query_positions"] = batch["masked_positions"]
-    if first_only and getattr(encoder, "can_stop_at_first", False) and part_ids is None:
-        options["first_only"] = True
+    if read_positions is not None:
+        options["read_positions"] = read_positions
     encoded = encoder(
         batch["token_ids"],
         batch.get("segment_ids"),
@@ -91,6 +91,46 @@ def encode(encoder, batch, rng=None, output_all=False, first_only=False):
         **options,
     )
     return encoded if padding_mask is None else {**encoded, "padding_mask": padding_mask}
+
+
+def encode_read(encoder, objectives, batch, rng=None):
+    """Runs an encoder, and computes only what some objectives read of the last layer.
+
+    Args:
+        encoder: the encoder.
+        objectives: `official.modeling.objectives.base.Objective`s. If each of them names the
+            positions that it reads, and they are fewer than all, no others are computed.
+        batch: the batch after `prepare`; see `encode`.
+        rng: `Draws`, or None for inference (no dropout).
+
+    Returns:
+        The result of `encode`, or the same with `states_read` in the place of `sequence_output`:
+        the states [B, P, D] of each tensor of positions, by the name of the objective.
+    """
+    if any(objective.uses_all_layers for objective in objectives):
+        return encode(encoder, batch, rng, output_all=True)
+    read = {objective.name: objective.positions_read(batch) for objective in objectives}
+    if not read or any(positions is None for positions in read.values()):
+        return encode(encoder, batch, rng)
+    widths = {name: [p.shape[1] for p in positions] for name, positions in read.items()}
+    total = sum(sum(each) for each in widths.values())
+    length = batch["token_ids"].shape[1]
+    able = getattr(encoder, "reads_positions", False) and (total or encoder.config.pooler)
+    if not able or (length is not None and total + 1 >= length):
+        return encode(encoder, batch, rng)
+    rows = ops.shape(batch["token_ids"])[0]
+    every = [ops.cast(p, "int32") for positions in read.values() for p in positions]
+    joined = ops.concatenate([ops.zeros((rows, 0), "int32"), *every], axis=1)
+    encoded = encode(encoder, batch, rng, read_positions=joined)
+    states, start = encoded.pop("sequence_output"), 0
+    encoded["states_read"] = {}
+    for name, own in widths.items():
+        ends = [start + sum(own[: i + 1]) for i in range(len(own))]
+        encoded["states_read"][name] = tuple(
+            states[:, end - width : end] for end, width in zip(ends, own, strict=True)
+        )
+        start += sum(own)
+    return encoded
 
 
 def check_ranks(token_ids, attention_mask, mask_shape):

@@ -1,7 +1,8 @@
 """The transformer encoder of BERT, RoBERTa, ALBERT, ELECTRA and GPT-2.
 
 Shapes: B batch, T query length, S key length, N heads, H head size, D hidden, K pooled positions,
-L layers (depths: a block that is shared counts at each depth where it runs).
+P positions that are read, L layers (depths: a block that is shared counts at each depth where it
+runs).
 """
 
 import math
@@ -39,8 +40,9 @@ class Encoder(keras.Layer):
             positions attended to are then the S slots of the cache.
         slot: int or scalar tensor, the slot of the first of these tokens. Earlier calls filled the
             slots before it.
-        first_only: whether the last layer computes only the first position. `sequence_output` is
-            then [B, 1, D], its position is pooled, and there are no other outputs.
+        read_positions: int [B, P], the positions of the last layer that are computed, beside those
+            that are pooled. `sequence_output` is then [B, P, D]. None = all. There is no
+            `output_all` and no cache with it.
 
     A call returns a dict with
         `sequence_output` [B, T, D];
@@ -56,7 +58,7 @@ class Encoder(keras.Layer):
     or if there is a cache and the encoder is not causal.
     """
 
-    can_stop_at_first = True  # see `official.modeling.encoders.inputs`
+    reads_positions = True  # see `official.modeling.encoders.inputs`
 
     def __init__(self, config, *, seed=0, name="encoder", shared=None, dtype=None):
         """Describes an encoder; `build()` creates its variables.
@@ -166,7 +168,7 @@ class Encoder(keras.Layer):
         pooled_positions=None,
         cache=None,
         slot=0,
-        first_only=False,
+        read_positions=None,
     ):
         """Encodes a batch, or the next tokens of a batch with a cache: see the class."""
         self._check(token_ids, attention_mask, positions, cache)
@@ -178,16 +180,24 @@ class Encoder(keras.Layer):
             slots = (length, None) if cache is None else (cache[0][0].shape[2], slot)
             attention_mask = masks.combine(attention_mask, masks.causal(length, *slots))
         x = self.embeddings(token_ids, segment_ids, positions, rng=rng)
+        to_pool = self.config.pooled_position, real, pooled_positions
+        queries, num_pooled = read_positions, 0
+        if read_positions is not None and self.pooler is not None:
+            pooled = pooling.positions(x, *to_pool)  # [B, K]
+            queries = ops.concatenate([pooled, ops.cast(read_positions, pooled.dtype)], axis=1)
+            num_pooled = pooled.shape[1]
         hidden_states, attended = self._run_blocks(
-            x, attention_mask, rng=rng, cache=cache, slot=slot, first_only=first_only
+            x, attention_mask, rng=rng, cache=cache, slot=slot, last_queries=queries
         )
-        outputs = {"sequence_output": hidden_states[-1]}
+        states = hidden_states[-1]
+        outputs = {"sequence_output": states[:, num_pooled:] if num_pooled else states}
         if self.pooler is not None:
-            pooled = pooling.states(
-                hidden_states[-1], self.config.pooled_position, real, pooled_positions
-            )
+            if queries is None:
+                states = pooling.states(states, *to_pool)
+            else:
+                states = states[:, 0] if pooled_positions is None else states[:, :num_pooled]
             activation = POOLER_ACTIVATIONS[self.config.pooler_activation]
-            outputs["pooled_output"] = activation(self.pooler(pooled))
+            outputs["pooled_output"] = activation(self.pooler(states))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(layer.weights for layer in attended)
@@ -196,7 +206,7 @@ class Encoder(keras.Layer):
             outputs["cache"] = tuple(layer.cache for layer in attended)
         return outputs
 
-    def _run_blocks(self, x, attention_mask, *, rng, cache, slot, first_only):
+    def _run_blocks(self, x, attention_mask, *, rng, cache, slot, last_queries):
         """Runs the blocks of all depths, and the final norm if there is one.
 
         Returns:
@@ -210,7 +220,7 @@ class Encoder(keras.Layer):
                 rng=rng,
                 cache=None if cache is None else cache[i],
                 slot=slot,
-                first_only=first_only and i == len(self.depths) - 1,
+                query_positions=last_queries if i == len(self.depths) - 1 else None,
             )
             states.append(x)
             attended.append(layer)

@@ -12,6 +12,7 @@ from keras import ops
 
 from official.modeling import masks
 from official.modeling.layers import cache as slots
+from official.modeling.layers import gather
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
@@ -126,7 +127,8 @@ class _Heads(keras.Layer):
         masked = scores
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
-        weights = ops.softmax(masked)
+        # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
+        weights = ops.softmax(masked) if key.shape[2] != 1 else ops.ones_like(masked)
         kept = ops.cast(weights, self.compute_dtype)
         kept = dropout(kept, self.dropout, rng, self.dropout_axis)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
@@ -150,9 +152,9 @@ class Attention(_Heads):
         self.output_projection.build()
 
     def call(
-        self, x, attention_mask=None, rng=None, cache=None, slot=0, first_only=False, bias=None
+        self, x, attention_mask=None, rng=None, cache=None, slot=0, query_positions=None, bias=None
     ):
-        """Attends from each position of `x` to all positions.
+        """Attends from each position of `x`, or from some, to all positions.
 
         Args:
             x: [B, T, D].
@@ -160,17 +162,21 @@ class Attention(_Heads):
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, [B, N, S, H] each; None = only `x` is attended to.
             slot: int, the slot of the first position of `x`.
-            first_only: whether only the first position attends, so that T is 1 in the results.
-            bias: added to the scores, broadcastable to [B, N, T, S]; None = 0.
+            query_positions: int [B, P], the positions that attend, so that T is P in the results;
+                None = all.
+            bias: added to the scores of all positions, broadcastable to [B, N, T, S]; None = 0.
 
         Returns:
             `Attended`.
         """
-        query, key, value = self._split(self.query_key_value(x), 3)
-        if first_only:
-            query = query[:, :, :1]
-            attention_mask = None if attention_mask is None else attention_mask[:, :, :1]
-            bias = None if bias is None else bias[:, :, :1]
+        projected = self.query_key_value(x)
+        if query_positions is None:
+            query, key, value = self._split(projected, 3)
+        else:
+            queries = gather.each(projected[..., : self.inner_size], query_positions)
+            (query,) = self._split(queries, 1)
+            key, value = self._split(projected[..., self.inner_size :], 2)
+            attention_mask = masks.rows(attention_mask, query_positions)
         if cache is not None:
             key, value = (
                 slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)

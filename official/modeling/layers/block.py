@@ -1,6 +1,6 @@
 """One transformer layer.
 
-Shapes: B batch, T query length, S key length, N heads, H head size, D hidden.
+Shapes: B batch, T query length, S key length, P positions, N heads, H head size, D hidden.
 """
 
 import functools
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from official.modeling.layers import gather
 from official.modeling.layers.attention import Attended, Attention, CrossAttention
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.feed_forward import FeedForward
@@ -136,12 +137,12 @@ class Block(keras.Layer):
         rng=None,
         cache=None,
         slot=0,
-        first_only=False,
+        query_positions=None,
         bias=None,
         others=None,
         cross_mask=None,
     ):
-        """Maps x [B, T, D] to [B, T, D], or to [B, 1, D] with `first_only`.
+        """Maps x [B, T, D] to [B, T, D], or to [B, P, D] with `query_positions`.
 
         Args:
             x: [B, T, D].
@@ -149,7 +150,7 @@ class Block(keras.Layer):
             rng: `Draws`, or None for inference.
             cache: keys and values of all slots, or None.
             slot: the slot of the first position of `x`.
-            first_only: whether only the first position is computed.
+            query_positions: int [B, P], the positions that are computed; None = all.
             bias: added to the scores of the attention of the sequence to itself, or None.
             others: the keys and values of another sequence, of `cross_attention.keys_and_values`.
             cross_mask: bool, broadcastable to [B, N, T, S], True = may attend; None = all.
@@ -164,10 +165,12 @@ class Block(keras.Layer):
             rng=rng,
             cache=cache,
             slot=slot,
-            first_only=first_only,
+            query_positions=query_positions,
             bias=bias,
         )
-        x = self._after(x[:, :1] if first_only else x, attended.output, norm, rng)
+        if query_positions is not None:
+            x = gather.each(x, query_positions)
+        x = self._after(x, attended.output, norm, rng)
         crossed = None
         if self.cross_attention is not None:
             norm = self.cross_attention_norm

@@ -6,8 +6,8 @@ One step with the input x and the state (c, m), where W_P is the projection:
     c = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j))
     m = clip((sigmoid(o) tanh(c)) W_P)
 
-The output is m. There are no peepholes. The gates are in the order of TensorFlow's cells, and the 1
-is no part of the bias.
+The output is m. There are no peepholes. Without a projection W_P is the identity. The gates are in
+the order of TensorFlow's cells, and the 1 is no part of the bias.
 
 Shapes: B batch, T length, I input size, C cells, P projection.
 """
@@ -27,7 +27,7 @@ class ProjectedLSTM(keras.Layer):
     Args:
         input_size: I.
         cell_size: C.
-        projection_size: P.
+        projection_size: P; None = no projection, with P = C and no variable.
         cell_clip: the largest absolute value of c; 0 = no limit.
         projection_clip: the same for m.
         initializer: initializer of kernel and projection.
@@ -50,7 +50,8 @@ class ProjectedLSTM(keras.Layer):
         super().__init__(name=name, dtype=dtype)
         self.input_size = input_size
         self.cell_size = cell_size
-        self.projection_size = projection_size
+        self.projection_size = projection_size or cell_size
+        self.has_projection = projection_size is not None
         self.clips = {"cell_clip": cell_clip, "projection_clip": projection_clip}
         self.initializer = initializer
 
@@ -59,9 +60,10 @@ class ProjectedLSTM(keras.Layer):
         rows = self.input_size + self.projection_size
         self.kernel = self.add_weight((rows, 4 * self.cell_size), self.initializer, name="kernel")
         self.bias = self.add_weight((4 * self.cell_size,), "zeros", name="bias")
-        self.projection = self.add_weight(
-            (self.cell_size, self.projection_size), self.initializer, name="projection"
-        )
+        if self.has_projection:
+            self.projection = self.add_weight(
+                (self.cell_size, self.projection_size), self.initializer, name="projection"
+            )
 
     def call(self, x, real, state=None):
         """Runs over the positions in order.
@@ -85,7 +87,8 @@ class ProjectedLSTM(keras.Layer):
         of_input, of_state = kernel[: self.input_size], kernel[self.input_size :]
         # The time axis comes first, and one product serves all positions.
         gates = linear(ops.transpose(x, (1, 0, 2)), of_input, self.bias)
-        tensors = [gates, of_state, ops.cast(self.projection, x.dtype), *state]
+        projection = self.projection if self.has_projection else ops.eye(self.cell_size)
+        tensors = [gates, of_state, ops.cast(projection, x.dtype), *state]
         if real is not None:
             tensors.append(ops.transpose(ops.cast(real, exact))[:, :, None])
         outputs, c, m = _run(*tensors, **self.clips)

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from official.modeling.layers import gather
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.random import Draws, initializer
 from official.modeling.objectives.cross_entropy import cross_entropy
@@ -76,11 +77,6 @@ class Objective(keras.Layer):
         return False
 
     @property
-    def uses_first_position_only(self):
-        """Whether the objective reads only the first position of the last layer."""
-        return False
-
-    @property
     def uses_all_layers(self):
         """Whether the objective reads the states or the attention of all layers."""
         return False
@@ -99,6 +95,21 @@ class Objective(keras.Layer):
         """
         del rng
         return batch
+
+    def positions_read(self, batch):
+        """Returns the positions of the last layer that the objective reads.
+
+        Returns:
+            A tuple of int [B, P], empty if it reads the pooled output alone; None = all positions.
+        """
+        del batch
+
+    def states_read(self, batch, encoded):
+        """Returns the states at each of `positions_read`: a tuple of [B, P, D]."""
+        if "states_read" in encoded:
+            return encoded["states_read"][self.name]
+        sequence = encoded["sequence_output"]
+        return tuple(gather.each(sequence, each) for each in self.positions_read(batch))
 
     def weight_sums(self, batch):
         """Returns the divisor of each loss: {term: scalar}.
@@ -141,6 +152,8 @@ class Objective(keras.Layer):
         layer (ELECTRA), and 'mean' the mean of its positions without padding.
         """
         if self.config.pooling == "first":
+            if "states_read" in encoded:
+                return encoded["states_read"][self.name][0][:, 0]
             return encoded["sequence_output"][:, 0]
         if self.config.pooling == "mean":
             return _mean(encoded["sequence_output"], encoded.get("padding_mask"))

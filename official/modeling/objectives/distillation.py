@@ -16,7 +16,7 @@ from typing import Any
 from keras import ops
 
 from official.config.distillation import TEACHER_LOGITS
-from official.modeling.encoders.inputs import encode
+from official.modeling.encoders.inputs import encode, encode_read
 from official.modeling.layers.linear import Linear
 from official.modeling.objectives import base, matching, outputs
 from official.utils.errors import UserError
@@ -104,12 +104,13 @@ class Objective(base.Objective):
         weights = self.config.term_weights
         return {f"{self.name}_{term}": w * self.config.weight for term, w in weights.items()}
 
-    @property
-    def uses_first_position_only(self):
-        """See `base.Objective`."""
-        if not self._beside.teachers and not self.config.cache:
-            return True  # it reads nothing
-        return not self.config.matches_states and self._beside.head.uses_first_position_only
+    def positions_read(self, batch):
+        """See `base.Objective`; what its head reads, the head itself names."""
+        if not self._is_taught(batch):
+            return ()
+        if self.config.matches_states or not outputs.of_rows(self._beside.head):
+            return None
+        return () if self._beside.head.positions_read(batch) is not None else None
 
     @property
     def uses_all_layers(self):
@@ -193,9 +194,11 @@ class Objective(base.Objective):
     def _run(self, model, head, batch):
         """Returns what a teacher computes: a dict of tensors without gradient."""
         config = self.config
-        first_only = not config.matches_states and head.uses_first_position_only
-        all_layers = config.matches_layers or (head is not None and head.uses_all_layers)
-        encoded = encode(model.encoder, batch, None, all_layers, first_only)
+        if not config.matches_states and outputs.of_rows(head):
+            encoded = encode_read(model.encoder, [head], batch)
+        else:
+            all_layers = config.matches_layers or (head is not None and head.uses_all_layers)
+            encoded = encode(model.encoder, batch, None, all_layers)
         taught = {}
         if config.matches_outputs:
             taught["outputs"] = outputs.rows(head, batch, encoded, model.encoder, config.positions)

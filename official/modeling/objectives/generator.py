@@ -9,6 +9,7 @@ the masked positions (`masked_lm`, the paper's Replace MLM), or the original tok
 Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows.
 """
 
+import math
 import zlib
 
 import keras
@@ -16,7 +17,7 @@ from keras import ops
 
 from official.config.objectives import MaskedLMConfig
 from official.config.replaced_tokens import SHARED
-from official.modeling.encoders.inputs import encode
+from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
@@ -25,10 +26,11 @@ from official.utils.errors import UserError
 
 
 def sample(logits, row_seeds):
-    """Draws a token for each position: the arg-max of the scores plus Gumbel noise.
+    """Draws a token for each position, by the inverse of the cumulative softmax.
 
-    The draws of a row depend only on its seed, not on the other rows of the batch. They have no
-    gradient.
+    The vocabulary is cut into blocks: a random number in [0, 1) chooses the block by its
+    probability, and what is left of the number chooses the token in the block. The draws of a row
+    depend only on its seed, not on the other rows of the batch. They have no gradient.
 
     Args:
         logits: [B, P, V].
@@ -37,14 +39,49 @@ def sample(logits, row_seeds):
     Returns:
         int32 [B, P].
     """
+    logits = ops.stop_gradient(logits)
+    batch, count, size = ops.shape(logits)
+    width = math.isqrt(size - 1) + 1
+    weights = ops.exp(logits - ops.max(logits, axis=-1, keepdims=True))
+    weights = ops.pad(weights, [[0, 0], [0, 0], [0, -size % width]])
+    blocks = ops.reshape(weights, (batch, count, -1, width))
+    sums = ops.sum(blocks, axis=-1)  # [B, P, V / width]
+    ends = ops.cumsum(sums, axis=-1)
+    draws = ops.cast(_uniform(count, row_seeds), weights.dtype)[..., None]
+    block, left = _first_beyond(ends, draws * ends[..., -1:], sums)
+    own = ops.take_along_axis(blocks, block[..., None], axis=2)[:, :, 0]  # [B, P, width]
+    token, _ = _first_beyond(ops.cumsum(own, axis=-1), left, own)
+    return (block * width + token)[..., 0]
 
-    def of_row(row):
-        scores, seed = row
-        uniform = keras.random.uniform(ops.shape(scores), dtype="float32", seed=Draws(seed))
-        noise = -ops.log(-ops.log(uniform))  # -inf for a draw of 0, which is never taken
-        return ops.argmax(scores + ops.cast(noise, scores.dtype), axis=-1)
 
-    return ops.cast(ops.map(of_row, (ops.stop_gradient(logits), row_seeds)), "int32")
+def _uniform(count, row_seeds):
+    """Returns random numbers in [0, 1), `count` for each seed [B, 2]: float32 [B, P]."""
+
+    def of_row(seed):
+        return keras.random.uniform((count,), dtype="float32", seed=Draws(seed))
+
+    return ops.map(of_row, row_seeds)
+
+
+def _first_beyond(ends, number, weights):
+    """Returns the first index whose cumulative weight exceeds a number, and what is left of it.
+
+    Rounding may leave a number that nothing exceeds: then it is the last index with a weight.
+
+    Args:
+        ends: the cumulative sums of `weights`, [B, P, K].
+        number: [B, P, 1].
+        weights: [B, P, K].
+
+    Returns:
+        int32 [B, P, 1]; the number less the weights before the index, [B, P, 1].
+    """
+    index = ops.sum(ops.cast(ends <= number, "int32"), axis=-1, keepdims=True)
+    places = ops.arange(ends.shape[-1], dtype="int32")
+    last = ops.max(ops.where(weights > 0, places, 0), axis=-1, keepdims=True)
+    index = ops.minimum(index, last)
+    before = ops.take_along_axis(ends - weights, index, axis=-1)
+    return index, number - before
 
 
 class Objective(base.Objective):
@@ -114,8 +151,9 @@ class Objective(base.Objective):
         """
         positions, weights = batch["masked_positions"], batch["masked_weights"]  # [B, P]
         rng = None if self.config.frozen else rng
-        hidden = encode(self.generator, batch, rng)["sequence_output"]
-        hidden = gather.positions(hidden, positions)  # [R, D]
+        encoded = encode_read(self.generator, [self.head], batch, rng)
+        (hidden,) = self.head.states_read(batch, encoded)  # [B, P, D]
+        hidden = ops.reshape(hidden, (-1, self.network.hidden_size))  # [R, D]
         logits = self.head.logits(hidden, self.generator)  # [R, V]
         scores = ops.reshape(logits / self.config.temperature, (*ops.shape(positions), -1))
         drawn = sample(scores, batch["row_seeds"])  # [B, P]

@@ -5,7 +5,6 @@ Shapes: B batch, P predictions, D hidden, E embedding, V vocabulary, R = B * P r
 
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
@@ -46,14 +45,18 @@ class Objective(base.Objective):
         hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
         return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
 
+    def positions_read(self, batch):
+        """See `base.Objective`."""
+        return (batch["masked_positions"],)
+
     def weight_sums(self, batch):
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
-        positions = batch["masked_positions"]  # [B, P]
-        hidden = gather.positions(encoded["sequence_output"], positions)
+        (hidden,) = self.states_read(batch, encoded)  # [B, P, D]
+        hidden = ops.reshape(hidden, (-1, self.encoder_config.hidden_size))
         return self.terms_of(batch, self.logits(hidden, encoder))
 
     def terms_of(self, batch, logits):

@@ -1,4 +1,4 @@
-"""The base class of heads that read the last layer, or a learnt mix of all layers.
+"""The base class of heads that read the last layer, or a learnt mix of layers.
 
 Shapes: B batch, T length, D hidden.
 """
@@ -6,6 +6,7 @@ Shapes: B batch, T length, D hidden.
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.layer_mix import LayerMix
 from official.modeling.objectives import base
+from official.utils.errors import UserError
 
 
 class Reader(base.Objective):
@@ -19,9 +20,8 @@ class Reader(base.Objective):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.mix = None
         if config.mix is not None:
-            self.mix = LayerMix(
-                encoder_config.num_states, norm=config.mix.norm, dtype=self.dtype_policy
-            )
+            self._mixed = _layers(config.mix, encoder_config.num_states, name)
+            self.mix = LayerMix(len(self._mixed), norm=config.mix.norm, dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
         """Creates the variables of the mix."""
@@ -47,7 +47,8 @@ class Reader(base.Objective):
         """
         if self.mix is None:
             return encoded
-        mixed = self.mix(encoded["hidden_states"], encoded.get("padding_mask"))
+        states = [encoded["hidden_states"][layer] for layer in self._mixed]
+        mixed = self.mix(states, encoded.get("padding_mask"))
         return {**encoded, "sequence_output": dropout(mixed, self.config.mix.dropout, rng)}
 
     def states(self, encoded, rng=None):
@@ -77,3 +78,21 @@ class Reader(base.Objective):
     @property
     def _penalty_name(self):
         return f"{self.name}_mix"
+
+
+def _layers(mix, count, name):
+    """Returns the layers that are mixed, of `count` with the token layer, from 0.
+
+    Raises:
+        UserError: a layer does not exist, or is named twice.
+    """
+    named = range(count) if mix.layers is None else mix.layers
+    for layer in named:
+        if not -count <= layer < count:
+            raise UserError(
+                f"{name}.mix.layers: {layer}: this encoder has the layers 0 (tokens) to {count - 1}"
+            )
+    layers = [layer % count for layer in named]
+    if len(set(layers)) < len(layers):
+        raise UserError(f"{name}.mix.layers: {list(named)} names a layer twice")
+    return layers

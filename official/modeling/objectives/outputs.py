@@ -11,6 +11,11 @@ from official.modeling.layers import gather
 from official.modeling.objectives.span_answer import NEVER
 
 
+def of_rows(head):
+    """Returns whether an objective has outputs for a row, and none for its tokens."""
+    return head.config.type in ("classification", "regression", "multiple_choice")
+
+
 def rows(head, batch, encoded, encoder, positions="real", rng=None):
     """Returns the outputs of an objective before its softmax: [R, C].
 

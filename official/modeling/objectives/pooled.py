@@ -13,7 +13,7 @@ from official.modeling.objectives import base, mixed
 class Head(mixed.Reader):
     """Dropout and an affine map of the pooled output, with the variables `output/...`.
 
-    With `config.mix` the mix of all layers is pooled.
+    With `config.mix` the mix of all layers is pooled. `config.activation` comes before the dropout.
     """
 
     def __init__(self, config, encoder_config, size, *, name, seed=0, dtype=None):
@@ -45,18 +45,20 @@ class Head(mixed.Reader):
         super().build(input_shape)
         self.output_projection.build()
 
-    @property
-    def uses_first_position_only(self):
+    def positions_read(self, batch):
         """See `base.Objective`."""
-        pooling = self.config.pooling
-        if self.uses_all_layers:
-            return False
-        return (self.encoder_config.pooled_position if pooling == "pooled" else pooling) == "first"
+        if self.uses_all_layers or self.config.pooling == "mean":
+            return None
+        if self.config.pooling == "pooled":
+            return ()
+        return (ops.zeros((ops.shape(batch["token_ids"])[0], 1), "int32"),)
 
     def outputs(self, encoded, rng=None):
         """Returns the outputs of each row, in the dtype of losses: [B, O]."""
-        pooled = dropout(self.pool(self.read(encoded, rng)), self.config.dropout, rng)
-        return self.as_loss(self.output_projection(pooled))
+        pooled = self.pool(self.read(encoded, rng))
+        if getattr(self.config, "activation", None) == "relu":
+            pooled = ops.relu(pooled)
+        return self.as_loss(self.output_projection(dropout(pooled, self.config.dropout, rng)))
 
     def lacks(self, target, batch):
         """Returns whether a head that does not learn from targets has none in a batch."""

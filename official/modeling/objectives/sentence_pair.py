@@ -35,6 +35,11 @@ class Objective(base.Objective):
         """Returns the scores of the classes: [B, 2], or [B, K, 2] for a batch with parts."""
         return self.as_loss(linear(encoded["pooled_output"], self.kernel, self.bias))
 
+    def positions_read(self, batch):
+        """See `base.Objective`."""
+        del batch
+        return ()
+
     def weight_sums(self, batch):
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}

@@ -6,7 +6,6 @@ O size of the embedding of an offset in a span.
 
 from keras import ops
 
-from official.modeling.layers import gather
 from official.modeling.layers.activation import ACTIVATIONS
 from official.modeling.layers.embeddings import Table
 from official.modeling.layers.linear import Linear
@@ -54,18 +53,23 @@ class Objective(base.Objective):
             (self.encoder_config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
 
+    def positions_read(self, batch):
+        """See `base.Objective`."""
+        return batch["span_left"], batch["span_right"]
+
     def weight_sums(self, batch):
         """See `base.Objective`."""
         return {self.name: ops.sum(self._weights(batch))}
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""
-        sequence = encoded["sequence_output"]  # [B, T, D]
+        size = self.encoder_config.hidden_size
+        left, right = (ops.reshape(x, (-1, size)) for x in self.states_read(batch, encoded))
         offsets = ops.minimum(batch["span_offset"], self.config.max_targets - 1)
         x = ops.concatenate(
             [
-                gather.positions(sequence, batch["span_left"]),
-                gather.positions(sequence, batch["span_right"]),
+                left,
+                right,
                 self.offset_embedding(ops.reshape(offsets, (-1,))),
             ],
             axis=-1,

@@ -70,11 +70,10 @@ class ServingContext:
 
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Runs the encoder with the stored weights, and computes only what the head reads."""
-        head = self.head
-        all_layers = head is not None and head.uses_all_layers
-        first_only = head is not None and head.uses_first_position_only
         with self.weights.read():
-            return self.model.encode(batch, output_all=all_layers, first_only=first_only)
+            if self.head is None:
+                return self.model.encode(batch)
+            return self.model.encode_as_read(batch, objectives=[self.head])
 
 
 def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signature:

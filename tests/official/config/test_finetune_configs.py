@@ -3,6 +3,8 @@ import re
 import pytest
 
 from official import config, tasks
+from official.config.heads import TokenClassificationConfig
+from official.config.mix import Mix
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"
@@ -10,7 +12,7 @@ FOLDER = CONFIGS / "finetune"
 
 OTHERS = "electra xlnet roberta albert ranking ranking_kernels squad1 squad2 xlnet_squad".split()
 OTHERS += ["race", "swag", "dream", "distillation", "tinybert_layers", "tinybert_logits"]
-OTHERS += ["text_to_text", "layer_mix"]
+OTHERS += ["text_to_text", "layer_mix", "tagging"]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 
@@ -42,6 +44,25 @@ def test_layer_mix():
     assert (read.encoder, read.recipe.freeze_encoder, head.pooling) == (None, True, "mean")
     assert (head.mix.penalty, head.mix.norm, head.mix.dropout) == (0.001, "none", 0.5)
     assert (read.recipe.schedule.type, read.recipe.schedule.warmup_fraction) == ("constant", 0)
+
+
+def test_tagging():
+    """Devlin et al., 2019, appendix A.3, and the tagger of Peters et al., 2018."""
+    path = FOLDER / "tagging.yaml"
+    line = next(x for x in path.read_text().splitlines() if "--override" in x)
+    overrides = [x.strip() for x in line.removeprefix("#").split("--override=")[1:]]
+    bert, elmo = config.load(path), config.load(path, overrides)
+    recipe, optimizer = bert.recipe, bert.recipe.optimizer
+    assert (bert.name, bert.encoder, bert.segments) == ("tagging", None, None)
+    assert (recipe.batch_size, recipe.epochs, recipe.schedule.warmup_fraction) == (32, 3, 0.1)
+    assert (optimizer.learning_rate, optimizer.layer_decay) == (5e-5, 1)
+    assert (optimizer.weight_decay, optimizer.epsilon, optimizer.clip_norm) == (0.01, 1e-6, 1.0)
+    (head,) = bert.objectives
+    assert head == TokenClassificationConfig(dropout=0.1)
+    assert elmo.objectives == (
+        TokenClassificationConfig(crf=True, bilstm=200, dropout=0.5, mix=Mix(penalty=0.1)),
+    )
+    assert elmo.recipe.freeze_encoder and elmo.recipe.optimizer.learning_rate == 1e-3
 
 
 def test_text_to_text():

@@ -162,7 +162,7 @@ def test_regression_is_known_by_its_one_output():
 
 def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts():
     config = {"architectures": ["BertForTokenClassification"]}
-    assert bert.heads_of(["classifier.weight"], config) == ()
+    assert bert.heads_of(["classifier.weight"], config) == ("token_classification",)
 
 
 def test_two_labels_without_names_get_those_of_transformers():

@@ -1,5 +1,6 @@
 """Heads of tasks in the files of transformers: names, classes, and what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -15,6 +16,7 @@ from official.config.heads import (
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.convert import converted_model, electra, huggingface, tf1, xlnet
 from official.saving import checkpoints, model_folder
@@ -37,8 +39,10 @@ ENCODERS = {
 CHOICE = MultipleChoiceConfig(dropout=0.3)
 SPAN = SpanAnswerConfig()
 BEAM = SpanAnswerConfig(form="conditional", start_beam=3, end_beam=2)
+TAGS = TokenClassificationConfig(labels=("O", "B-X", "I-X"), dropout=0.3)
 CLASSES = ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.3)
 
+_TAGGER = "token_classification/output"
 # System, objective, class, and one tensor with our variable that it is, transposed.
 CASES = [
     ("bert", CHOICE, "BertForMultipleChoice", "classifier.weight", "multiple_choice/output"),
@@ -98,6 +102,16 @@ CASES = [
         "answer_class.dense_1.weight",
         "span_answer/answerable",
     ),
+    *(
+        (system, TAGS, f"{name}ForTokenClassification", "classifier.weight", _TAGGER)
+        for system, name in (
+            ("bert", "Bert"),
+            ("roberta", "Roberta"),
+            ("albert", "Albert"),
+            ("electra", "Electra"),
+            ("xlnet", "XLNet"),
+        )
+    ),
 ]
 
 
@@ -127,8 +141,8 @@ def test_heads_are_written_and_read_again(tmp_path, kind, objective, name, tenso
     assert (described["architectures"], described["model_type"]) == ([name], kind)
     written = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
     np.testing.assert_array_equal(written[tensor], variables[f"{path}/kernel"].T)
-    # No class for spans has a pooler, and none of ours reads it.
-    unused = ("encoder/pooler/",) if objective in (SPAN, BEAM) else ()
+    # No class for spans or tokens has a pooler, and none of ours reads it.
+    unused = ("encoder/pooler/",) if objective in (SPAN, BEAM, TAGS) else ()
     assert any("pooler" in key or "summary" in key for key in written) == (
         not unused and "classification" not in name.lower()
     )
@@ -159,6 +173,15 @@ def test_beams_and_rates_are_in_the_config(tmp_path):
     }
 
 
+def test_tags_are_the_labels_of_the_config(tmp_path):
+    make(tmp_path / "model", BERT, TAGS, "bert")
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    described = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert described["id2label"] == {"0": "O", "1": "B-X", "2": "I-X"}
+    assert described["label2id"] == {"O": 0, "B-X": 1, "I-X": 2}
+    assert described["classifier_dropout"] == 0.3 and "problem_type" not in described
+
+
 def test_an_electra_without_a_pooler_may_choose(tmp_path):
     encoder = TransformerConfig(**SIZES, pooler=False)
     objective = MultipleChoiceConfig(pooling="first")
@@ -183,7 +206,8 @@ def test_the_class_tells_heads_of_one_name_apart():
     assert heads("BertForSequenceClassification") == ("classification",)
     assert heads("BertForSequenceClassification", id2label={"0": "x"}) == ("regression",)
     assert heads() == ("classification",)
-    assert heads("BertForTokenClassification") == ()
+    assert heads("BertForTokenClassification") == ("token_classification",)
+    assert heads("BertForNextSentencePrediction") == ()
     names = ["qa_outputs.weight", "qa_outputs.bias"]
     assert heads() == heads("BertForQuestionAnswering") == ("span_answer",)
 
@@ -220,6 +244,16 @@ def test_a_pooler_that_an_old_file_of_spans_has_is_left_over(tmp_path):
             BERT,
             BEAM,
             "no BERT class of transformers has the heads conditional_span_answer",
+        ),
+        (
+            BERT,
+            dataclasses.replace(TAGS, crf=True),
+            "token_classification.crf: a BERT of transformers has none",
+        ),
+        (
+            BERT,
+            dataclasses.replace(TAGS, bilstm=4),
+            "token_classification.bilstm: a BERT of transformers has none",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import layer_states as files
 from official.utils.errors import UserError
+from official.utils.files import MAX_BYTES as FILE_LIMIT
 from tests import choices, small
 from tests.official.training.test_frozen_encoder import config, task_shards
 from tests.official.training.test_trainer import losses
@@ -186,3 +187,14 @@ def test_examples_with_several_sequences_are_refused(place, tmp_path):
 def test_configs_that_cannot_read_states(changes, message):
     with pytest.raises(UserError, match=message):
         config(**{"recipe__layer_states": "states", **changes})
+
+
+def test_states_may_be_larger_than_any_config(tmp_path):
+    """67,349 sentences of SST-2 have 9.6 GB of them; other files that are read have a limit."""
+    tokens = FILE_LIMIT // (2 * 256 * 4) + 1
+    rows = np.broadcast_to(np.arange(tokens, dtype=np.float32)[:, None, None], (tokens, 2, 256))
+    writer = files.Writer(tmp_path, "model", "encoder")
+    writer.write("train", "examples", np.array([tokens]), (2, 256), [(np.array([0]), rows)])
+    writer.finish()
+    stored = files.read(tmp_path, "train", "examples", required=True)
+    np.testing.assert_array_equal(stored.rows(np.array([0])), rows)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
-from official.config.objectives import MaskedLMConfig, SentencePairConfig
+from official.config.mix import Mix
+from official.config.objectives import MaskedLMConfig, SentencePairConfig, SpanBoundaryConfig
 from official.modeling import masks
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
@@ -248,34 +249,76 @@ def test_a_mean_of_the_last_states_leaves_padding_out():
     np.testing.assert_allclose(actual[:1], without, atol=1e-6)
 
 
+LAST = dataclasses.replace(ENCODER, pooled_position="last")
+SPANS = {
+    "span_left": np.array([[0, 3, 0], [1, 6, 2]], "int32"),
+    "span_right": np.array([[2, 5, 0], [3, 1, 4]], "int32"),
+    "span_offset": np.array([[0, 1, 0], [0, 2, 1]], "int32"),
+    "span_weights": np.array([[1, 1, 0], [1, 1, 1]], "float32"),
+}
+
+
 @pytest.mark.parametrize(
-    "objectives, expected",
+    "objectives, encoder, read",
     [
-        ([], False),
-        ([ClassificationConfig(num_labels=3)], True),
-        ([ClassificationConfig(num_labels=3, pooling="first"), RegressionConfig()], True),
-        ([ClassificationConfig(num_labels=3), RegressionConfig(pooling="mean")], False),
-        ([ClassificationConfig(num_labels=3), MaskedLMConfig()], False),
-        ([SentencePairConfig()], False),
+        ([ClassificationConfig(num_labels=3)], ENCODER, 0),
+        ([ClassificationConfig(num_labels=3)], LAST, 0),
+        ([ClassificationConfig(num_labels=3, pooling="first"), RegressionConfig()], ENCODER, 1),
+        ([ClassificationConfig(num_labels=3), MaskedLMConfig()], LAST, 3),
+        ([SentencePairConfig(), MaskedLMConfig()], ENCODER, 3),
+        ([MaskedLMConfig()], dataclasses.replace(ENCODER, pooler=False), 3),
     ],
 )
-def test_heads_that_read_the_first_position_get_no_other(objectives, expected):
+def test_of_the_last_layer_only_what_is_read_is_computed(objectives, encoder, read):
+    model = make(*objectives, dtype="float64", encoder=encoder)
+    batch = tensors()
+    states = model.encode_as_read(batch)["states_read"]
+    widths = {name: sum(each.shape[1] for each in own) for name, own in states.items()}
+    assert sum(widths.values()) == read and widths.keys() == {o.name for o in model.objectives}
+    check_as_read(model, batch)
+
+
+@pytest.mark.parametrize(
+    "objectives, batch",
+    [
+        ([], BATCH),
+        ([ClassificationConfig(num_labels=3), RegressionConfig(pooling="mean")], BATCH),
+        ([ClassificationConfig(num_labels=3, pooling="mean", mix=Mix())], BATCH),
+        ([MaskedLMConfig(), SpanBoundaryConfig()], BATCH | SPANS),  # more than the row has
+    ],
+)
+def test_all_positions_are_computed_where_they_are_read(objectives, batch):
     model = make(*objectives, dtype="float64")
-    assert model.uses_first_position_only is expected
-    if not expected:
-        return
-    whole = model.encode(tensors())
-    assert whole["sequence_output"].shape == (2, 8, 12)
-    assert model.encode(tensors(), first_only=True)["sequence_output"].shape == (2, 1, 12)
-    for ours, theirs in (
-        (model.terms(tensors())[0], model.terms(tensors(), encoded=whole)[0]),
-        (model.predictions(tensors()), model.predictions(tensors(), whole)),
-    ):
-        assert ours.keys() == theirs.keys()
-        for name, value in ours.items():
-            np.testing.assert_allclose(value, theirs[name], rtol=1e-10, err_msg=name)
+    encoded = model.encode_as_read(tensors(batch))
+    assert encoded["sequence_output"].shape == (2, 8, 12) and "states_read" not in encoded
 
 
-def test_a_pooled_last_position_is_not_the_first():
-    last = dataclasses.replace(ENCODER, pooled_position="last")
-    assert not make(ClassificationConfig(num_labels=3), encoder=last).uses_first_position_only
+def test_neighbours_of_spans_in_a_longer_row():
+    longer = dataclasses.replace(ENCODER, max_positions=16)
+    model = make(MaskedLMConfig(), SpanBoundaryConfig(), dtype="float64", encoder=longer)
+    rows = ("token_ids", "segment_ids", "padding_mask")
+    twice = {name: np.concatenate([BATCH[name]] * 2, axis=1) for name in rows}
+    batch = tensors(BATCH | SPANS | twice)
+    assert model.encode_as_read(batch)["states_read"].keys() == {"masked_lm", "span_boundary"}
+    check_as_read(model, batch)
+
+
+def check_as_read(model, batch):
+    """Compares terms, predictions and gradients with those over all positions."""
+    whole = model.encode(batch)
+    found, expected = model.predictions(batch), model.predictions(batch, whole)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-10, err_msg=name)
+    values = {v.path: v.value for v in model.trainable_variables}
+    results = []
+    for whole_rows in (False, True):
+        with tf.GradientTape() as tape:
+            encoded = model.encode(batch) if whole_rows else None
+            losses, metrics = model.terms(batch, encoded=encoded)
+            total = tf.add_n(list(losses.values()))
+        gradients = tape.gradient(total, values, unconnected_gradients="zero")
+        results.append((losses, metrics, gradients))
+    for ours, theirs in zip(*results, strict=True):
+        tf.nest.map_structure(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-12), ours, theirs
+        )

@@ -16,7 +16,8 @@ from official.config.objectives import DIRECTIONS, CausalLMConfig, MaskedLMConfi
 from official.convert import converted_model, huggingface
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
-from official.serving.generator import Generator, ends, left_padded
+from official.serving.generator import Generator, ends
+from official.serving.padding import padded
 from official.serving.sampling import Settings
 from official.utils import seeding
 from official.utils.errors import UserError
@@ -119,7 +120,7 @@ def by_hand(generator, row, settings, number):
 def test_the_cache_changes_nothing(generator, settings):
     read = [ids.tolist() for ids in generator.tokenizer.encode(PROMPTS)]
     rows = [[generator.start_id, *(ids[::-1] if generator.backward else ids)] for ids in read]
-    ids, mask = left_padded(rows, 19, generator.tokenizer.pad_id)
+    ids, mask = padded(rows, 19, generator.tokenizer.pad_id, side="left")
     assert sorted(mask.sum(axis=1)) == sorted(map(len, rows)) and len(set(map(len, rows))) == 4
     actual = generator.ids(ids, mask, settings)
     expected = [by_hand(generator, row, settings, i) for i, row in enumerate(rows)]
@@ -164,7 +165,7 @@ def test_rows_say_what_opens_a_text_and_ends_it():
 @pytest.mark.slow
 def test_the_whole_is_one_graph_of_static_shapes(generator):
     rows = [[generator.start_id, 40, 41, 42], [generator.start_id, 43]]
-    ids, mask = (tf.constant(values) for values in left_padded(rows, 5, 1))
+    ids, mask = (tf.constant(values) for values in padded(rows, 5, 1, side="left"))
     graph = tf.function(generator.write, autograph=False).get_concrete_function(ids, mask, 4)
     loops = [op for op in graph.graph.get_operations() if op.type.endswith("While")]
     assert len(loops) == 1

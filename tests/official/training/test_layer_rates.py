@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.encoders import TransformerConfig, TransformerXLConfig
-from official.config.heads import ClassificationConfig
+from official.config.heads import ClassificationConfig, TokenClassificationConfig
+from official.config.mix import Mix
 from official.config.objectives import MaskedLMConfig
 from official.modeling.model import Model
 from official.training import optimizers
@@ -52,6 +53,21 @@ def test_the_rates_of_a_three_layer_encoder():
         "encoder/pooler": 0.5,
         "classification": 1.0,
     }
+
+
+def test_a_head_of_several_layers_has_the_full_rate():
+    head = TokenClassificationConfig(num_labels=3, crf=True, bilstm=2, mix=Mix())
+    model = make(head, pooler=False)
+    assert by_part(model, 0.5) == {
+        "encoder/embeddings": 0.5**5,
+        "encoder/layer_0": 0.5**4,
+        "encoder/layer_1": 0.5**3,
+        "encoder/layer_2": 0.5**2,
+        "token_classification": 1.0,
+    }
+    paths = [path.removeprefix("model/") for path in layer_rates.factors(model, 0.5)]
+    parts = {path.split("/")[1] for path in paths if path.startswith("token_classification")}
+    assert parts == {"mix", "bilstm", "output", "crf"}
 
 
 def test_electra_base_and_large_have_the_rates_of_its_release():

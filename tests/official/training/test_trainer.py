@@ -236,6 +236,9 @@ def test_tokens_count_no_padding(shards):
     assert named["tokens"] == batch["padding_mask"].numpy().sum() < 8 * 32
     figures = statistics.summarise(np.stack([packed, packed]), {"t": 2.0})
     assert figures == {"loss": 1.0, "t": 0.5, "m": 0.75}
+    decoder = tf.constant([[True, True, False]] * 8)
+    packed = statistics.pack({}, {}, {}, {**batch, "target_mask": decoder}).numpy()
+    assert dict(zip(statistics.names, packed, strict=True))["tokens"] == named["tokens"] + 2 * 8
 
 
 @pytest.mark.slow

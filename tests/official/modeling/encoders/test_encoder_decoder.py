@@ -132,6 +132,15 @@ def test_packed_examples_are_those_of_single_rows(changes):
         np.testing.assert_allclose(packed[name], wanted, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("error:You are using a softmax")
+def test_an_input_of_one_token_is_that_of_a_padded_row():
+    """The inputs of a language model without a prefix are an end token alone."""
+    encoder = make()
+    alone = both(encoder, TOKENS[:, :1], np.ones((2, 1), bool))
+    padded = both(encoder, TOKENS[:, :3], np.array([[1, 0, 0], [1, 0, 0]], bool))
+    np.testing.assert_allclose(alone["decoder_output"], padded["decoder_output"], atol=1e-12)
+
+
 def test_lengths_that_are_known_at_run_time_change_nothing():
     """Batches of several lengths share a graph."""
     encoder = make()

@@ -503,33 +503,43 @@ def test_one_row_of_segments_is_every_token_s():
     assert np.abs(run(encoder)["sequence_output"] - actual["sequence_output"]).max() > 1e-3
 
 
-FIRST = [
+READ = np.array([[4, 0, 4], [3, 6, 0]], "int32")  # a position twice, and padding
+PARTS = masks.parts(np.array([[0, 0, 0, 1, 1, 2, 2]] * 2))
+SETTINGS = [
     {},
     {"norm": "pre", "segment_types": 0},
     {"layer_groups": 1, "num_layers": 3, "embedding_size": 5},
     {"num_layers": 1},
+    {"causal": True},
 ]
 
 
-@pytest.mark.parametrize("changes", FIRST)
-def test_the_first_position_alone_is_what_it_is_among_all(changes):
+@pytest.mark.parametrize("changes", SETTINGS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"attention_mask": PARTS, "pooled_positions": np.array([[0, 3], [5, 0]], "int32")}],
+    ids=["rows", "parts"],
+)
+def test_positions_that_are_read_are_what_they_are_among_all(changes, options):
     encoder = make("float64", **changes)
-    whole, alone = run(encoder), run(encoder, first_only=True)
+    whole, alone = run(encoder, **options), run(encoder, read_positions=READ, **options)
     assert set(alone) == set(whole) == {"sequence_output", "pooled_output"}
-    np.testing.assert_allclose(
-        alone["sequence_output"], whole["sequence_output"][:, :1], rtol=1e-12, atol=1e-14
-    )
+    expected = np.take_along_axis(whole["sequence_output"].numpy(), READ[..., None], axis=1)
+    np.testing.assert_allclose(alone["sequence_output"], expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(alone["pooled_output"], whole["pooled_output"], rtol=1e-12)
 
 
-def test_the_first_position_alone_has_the_same_gradients():
+def test_positions_that_are_read_have_the_same_gradients():
     encoder = make("float64")
     actual = []
-    for first_only in (False, True):
+    for read in (None, READ):
         with tf.GradientTape() as tape:
-            outputs = run(encoder, first_only=first_only)
+            outputs = run(encoder, read_positions=read)
+            states = outputs["sequence_output"]
+            if read is None:
+                states = tf.gather(states, READ, batch_dims=1)
             loss = tf.reduce_sum(tf.sin(outputs["pooled_output"]))
-            loss += tf.reduce_sum(tf.square(outputs["sequence_output"][:, 0]))
+            loss += tf.reduce_sum(tf.square(states))
         actual.append(tape.gradient(loss, [v.value for v in encoder.variables]))
     for variable, whole, alone in zip(encoder.variables, *actual, strict=True):
         np.testing.assert_allclose(alone, whole, rtol=1e-10, atol=1e-12, err_msg=variable.path)
@@ -537,7 +547,8 @@ def test_the_first_position_alone_has_the_same_gradients():
 
 def test_of_the_last_layer_nothing_else_is_computed():
     encoder = make()
-    traced = tf.function(lambda: run(encoder, first_only=True)).get_concrete_function()
+    traced = tf.function(lambda: run(encoder, read_positions=READ)).get_concrete_function()
     products = [op for op in traced.graph.get_operations() if op.type == "MatMul"]
     rows = [op.outputs[0].shape[0] for op in products if op.outputs[0].shape[1] == 20]
-    assert rows == [14, 2]  # of the feed-forward networks: all of two rows of 7, two positions
+    # Of the feed-forward networks: all of two rows of 7, then 3 positions and the pooled one.
+    assert rows == [14, 8]

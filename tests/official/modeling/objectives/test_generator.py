@@ -1,6 +1,7 @@
 """The generator: what it shares, what it fills in, and what reaches it."""
 
 import dataclasses
+import math
 import types
 
 import numpy as np
@@ -182,6 +183,32 @@ def test_draws_follow_the_softmax():
     expected = np.exp(logits[0]) / np.exp(logits[0]).sum() * count
     actual = np.bincount(drawn.ravel(), minlength=5)
     assert ((actual - expected) ** 2 / expected).sum() < 18.5  # chi-square, 4 degrees: p = 0.001
+
+
+@pytest.mark.parametrize("size", [2, 5, 1000, 30522])
+def test_draws_of_every_part_of_a_vocabulary(size):
+    """The tokens that can be drawn stand alone: at both ends, and where blocks end and begin."""
+    logits = np.full((3, size), -1e4, "float32")
+    width = math.isqrt(size - 1) + 1
+    tokens = [0, size - 1, min(width, size - 1)]
+    logits[np.arange(3), tokens] = [80.0, -80.0, 0.0]
+    rows = np.broadcast_to(logits[:, None], (3, 50, size))
+    drawn = generator.sample(rows, np.arange(6, dtype="int32").reshape(3, 2)).numpy()
+    np.testing.assert_array_equal(drawn, np.broadcast_to(np.array(tokens)[:, None], (3, 50)))
+
+
+def test_draws_of_a_large_vocabulary_follow_the_softmax():
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal(3000) * 2
+    rows = np.broadcast_to(logits.astype("float32"), (20, 1000, 3000))
+    seeds = rng.integers(0, 2**31, (20, 2)).astype("int32")
+    drawn = generator.sample(rows, seeds).numpy().ravel()
+    chances = np.exp(logits) / np.exp(logits).sum()
+    # Sixty bins of tokens: those of a block of 55 are in several bins.
+    bins = np.arange(3000) % 60
+    expected = np.bincount(bins, weights=chances) * len(drawn)
+    actual = np.bincount(bins[drawn], minlength=60)
+    assert ((actual - expected) ** 2 / expected).sum() < 98.3  # 59 degrees: p = 0.001
 
 
 def test_temperature():

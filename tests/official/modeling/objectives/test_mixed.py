@@ -15,6 +15,7 @@ from official.config.heads import (
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.config.mix import Mix
 from official.modeling.layers.random import Draws
@@ -55,12 +56,19 @@ WINDOWS = BATCH | {
     "answer_start": np.array([1, -1, 0, 0], "int32"),
     "answer_end": np.array([2, -1, 3, 0], "int32"),
 }
+TAGS = BATCH | {
+    "word_ids": np.where(MASK, np.arange(6), -1).astype("int32"),
+    "tag_ids": np.where(MASK, np.arange(6) % 3, -1).astype("int32"),
+}
+TAGGER = TokenClassificationConfig(num_labels=3, mix=Mix())
 HEADS = {
     "classification": (ClassificationConfig(num_labels=3, pooling="mean", mix=Mix()), BATCH),
     "regression": (RegressionConfig(pooling="mean", mix=Mix()), BATCH),
     "multiple_choice": (MultipleChoiceConfig(pooling="mean", mix=Mix()), CHOICES),
     "ranking": (RankingConfig(pooling="mean", mix=Mix()), CHOICES),
     "span_answer": (SpanAnswerConfig(mix=Mix()), WINDOWS),
+    "token_classification": (TAGGER, TAGS),
+    "tag_chains": (dataclasses.replace(TAGGER, crf=True, bilstm=4), TAGS),
     "conditional": (SpanAnswerConfig(mix=Mix(), form="conditional"), WINDOWS),
 }
 
@@ -98,6 +106,27 @@ def test_head_reads_the_mix_of_every_encoder(name):
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     found = model.predictions(BATCH)["probabilities"]
     np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("layers, chosen", [((0,), [0]), ((-1,), [2]), ((2, 0), [2, 0])])
+def test_layers_that_are_named_are_mixed_alone(layers, chosen):
+    model = make(ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(layers=layers)))
+    encoded = model.encode(BATCH, output_all=True)
+    found = model.objectives[0].read(encoded)["sequence_output"]
+    expected = mixed_by_hand([encoded["hidden_states"][i] for i in chosen])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "layers, message",
+    [
+        ((3,), r"classification.mix.layers: 3: this encoder has the layers 0 \(tokens\) to 2"),
+        ((0, -3), r"classification.mix.layers: \[0, -3\] names a layer twice"),
+    ],
+)
+def test_layers_that_cannot_be_mixed(layers, message):
+    with pytest.raises(UserError, match=message):
+        make(ClassificationConfig(num_labels=3, pooling="mean", mix=Mix(layers=layers)))
 
 
 @pytest.mark.parametrize("name", HEADS)

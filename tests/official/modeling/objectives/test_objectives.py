@@ -278,6 +278,14 @@ def test_dropout_of_the_pooled_output(module, options):
 
 
 @pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
+def test_the_activation_of_the_pooled_output(module, options):
+    objective, encoder, variables = make(module, activation="relu", **options)
+    kernel, bias = variables.values()
+    expected = np.maximum(ENCODED["pooled_output"], 0) @ kernel + bias
+    np.testing.assert_allclose(objective.outputs(ENCODED), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("module, options", [(classification, {"num_labels": 3}), (regression, {})])
 def test_the_first_position_in_place_of_a_pooler(module, options):
     encoder_config = dataclasses.replace(ENCODER, pooler=False)
     objective, encoder, _ = make(module, encoder_config=encoder_config, pooling="first", **options)

@@ -1,0 +1,115 @@
+"""Token classification: a tag for each word, read from its first token (Devlin et al. 2018).
+
+`word_ids` names the positions that are read: the number of a word at the first token of the word,
+and -1 elsewhere. A word that is in several windows of a text is read in one of them. A BiLSTM
+between the encoder and the tags reads all tokens (Peters et al., 2018).
+
+Shapes: B batch, T length, D hidden, C tags, R = B * T rows.
+"""
+
+import zlib
+
+from keras import ops
+
+from official.modeling.layers.bilstm import BiLSTM
+from official.modeling.layers.dropout import dropout
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.linear_chain import LinearChain
+from official.modeling.layers.random import Draws
+from official.modeling.objectives import base, mixed
+from official.utils.errors import UserError
+
+
+class Objective(mixed.Reader):
+    """Dropout and an affine map of each state to the tags; with `crf` a chain of the tags.
+
+    The states are those of the last layer, or with `mix` of all layers, and with `bilstm` the
+    outputs of a BiLSTM that reads them.
+    """
+
+    def __init__(self, config, encoder_config, *, name="token_classification", seed=0, dtype=None):
+        super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
+        self.num_labels = config.num_labels or len(config.labels)
+        if not self.num_labels:
+            raise UserError(f"{name}: neither labels nor num_labels is set")
+        size, self.bilstm = encoder_config.hidden_size, None
+        if config.bilstm:
+            draws = Draws((seed, zlib.crc32(f"{name}/bilstm".encode())))
+            self.bilstm = BiLSTM(size, config.bilstm, seed=draws, dtype=self.dtype_policy)
+            size = 2 * config.bilstm
+        self.output_projection = Linear(
+            size,
+            self.num_labels,
+            initializer=self.initializer,
+            name="output",
+            dtype=self.dtype_policy,
+        )
+        self.crf = LinearChain(self.num_labels, dtype=self.dtype_policy) if config.crf else None
+
+    def build(self, input_shape=None):
+        """Creates the variables."""
+        super().build(input_shape)
+        if self.bilstm is not None:
+            self.bilstm.build()
+        self.output_projection.build()
+        if self.crf is not None:
+            self.crf.build()
+
+    def logits(self, encoded, rng=None):
+        """Returns the scores of the tags at each position, in the dtype of losses: [B, T, C]."""
+        states = dropout(self.states(encoded, rng), self.config.dropout, rng)
+        if self.bilstm is not None:
+            states = self.bilstm(states, encoded.get("padding_mask"))
+            states = dropout(states, self.config.dropout, rng)
+        return self.as_loss(self.output_projection(states))
+
+    def weight_sums(self, batch):
+        """Returns the number of labelled words, as transformers' mean of a batch."""
+        return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
+
+    def terms(self, batch, encoded, encoder, rng=None):
+        """See `base.Objective`; the loss of a CRF is minus the log-likelihood of its chains.
+
+        It is divided by the number of labelled words as well, so losses with and without a CRF
+        compare.
+        """
+        logits = self.logits(encoded, rng)
+        weights = self._weights(batch)  # [B, T]
+        tags = ops.maximum(batch["tag_ids"], 0)
+        if self.crf is None:
+            rows = ops.reshape(logits, (-1, self.num_labels))
+            terms = base.token_terms(
+                self.name, rows, ops.reshape(tags, (-1,)), ops.reshape(weights, (-1,))
+            )
+            return self.with_penalty(terms, batch)
+        mask = batch["tag_ids"] >= 0
+        likelihood = self.crf.log_likelihood(logits, tags, mask)
+        hits = ops.cast(ops.equal(self.crf.decode(logits, mask), tags), weights.dtype)
+        terms = base.Terms(
+            losses={self.name: -ops.sum(likelihood * self.example_weights(batch))},
+            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+        )
+        return self.with_penalty(terms, batch)
+
+    def predictions(self, batch, encoded, encoder):
+        """Returns the tag of each word: `tags` int32 [B, T] and `tag_probabilities` [B, T].
+
+        Without a CRF the probability is that of the softmax, with one it is the marginal
+        probability of the tag. `word_ids` of the batch comes with them. Positions that are not the
+        first token of a word have values without a meaning.
+        """
+        logits = self.logits(encoded)
+        mask = batch["word_ids"] >= 0
+        if self.crf is None:
+            probabilities = ops.softmax(logits)
+            tags = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        else:
+            probabilities = self.crf.marginals(logits, mask)
+            tags = self.crf.decode(logits, mask)
+        probability = ops.take_along_axis(probabilities, tags[:, :, None], axis=-1)[:, :, 0]
+        return {"tags": tags, "tag_probabilities": probability, "word_ids": batch["word_ids"]}
+
+    def _weights(self, batch):
+        """[B, T]."""
+        labelled = self.as_loss(batch["tag_ids"] >= 0)
+        return labelled * self.example_weights(batch)[:, None]
