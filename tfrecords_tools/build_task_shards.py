@@ -22,6 +22,9 @@ context, question, choices and answer (choice):
 Any task but a ranking as text in and text out, for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=mnli --text_to_text --input=DIR \
     --tokenizer=DIR --output=DIR
+Words and tags (CoNLL, or JSON Lines):
+  python -m tfrecords_tools.build_task_shards --task=tagging --train_file=train.conll \
+    --validation_file=dev.conll --tokenizer=DIR --output=DIR
 Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=generation --train_file=train.tsv \
     --validation_file=dev.tsv --text_column=source --label_column=target \
@@ -35,7 +38,17 @@ from pathlib import Path
 
 from absl import flags
 
-from official.tasks import GENERIC, SPLITS, Task, choice, find, generic, ranking, text_to_text
+from official.tasks import (
+    GENERIC,
+    SPLITS,
+    Task,
+    choice,
+    find,
+    generic,
+    ranking,
+    tagging,
+    text_to_text,
+)
 from official.utils import errors
 from official.utils.errors import UserError
 
@@ -101,16 +114,17 @@ def _plan_generic(
     options: flags.FlagValues, given: Mapping[str, str | None]
 ) -> tuple[Task, dict[str, str]]:
     """Returns a task whose columns the flags name, and the names of its files."""
-    if not options.text_column:
+    if not options.text_column and options.task != "tagging":
         raise UserError(f"--task={options.task} wants --text_column, the name or index of the text")
     if options.task == "generation":
         task = _plan_generation(options)
     else:
+        default_label = tagging.COLUMNS.label if options.task == "tagging" else None
         task = generic(
             options.task,
-            text=options.text_column,
+            text=options.text_column or tagging.COLUMNS.text,
             text_pair=options.text_pair_column,
-            label=options.label_column,
+            label=options.label_column or default_label,
             labels=[label.strip() for label in options.labels or ()],
             metrics=options.metrics or (),
             header=options.header,
@@ -175,8 +189,13 @@ def _plan_named(
 
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given."""
-    if options.unlabelled_train and task.kind not in GENERIC:
-        raise UserError(f"--unlabelled_train is for {' and '.join(GENERIC)}, not for {task.kind}")
+    rows = [kind for kind in GENERIC if kind != "tagging"]
+    if options.unlabelled_train and task.kind not in rows:
+        raise UserError(f"--unlabelled_train is for {' and '.join(rows)}, not for {task.kind}")
+    if options.repair_tags and task.kind != "tagging":
+        raise UserError(f"--repair_tags is for tagging, not for --task={options.task}")
+    if options.format == "conll" and task.kind != "tagging":
+        raise UserError(f"--format=conll is for tagging, not for --task={options.task}")
     for name in SPAN_FLAGS if task.kind != "span" else ("format",):
         if options[name].present:
             whose = (
@@ -212,6 +231,13 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     _define_ranking_flags(text, values)
     _define_text_to_text_flags(text, values)
     flags.DEFINE_bool(
+        "repair_tags",
+        False,
+        "tagging: repair and count tags that do not follow BIO or BIOES, IOB1 too, and widen spans "
+        "that cut a word",
+        flag_values=values,
+    )
+    flags.DEFINE_bool(
         "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
     )
 
@@ -220,7 +246,8 @@ def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text(
         "task",
         None,
-        "a task of official.tasks, or classification, regression, ranking, choice, generation",
+        "a task of official.tasks, or classification, regression, tagging, ranking, choice, "
+        "generation",
     )
     text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
@@ -292,7 +319,7 @@ def _define_column_flags(text: Callable, values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "format",
         None,
-        ["tsv", "csv", "jsonl", "trec"],
+        ["tsv", "csv", "jsonl", "trec", "conll"],
         "format of the files; default: by the file name",
         flag_values=values,
     )

@@ -255,46 +255,6 @@ class SpanAnswerConfig(ObjectiveConfig):
         return frozenset({*window.split(), "answer_start", "answer_end"})
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(ObjectiveConfig):
-    """The tag of each word, read from the first token of the word.
-
-    Attributes:
-        labels: the names of the tags, in the order of their ids; filled in from the data.
-        num_labels: the number of tags; None = as many as `labels`.
-        crf: whether the tags of a text are a linear-chain CRF (Lafferty et al., 2001); without one
-            each tag is predicted separately, as in BERT.
-        bilstm: the number of cells of each direction of a BiLSTM between the encoder and the tags
-            (Peters et al., 2018); None = the tags read the states.
-        dropout: the dropout rate of the states, and of the output of the BiLSTM.
-        mix: the mix of all layers, which is read in place of the last layer; None = no mix.
-        weight: factor of this loss in the sum.
-    """
-
-    type = "token_classification"
-
-    labels: tuple[str, ...] = ()
-    num_labels: int | None = None
-    crf: bool = False
-    bilstm: int | None = None
-    dropout: float = 0.1
-    mix: Mix | None = omitted()
-    weight: float = 1.0
-
-    def __post_init__(self):
-        dropout_rate(self, "dropout")
-        at_least(self, 2, "num_labels")
-        at_least(self, 1, "bilstm")
-        if self.num_labels and self.labels and self.num_labels != len(self.labels):
-            raise ValueError(
-                f"num_labels: {self.num_labels}, but there are {len(self.labels)} labels"
-            )
-
-    def needs(self) -> frozenset[str]:
-        """Returns the batch fields that the objective reads."""
-        return frozenset({"word_ids", "tag_ids"})
-
-
 PARTS = (
     ClassificationConfig,
     RegressionConfig,
@@ -302,5 +262,4 @@ PARTS = (
     KernelRankingConfig,
     SpanAnswerConfig,
     MultipleChoiceConfig,
-    TokenClassificationConfig,
 )

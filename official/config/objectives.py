@@ -209,7 +209,7 @@ class BidirectionalLMConfig(ObjectiveConfig):
         """Raises ValueError if the objective does not suit the encoder."""
         if encoder.type != "bilm":
             raise ValueError(f"encoder.type: {encoder.type} has not two directions: take bilm")
-        if self.samples > encoder.vocab_size:
+        if encoder.vocab_size is not None and self.samples > encoder.vocab_size:
             raise ValueError(
                 f"samples: {self.samples} different words cannot be drawn from encoder.vocab_size: "
                 f"{encoder.vocab_size}: lower it, or take 0 for all words"

@@ -14,6 +14,7 @@ from official.config import (
     objectives,
     rare_masks,
     replaced_tokens,
+    tagging,
     text_to_text,
 )
 from official.config.part import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
@@ -25,7 +26,13 @@ def _by_type(*parts: type[Part]) -> dict[str, type[Part]]:
 
 CORRUPTIONS = _by_type(*corruption.PARTS, *rare_masks.PARTS, *text_to_text.PARTS)
 ENCODERS = _by_type(*encoders.PARTS, *encoder_decoder.PARTS, *bilm.PARTS)
-OBJECTIVES = _by_type(*objectives.PARTS, *replaced_tokens.PARTS, *heads.PARTS, *distillation.PARTS)
+OBJECTIVES = _by_type(
+    *objectives.PARTS,
+    *replaced_tokens.PARTS,
+    *heads.PARTS,
+    *tagging.PARTS,
+    *distillation.PARTS,
+)
 # The package of the layers or functions; the module has the name of the type.
 _PACKAGES = {
     CorruptionConfig: "official.corruption",

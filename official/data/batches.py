@@ -17,7 +17,7 @@ from official.config.segments import PART_FIELDS, SENTENCE_FEATURES, SENTENCE_FI
 from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
-from official.data import sequences, words
+from official.data import sequences, tagged, words
 from official.shards import features, layer_states
 from official.tokenizers import packing, windows
 from official.utils import seeding
@@ -36,6 +36,7 @@ LISTS = (
         "masked_ids",
         "target_ids",
     }
+    | set(tagged.FEATURES)
 )
 STATIC_MASKS = frozenset({"masked_positions", "masked_ids"})
 
@@ -109,6 +110,7 @@ class BatchBuilder:
             fields.add(layer_states.FIELD)
         if "target_ids" in self.features:
             fields |= {"target_ids", "target_mask"}
+        fields |= self.features & set(tagged.FEATURES)
         if "backward_word_bytes" in self.features:
             fields |= SENTENCE_FIELDS
         elif "word_bytes" in self.features:
@@ -140,6 +142,8 @@ class BatchBuilder:
             batch |= packed.fields(parsed, segment_ids, weights, self.parts)
         if self.max_target_length:
             batch |= self._targets(parsed, size)
+        if "word_ids" in parsed:
+            batch |= tagged.fields(parsed, batch["padding_mask"], self.layout)
         if "backward_word_bytes" in parsed:
             batch |= words.fields(parsed, size, self.max_length)
         elif "word_bytes" in parsed:

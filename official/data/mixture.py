@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.tasks import GENERIC, Description, MixtureDescription
+from official.tasks import Description, MixtureDescription
 from official.utils import checksums, seeding
 from official.utils.errors import UserError
 
@@ -51,6 +51,10 @@ def open_data(
     folders = [data] if isinstance(data, str | os.PathLike) else data
     sources = [ShardDataset(folder, config, split, training) for folder in folders]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
+
+
+# The kinds of tasks that one model can learn together.
+LEARNT_TOGETHER = ("classification", "regression", "text_to_text")
 
 
 class Mixture:
@@ -84,7 +88,7 @@ class Mixture:
         tasks: dict[str, Description] = {}
         for source in self.sources:
             task = source.manifest.task
-            if task is not None and task.kind not in (*GENERIC, "text_to_text"):
+            if task is not None and task.kind not in LEARNT_TOGETHER:
                 raise UserError(
                     f"{source.folder}: a task of the kind {task.kind} is learnt and scored by "
                     "itself: name its folder alone"

@@ -49,7 +49,8 @@ class ReplicaLoop:
           before_batch: is called before each batch. An exception ends the run.
 
         Returns:
-          The sums of each batch [batches, K], and the outputs of all examples and filler.
+          The sums of each batch [batches, K], and the outputs of all examples and filler. Outputs
+          of positions [B, T] are padded to the longest T, whole numbers with -1 and others with 0.
 
         Raises:
           UserError: the source has no examples.
@@ -64,7 +65,7 @@ class ReplicaLoop:
             outputs.append({name: value.numpy() for name, value in output.items()})
         if not sums:
             raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
-        joined = {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
+        joined = {name: _joined([output[name] for output in outputs]) for name in outputs[0]}
         return np.stack(sums), joined
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -72,3 +73,15 @@ class ReplicaLoop:
         sums = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
         gather = lambda value: self._strategy.gather(value, axis=0)  # noqa: E731
         return sums, {name: gather(value) for name, value in outputs.items()}
+
+
+def _joined(values: list[np.ndarray]) -> np.ndarray:
+    """Concatenates the outputs of batches, after padding those of positions."""
+    if values[0].ndim == 2 and len({value.shape[1] for value in values}) > 1:
+        width = max(value.shape[1] for value in values)
+        filler = -1 if np.issubdtype(values[0].dtype, np.integer) else 0
+        values = [
+            np.pad(value, [(0, 0), (0, width - value.shape[1])], constant_values=filler)
+            for value in values
+        ]
+    return np.concatenate(values)

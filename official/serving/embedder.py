@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.serving.text_model import TextModel
+from official.tokenizers.characters import Characters
+from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -83,7 +85,7 @@ class Embedder:
         if pooling == "pooled" and layer not in (-1, self._num_layers):
             raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
         _check_texts(texts, batch_size)
-        sequences = self.tokenizer.encode(list(texts))
+        sequences = self._sequences(list(texts))
         vectors = np.zeros((len(sequences), *self.shape(layer)), np.float32)
         for rows, outputs in self._batches(graph, sequences, batch_size):
             vectors[rows] = _pooled(outputs, pooling)
@@ -111,6 +113,8 @@ class Embedder:
         _check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
         sequences = [ids for ids, _, _ in encoded]
+        if self._reads_words:
+            sequences = self._sequences(list(texts))
         results: list[TokenVectors | None] = [None] * len(sequences)
         before = 1 if self.config.encoder.layout == "cls_first" else 0  # special tokens
         specials = num_specials(1, self.tokenizer)
@@ -128,6 +132,18 @@ class Embedder:
                 )
         return results
 
+    @property
+    def _reads_words(self) -> bool:
+        """Whether the encoder reads the characters of words, and not ids alone."""
+        return isinstance(self.tokenizer, Characters)
+
+    def _sequences(self, texts: list[str]) -> list[np.ndarray]:
+        """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
+        if not self._reads_words:
+            return self.tokenizer.encode(texts)
+        _, splits, words = self.tokenizer.encode_words(texts)
+        return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
+
     def _batches(
         self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
@@ -138,13 +154,16 @@ class Embedder:
         for start in range(0, len(sequences), batch_size):
             rows = order[start : start + batch_size]
             chosen = [sequences[row] for row in rows]
-            ids = tf.RaggedTensor.from_row_lengths(
-                np.concatenate(chosen).astype(np.int32), lengths[rows]
-            )
-            yield rows, {name: value.numpy() for name, value in graph(ids).items()}
+            values = np.concatenate(chosen)
+            if self._reads_words:
+                values = tf.constant(values.tolist(), tf.string)
+            else:
+                values = values.astype(np.int32)
+            tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
+            yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
-        """Returns the graph from ids to the `states` of a layer. It is made once for each layer."""
+        """Returns the graph from tokens to the `states` of a layer, which is made once."""
         layers = self._num_layers
         if layer != ALL:
             if not -layers - 1 <= layer <= layers:
@@ -156,8 +175,11 @@ class Embedder:
         if layer in self._graphs:
             return self._graphs[layer]
 
-        def outputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = pack([ids], self.tokenizer, self.max_length, self.config.encoder.layout)
+        pack_all = pack_words if self._reads_words else pack
+
+        def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            layout = self.config.encoder.layout
+            batch = pack_all([tokens], self.tokenizer, self.max_length, layout)
             encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
             if layer == ALL:
@@ -169,7 +191,8 @@ class Embedder:
                 tensors["pooled_output"] = encoded["pooled_output"]
             return tensors
 
-        signature = [tf.RaggedTensorSpec([None, None], tf.int32)]
+        dtype = tf.string if self._reads_words else tf.int32
+        signature = [tf.RaggedTensorSpec([None, None], dtype)]
         self._graphs[layer] = tf.function(outputs, input_signature=signature, autograph=False)
         return self._graphs[layer]
 

@@ -6,7 +6,7 @@ cost more time than another group, or when it would have more than `POSITIONS` p
 memory does not depend on the size of the batch. The outputs are in the order of the batch. All of
 this is inside the graph.
 
-Shapes: B rows, T tokens of the longest row.
+Shapes: B rows, T tokens of the longest row, C characters of a word.
 """
 
 import dataclasses
@@ -16,12 +16,14 @@ from typing import Literal
 import tensorflow as tf
 
 from official.config.part import EncoderConfig
+from official.tokenizers import word_characters
 
 POSITIONS = 1024
 # The cost of a group in positions: the weights are read once more, and operations are started. The
 # smaller the model, the larger the share of the latter.
 READING, STARTING = 32, 2048**2
 FIELDS = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+CHARACTERS = "character_ids"  # int32 [B, T, C], of encoders that read them
 
 Tensors = dict[str, tf.Tensor]
 
@@ -32,8 +34,9 @@ def scorer(
     """Returns a function that scores a batch group by group.
 
     Args:
-      score: a function from a batch with `FIELDS` [B, T] to outputs [B, ...] or [B, T, ...]. The
-        outputs of a row must not depend on other rows or on padding.
+      score: a function from a batch with `FIELDS` [B, T], and `CHARACTERS` if the encoder reads
+        them, to outputs [B, ...] or [B, T, ...]. The outputs of a row must not depend on other rows
+        or on padding.
       encoder: the config of the encoder. Its `layout` says on which side padding is.
       row_fields: names of further fields of the batch, int32 [B]. Of these, `context_start` is the
         number of a column.
@@ -43,6 +46,8 @@ def scorer(
       [B, T, ...] are 0 in the columns that were removed.
     """
     fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
+    if getattr(encoder, "tokens", None) == "characters":
+        fields[CHARACTERS] = tf.TensorSpec([None, None, word_characters.WIDTH], tf.int32)
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side = "left" if encoder.layout == "cls_last" else "right"
@@ -71,7 +76,9 @@ class _Scorer:
         batch = {name: batch[name] for name in self.fields}
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
-        batch |= {name: tf.pad(batch[name], [[0, 0], [0, empty]]) for name in FIELDS}
+        for name in self._token_fields:
+            padding = [[0, 0], [0, empty], *[[0, 0]] * (len(batch[name].shape) - 2)]
+            batch[name] = tf.pad(batch[name], padding)
         lengths = self._lengths(batch["padding_mask"])
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
         lengths = tf.gather(lengths, order)
@@ -79,6 +86,11 @@ class _Scorer:
         outputs = self._score_groups(batch, lengths)
         original = tf.math.invert_permutation(order)
         return {name: tf.gather(value, original) for name, value in outputs.items()}
+
+    @property
+    def _token_fields(self) -> tuple[str, ...]:
+        """The fields with an axis of tokens."""
+        return tuple(name for name in self.fields if name in (*FIELDS, CHARACTERS))
 
     def _lengths(self, padding_mask: tf.Tensor) -> tf.Tensor:
         """Returns the length of each row without its padding, at least 1: int32 [B]."""
@@ -125,7 +137,7 @@ class _Scorer:
         left = self.padding_side == "left"
         columns = slice(removed, None) if left else slice(width)
         part = {
-            name: value[rows, columns] if name in FIELDS else value[rows]
+            name: value[rows, columns] if name in self._token_fields else value[rows]
             for name, value in batch.items()
         }
         if left and "context_start" in part:

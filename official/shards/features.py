@@ -53,6 +53,8 @@ FEATURES: dict[str, Feature] = {
     "backward_word_lengths": Feature("ints", "sentences: word_lengths of backward_token_ids"),
     "backward_word_bytes": Feature("bytes", "sentences: word_bytes of backward_token_ids"),
     "target_ids": Feature("ints", "text to text: ids of the target, with the one that ends it"),
+    "word_ids": Feature("ints", "tagging: number of the word at its first token; -1 elsewhere"),
+    "tag_ids": Feature("ints", "tagging: number of its tag in the task's labels; -1 elsewhere"),
     "label": Feature("int", "number of the class in the task's labels"),
     "score": Feature("float", "target of a regression"),
     "answer": Feature("int", "number of the right one among the choices, each a sequence"),

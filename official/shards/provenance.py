@@ -111,6 +111,11 @@ class SplitTotals:
       cut_questions: of spans, questions that were cut.
       with_answer_in_window: of spans, windows that contain the answer of their question.
       queries: of a ranking, the number of queries.
+      texts: of tagging, the number of texts, each in one or several examples.
+      words: of tagging, the number of words.
+      entities: of tagging, entities of each type.
+      without_token: of tagging, words that the tokenizer makes nothing of.
+      repaired_tags: of tagging, tags that were changed to follow their scheme.
       left_out: of a ranking, queries that were left out, by reason.
     """
 
@@ -125,6 +130,11 @@ class SplitTotals:
     cut_questions: int | None = omitted()
     with_answer_in_window: int | None = omitted()
     queries: int | None = omitted()
+    texts: int | None = omitted()
+    words: int | None = omitted()
+    entities: Mapping[str, int] | None = omitted()
+    without_token: int | None = omitted()
+    repaired_tags: int | None = omitted()
     left_out: Mapping[str, int] | None = omitted()
 
 

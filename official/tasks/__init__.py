@@ -3,12 +3,13 @@
 `TASKS` has the named tasks. For other data there are `generic("classification", ...)` and
 `generic("regression", ...)` with the user's columns, labels and files, `ranking()`, and `choice()`
 for JSON Lines. A task of the kind "span" has questions whose answers are parts of a text, in files
-of SQuAD's format. A task of the kind "choice" has questions with several choices.
+of SQuAD's format. A task of the kind "choice" has questions with several choices, and one of the
+kind "tagging" has a tag for each word.
 """
 
 from collections.abc import Iterable
 
-from official.tasks import glue, reading, texts
+from official.tasks import glue, reading, tagging, texts
 from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
@@ -43,7 +44,9 @@ __all__ = [
     "ranking",
 ]
 
-TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *texts.TASKS, *reading.TASKS)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (*glue.TASKS, *texts.TASKS, *reading.TASKS, *tagging.TASKS)
+}
 
 
 def generic(

@@ -92,6 +92,16 @@ KINDS = {
         output="probabilities",
         max_length=512,
     ),
+    "tagging": Kind(
+        targets=("tag_ids",),
+        objectives=("token_classification",),
+        metrics=("f1", "precision", "recall", "strict_f1", "accuracy"),
+        method="tag",
+        builder="tfrecords_tools.tasks.tagging",
+        scorer="official.evaluation.tags",
+        signatures="official.serving.signatures.tagging",
+        generic=True,
+    ),
     "text_to_text": Kind(
         targets=("target_ids",),
         objectives=("seq2seq_lm",),

@@ -47,7 +47,28 @@ def pack_texts(
         return packing.pack(
             [tokenizer.tokenize(t) for t in texts], tokenizer, max_length, layout, cut
         )
-    words = [tokenizer.words(t) for t in texts]
+    return pack_words([tokenizer.words(t) for t in texts], tokenizer, max_length, layout, cut)
+
+
+def pack_words(
+    words: Sequence[tf.RaggedTensor],
+    tokenizer: Characters,
+    max_length: int,
+    layout: str = "cls_first",
+    cut: str = "longer",
+) -> dict[str, tf.Tensor]:
+    """Packs texts that are split into words, with graph operations.
+
+    Args:
+      words: one or two batches of UTF-8 strings [B, None] each.
+      tokenizer: the tokenizer.
+      max_length: as in `packing.pack`.
+      layout: as in `packing.pack`.
+      cut: as in `packing.pack`.
+
+    Returns:
+      The fields of `packing.pack`, and character_ids int32 [B, T, C].
+    """
     batch = packing.pack(
         [tokenizer.numbers(each) for each in words], tokenizer, max_length, layout, cut
     )

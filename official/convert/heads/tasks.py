@@ -9,8 +9,8 @@ from official.config.heads import (
     MultipleChoiceConfig,
     RegressionConfig,
     SpanAnswerConfig,
-    TokenClassificationConfig,
 )
+from official.config.tagging import TokenClassificationConfig
 from official.convert.heads.base import Head
 from official.convert.mapping import Row, linear
 from official.utils.errors import UserError

@@ -13,6 +13,7 @@ from keras import ops
 
 from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.precision import accurate
+from official.modeling.layers.scan import scan
 
 
 class LinearChain(keras.Layer):
@@ -101,7 +102,7 @@ class LinearChain(keras.Layer):
             return carry, carry
 
         start = ops.zeros_like(scores[:, 0]), ops.zeros_like(mask[:, 0]), same
-        (best, _, _), (_, _, origins) = ops.scan(forward, start, _by_position(scores, mask))
+        (best, _, _), (_, _, origins) = scan(forward, start, _by_position(scores, mask))
         tag = ops.cast(ops.argmax(best + last, axis=-1), "int32")  # [B]
 
         def backward(tag, origin):
@@ -152,7 +153,7 @@ def _forward(scores, transitions, first, last, mask):
 
     none = ops.zeros_like(mask[:, 0])
     start = ops.zeros_like(scores[:, 0]), none, none
-    (end, *_), (each, _, began) = ops.scan(step, start, _by_position(scores, mask))
+    (end, *_), (each, _, began) = scan(step, start, _by_position(scores, mask))
     return each, began, ops.logsumexp(end + last, axis=-1)
 
 
@@ -191,7 +192,7 @@ def _backward(scores, transitions, last, mask, forward, log_z, began=None, facto
 
     start = ops.zeros_like(forward[0]) + last
     inputs = (*_by_position(scores, mask), counted, earlier)
-    (_, counts, _), (_, _, following) = ops.scan(
+    (_, counts, _), (_, _, following) = scan(
         step, (start, ops.zeros_like(transitions), start), inputs, reverse=True
     )
     return following, counts
@@ -203,7 +204,7 @@ def _exp(x):
 
 
 def _by_position(*values):
-    """Returns values [B, T, ...] as [T, B, ...], for `ops.scan`.
+    """Returns values [B, T, ...] as [T, B, ...], for `scan`.
 
     In Keras for TensorFlow, what a step gives for its position must have the form of the carry.
     """

@@ -19,6 +19,7 @@ from official.modeling.layers.gradient import with_gradient
 from official.modeling.layers.linear import linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.products import transposed_times
+from official.modeling.layers.scan import scan
 
 
 class ProjectedLSTM(keras.Layer):
@@ -139,7 +140,7 @@ def _run(gates, kernel, projection, c, m, real=None, *, cell_clip, projection_cl
     hidden = ops.zeros_like(c, dtype)
     rows = (gates,) if real is None else (gates, real)
     # [T, B, ...] each.
-    (c, m, *_), (cells, states, hidden, *activations) = ops.scan(step, (c, m, *[hidden] * 5), rows)
+    (c, m, *_), (cells, states, hidden, *activations) = scan(step, (c, m, *[hidden] * 5), rows)
 
     def backward(upstream, *_):
         i, j, f, o = (ops.cast(x, exact) for x in activations)
@@ -184,7 +185,7 @@ def _run(gates, kernel, projection, c, m, real=None, *, cell_clip, projection_cl
         rows += [] if real is None else [real]
         carried = [ops.zeros_like(x) for x in first]
         carried += [ops.zeros_like(gates[0], dtype), ops.zeros_like(m, dtype)]
-        (of_c, of_m, *_), (_, _, of_gates, of_products) = ops.scan(
+        (of_c, of_m, *_), (_, _, of_gates, of_products) = scan(
             step_back, tuple(carried), tuple(rows), reverse=True
         )
 

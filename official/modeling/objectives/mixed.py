@@ -20,8 +20,19 @@ class Reader(base.Objective):
         super().__init__(config, encoder_config, name=name, seed=seed, dtype=dtype)
         self.mix = None
         if config.mix is not None:
-            self._mixed = _layers(config.mix, encoder_config.num_states, name)
-            self.mix = LayerMix(len(self._mixed), norm=config.mix.norm, dtype=self.dtype_policy)
+            self.mix, self._mixed = self.make_mix("mix")
+
+    def make_mix(self, key):
+        """Returns the mix that a key of the config describes, and the numbers of its layers."""
+        config = getattr(self.config, key)
+        layers = _layers(config, self.encoder_config.num_states, f"{self.name}.{key}")
+        mix = LayerMix(len(layers), norm=config.norm, name=key, dtype=self.dtype_policy)
+        return mix, layers
+
+    @property
+    def mixes(self):
+        """The mixes of the head with their configs: a list of (config, `LayerMix`)."""
+        return [] if self.mix is None else [(self.config.mix, self.mix)]
 
     def build(self, input_shape=None):
         """Creates the variables of the mix."""
@@ -67,13 +78,13 @@ class Reader(base.Objective):
         if not self._has_penalty:
             return terms
         count = self.weight_sums(batch)[self._penalty_name]
-        penalty = self.config.mix.penalty * self.mix.squared_weights()
+        penalty = sum(config.penalty * mix.squared_weights() for config, mix in self.mixes)
         losses = terms.losses | {self._penalty_name: count * self.as_loss(penalty)}
         return base.Terms(losses=losses, metrics=terms.metrics)
 
     @property
     def _has_penalty(self):
-        return self.mix is not None and self.config.mix.penalty > 0
+        return any(config.penalty > 0 for config, _ in self.mixes)
 
     @property
     def _penalty_name(self):
@@ -90,9 +101,9 @@ def _layers(mix, count, name):
     for layer in named:
         if not -count <= layer < count:
             raise UserError(
-                f"{name}.mix.layers: {layer}: this encoder has the layers 0 (tokens) to {count - 1}"
+                f"{name}.layers: {layer}: this encoder has the layers 0 (tokens) to {count - 1}"
             )
     layers = [layer % count for layer in named]
     if len(set(layers)) < len(layers):
-        raise UserError(f"{name}.mix.layers: {list(named)} names a layer twice")
+        raise UserError(f"{name}.layers: {list(named)} names a layer twice")
     return layers

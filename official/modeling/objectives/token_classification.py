@@ -37,6 +37,10 @@ class Objective(mixed.Reader):
             draws = Draws((seed, zlib.crc32(f"{name}/bilstm".encode())))
             self.bilstm = BiLSTM(size, config.bilstm, seed=draws, dtype=self.dtype_policy)
             size = 2 * config.bilstm
+        self.output_mix = None
+        if config.output_mix is not None:
+            self.output_mix, self._output_layers = self.make_mix("output_mix")
+            size += encoder_config.hidden_size
         self.output_projection = Linear(
             size,
             self.num_labels,
@@ -49,17 +53,34 @@ class Objective(mixed.Reader):
     def build(self, input_shape=None):
         """Creates the variables."""
         super().build(input_shape)
-        if self.bilstm is not None:
-            self.bilstm.build()
+        for layer in (self.bilstm, self.output_mix):
+            if layer is not None:
+                layer.build()
         self.output_projection.build()
         if self.crf is not None:
             self.crf.build()
+
+    @property
+    def uses_all_layers(self):
+        """See `base.Objective`."""
+        return super().uses_all_layers or self.output_mix is not None
+
+    @property
+    def mixes(self):
+        """See `mixed.Reader`."""
+        output = [] if self.output_mix is None else [(self.config.output_mix, self.output_mix)]
+        return super().mixes + output
 
     def logits(self, encoded, rng=None):
         """Returns the scores of the tags at each position, in the dtype of losses: [B, T, C]."""
         states = dropout(self.states(encoded, rng), self.config.dropout, rng)
         if self.bilstm is not None:
-            states = self.bilstm(states, encoded.get("padding_mask"))
+            real = encoded.get("padding_mask")
+            states = self.bilstm(states, real)
+            if self.output_mix is not None:
+                layers = [encoded["hidden_states"][layer] for layer in self._output_layers]
+                other = dropout(self.output_mix(layers, real), self.config.output_mix.dropout, rng)
+                states = ops.concatenate([states, other], axis=-1)
             states = dropout(states, self.config.dropout, rng)
         return self.as_loss(self.output_projection(states))
 

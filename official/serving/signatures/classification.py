@@ -1,5 +1,8 @@
 """`single`, `pair` and `tokens`: label, score or vectors of each text or pair of texts.
 
+An encoder of characters has no `tokens` of ids. Without a head, it has the signatures of
+`words_in_context` beside the others.
+
 Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
 """
 
@@ -9,7 +12,8 @@ import tensorflow as tf
 
 from official.modeling.layers.precision import accurate
 from official.serving import length_groups
-from official.serving.signatures import inputs, model_garden
+from official.serving.signatures import inputs, model_garden, words_in_context
+from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_texts
 from official.utils.errors import UserError
 
@@ -54,8 +58,12 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     by_name = {
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
-        "tokens": inputs.signature(tokens, *inputs.ids()),
     }
+    if parts.head is None and parts.config.encoder.type == "bilm":
+        return by_name | words_in_context.signatures(parts)
+    if isinstance(parts.tokenizer, Characters):  # no ids stand for the characters of a word
+        return by_name
+    by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
     if parts.head is None:
         return by_name
     return by_name | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))

@@ -3,8 +3,8 @@ import re
 import pytest
 
 from official import config, tasks
-from official.config.heads import TokenClassificationConfig
 from official.config.mix import Mix
+from official.config.tagging import TokenClassificationConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"

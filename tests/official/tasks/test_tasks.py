@@ -114,12 +114,12 @@ def test_every_metric_of_the_table_can_be_computed():
             "there is no task 'sst-2' (did you mean 'sst2'?): tasks are 'cola', 'sst2', 'mrpc', "
             "'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli', 'ax', 'imdb', 'ag_news', 'dbpedia', "
             "'yelp_polarity', 'yelp_full', 'amazon_polarity', 'amazon_full', 'trec', 'trec_fine', "
-            "'squad1', 'squad2', 'race', 'swag', 'dream', 'classification', 'regression', "
-            "'ranking', 'choice'",
+            "'squad1', 'squad2', 'race', 'swag', 'dream', 'conll2003', 'wnut17', "
+            "'classification', 'regression', 'tagging', 'ranking', 'choice'",
         ),
         (
-            lambda: tasks.generic("tagging", "text"),
-            "a task is classification or regression or ranking or choice, not 'tagging'",
+            lambda: tasks.generic("parsing", "text"),
+            "a task is classification or regression or tagging or ranking or choice, not 'parsing'",
         ),
         (
             lambda: tasks.generic("regression", "a", label="b", labels=["x", "y"]),

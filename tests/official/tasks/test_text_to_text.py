@@ -41,9 +41,9 @@ def test_form_of_a_task_keeps_its_name_labels_and_metrics():
     assert again == described and again.fields == ("sentence1", "sentence2")
 
 
-def test_every_named_task_but_wnli_has_a_form():
+def test_every_named_task_but_wnli_and_tagging_has_a_form():
     for task in tasks.TASKS.values():
-        if task.name == "wnli":
+        if task.name == "wnli" or task.kind == "tagging":
             continue
         form = text_to_text.from_task(task)
         assert form.answers == task.kind and len(form.fields) in (1, 2)

@@ -15,9 +15,9 @@ from official.config.heads import (
     RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
-    TokenClassificationConfig,
 )
 from official.config.mix import Mix
+from official.config.tagging import TokenClassificationConfig
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
@@ -163,6 +163,29 @@ def test_penalty_is_a_term_of_its_own(name):
     term = f"{model.objectives[0].name}_mix"
     assert model.term_weights == {model.objectives[0].name: 3.0, term: 1.0}
     np.testing.assert_allclose(losses[term] / sums[term], 0.1 * 2, rtol=1e-12)  # w = -1, 0, 1
+
+
+def test_tags_read_a_second_mix_beside_the_bilstm():
+    """Peters et al., 2018, section 3.3: [h; ELMo], with a mix of its own."""
+    head = dataclasses.replace(
+        TAGGER, mix=None, bilstm=2, output_mix=Mix(penalty=0.1, layers=(2, 0))
+    )
+    model = make(head)
+    (objective,) = model.objectives
+    objective.output_mix.layer_weights.assign([-1.0, 1.0])
+    objective.output_mix.gamma.assign(1.5)
+    encoded = model.encode(TAGS, output_all=True)
+    layers = encoded["hidden_states"]
+    read = objective.bilstm(layers[-1], MASK)  # see `test_bilstm`
+    kernel, bias = (v.numpy() for v in objective.output_projection.variables)
+    both = np.concatenate([read, mixed_by_hand([layers[2], layers[0]])], axis=-1)
+    assert both.shape == (4, 6, 2 * 2 + 8)
+    np.testing.assert_allclose(objective.logits(encoded), both @ kernel + bias, rtol=1e-9)
+    losses, _ = model.terms(TAGS)
+    penalty = losses["token_classification_mix"] / model.weight_sums(TAGS)["token_classification"]
+    np.testing.assert_allclose(penalty, 0.1 * 2, rtol=1e-12)
+    with pytest.raises(ValueError, match="output_mix: stands beside the output of a BiLSTM"):
+        dataclasses.replace(head, bilstm=None)
 
 
 def test_norm_reads_no_padding():

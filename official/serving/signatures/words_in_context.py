@@ -1,0 +1,61 @@
+"""`default` and `tokens`: the vectors of words in context, as ELMo's module of TensorFlow Hub.
+
+  default  text string [B], split into words by the tokenizer
+  tokens   tokens string [B, T], words; sequence_len int32 [B], their numbers
+
+Outputs, without the marks of the sentence, 0 after the last word of a text:
+
+  word_emb                   the vector of each word before the LSTMs: float32 [B, T, P]
+  lstm_outputs1 .. L         the layers, forward and backward state: float32 [B, T, 2 P]
+  elmo                       the sum of word_emb, twice, and the layers, each with the weight
+                             1 / (L + 1): float32 [B, T, 2 P]
+  default                    the mean of `elmo` over the words of a text, 0 without words:
+                             float32 [B, 2 P]
+
+In the Hub the weights of `elmo` are trained with the user's model, and begin as here. Each text
+begins with a fresh state.
+
+Shapes: B texts, T words of the longest one, P projection, L layers.
+"""
+
+import tensorflow as tf
+
+from official.serving.signatures import inputs
+from official.tokenizers.packed_words import pack_words
+
+
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures by name."""
+
+    def of_words(words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        batch = pack_words([words], parts.tokenizer, parts.max_length)
+        with parts.weights.read():
+            encoded = parts.model.encode(batch, output_all=True)
+        states = [tf.cast(layer[:, 1:-1], tf.float32) for layer in encoded["hidden_states"]]
+        # The last mark of a shorter text is among the words, and padding follows it.
+        real = tf.cast(batch["padding_mask"][:, 2:], tf.float32)[:, :, None]  # [B, T, 1]
+        states = [layer * real for layer in states]
+        mixed = tf.add_n(states) / len(states)
+        count = tf.maximum(tf.reduce_sum(real, axis=1), 1)
+        layers = {f"lstm_outputs{i}": layer for i, layer in enumerate(states[1:], 1)}
+        return {
+            "word_emb": tf.split(states[0], 2, axis=-1)[0],
+            **layers,
+            "elmo": mixed,
+            "default": tf.reduce_sum(mixed, axis=1) / count,
+        }
+
+    def of_texts(text):
+        return of_words(parts.tokenizer.words(text))
+
+    def of_tokens(tokens, sequence_len):
+        return of_words(tf.RaggedTensor.from_tensor(tokens, lengths=sequence_len))
+
+    specs = (
+        tf.TensorSpec([None, None], tf.string, "tokens"),
+        tf.TensorSpec([None], tf.int32, "sequence_len"),
+    )
+    return {
+        "default": inputs.signature(of_texts, *inputs.texts("text")),
+        "tokens": inputs.signature(of_tokens, *specs),
+    }

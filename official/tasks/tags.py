@@ -1,0 +1,126 @@
+"""Tags of words that mark entities: BIO and BIOES.
+
+`O` is outside of all entities. In BIO, `B-X` begins an entity of type X and `I-X` continues it
+(Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003). BIOES also has `E-X` for the last
+word of an entity and `S-X` for an entity of one word.
+
+An entity is (type, first word, last word + 1).
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from official.utils.errors import UserError
+
+OUTSIDE = "O"
+BIO, BIOES = "IOB2", "IOBES"  # the names of seqeval
+PREFIXES = {BIO: "BI", BIOES: "BIES"}
+
+Entity = tuple[str, int, int]
+
+
+def split(tag: str) -> tuple[str, str]:
+    """Returns the prefix and the type of a tag; ("O", "") for `O`.
+
+    Raises:
+      UserError: the tag is neither `O` nor one of `B-X`, `I-X`, `E-X` and `S-X`.
+    """
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, dash, kind = tag.partition("-")
+    if not dash or not kind or prefix not in tuple(PREFIXES[BIOES]):
+        raise UserError(
+            f"tag {tag!r}: is neither 'O' nor 'B-TYPE' or 'I-TYPE' (BIO), 'E-TYPE' or 'S-TYPE' "
+            "(BIOES): write the tags in one of these schemes"
+        )
+    return prefix, kind
+
+
+def scheme(tags: Iterable[str]) -> str:
+    """Returns "IOBES" if a tag is `E-X` or `S-X`, and "IOB2" otherwise.
+
+    Raises:
+      UserError: a tag is of no scheme.
+    """
+    prefixes = {split(tag)[0] for tag in set(tags)}
+    return BIOES if prefixes & {"E", "S"} else BIO
+
+
+scheme_of = scheme  # for functions with an argument of that name
+
+
+def names(tags: Iterable[str]) -> tuple[str, ...]:
+    """Returns the different tags: `O` first, which is always there, then the others sorted."""
+    return (OUTSIDE, *sorted(set(tags) - {OUTSIDE}))
+
+
+def entities(tags: Sequence[str]) -> list[Entity]:
+    """Returns the entities by the rule of conlleval, which is seqeval's default mode.
+
+    `I-X` or `E-X` begins an entity after `O`, after another type and after the end of an entity. An
+    entity ends before a word that does not continue it.
+    """
+    found: list[Entity] = []
+    last, open_type = OUTSIDE, ""
+    for i, (prefix, kind) in enumerate(map(split, tags)):
+        if prefix != OUTSIDE:
+            if prefix in "IE" and last in "BI" and kind == open_type:
+                found[-1] = (kind, found[-1][1], i + 1)
+            else:
+                found.append((kind, i, i + 1))
+        last, open_type = prefix, kind
+    return found
+
+
+def strict_entities(tags: Sequence[str], scheme: str) -> list[Entity]:
+    """Returns the entities whose tags are all as the scheme wants: seqeval's strict mode.
+
+    Args:
+      tags: the tags of a text.
+      scheme: "IOB2", where an entity begins with `B-X`, or "IOBES", where it is `S-X` or goes from
+        `B-X` to `E-X`.
+    """
+    prefixes = [split(tag)[0] for tag in tags]
+    return [
+        (kind, start, end)
+        for kind, start, end in entities(tags)
+        if prefixes[start:end] == _prefixes(end - start, scheme)
+    ]
+
+
+def write(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
+    """Returns the tags of a text of `length` words with the entities, which do not overlap."""
+    tags = [OUTSIDE] * length
+    for kind, start, end in found:
+        tags[start:end] = [f"{prefix}-{kind}" for prefix in _prefixes(end - start, scheme)]
+    return tags
+
+
+def repair(tags: Sequence[str], scheme: str = "") -> tuple[list[str], int]:
+    """Writes the entities that conlleval finds as tags of the scheme.
+
+    Tags in IOB1, where `B-X` is only between two entities of one type, become BIO.
+
+    Args:
+      tags: the tags of a text.
+      scheme: "IOB2" or "IOBES"; "" = that of the tags.
+
+    Returns:
+      The tags, and the number of tags that are changed.
+    """
+    wanted = scheme or scheme_of(tags)
+    repaired = write(entities(tags), len(tags), wanted)
+    return repaired, sum(a != b for a, b in zip(tags, repaired, strict=True))
+
+
+def first_broken(tags: Sequence[str], scheme: str) -> int | None:
+    """Returns the number of the first word whose tag is not of the scheme, or None."""
+    repaired, _ = repair(tags, scheme)
+    pairs = zip(tags, repaired, strict=True)
+    return next((i for i, (tag, right) in enumerate(pairs) if tag != right), None)
+
+
+def _prefixes(length: int, scheme: str) -> list[str]:
+    if scheme == BIO:
+        return ["B", *itertools.repeat("I", length - 1)]
+    return ["S"] if length == 1 else ["B", *itertools.repeat("I", length - 2), "E"]

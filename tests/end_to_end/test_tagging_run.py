@@ -1,0 +1,79 @@
+"""Words and tags from a file to predictions: built, trained, evaluated, predicted by commands."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from official.evaluation import tags
+from official.shards import manifest, tagged_texts
+from tests import commands, small
+
+SIZES = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "intermediate_size": 48}
+
+
+def conll(count, seed):
+    """Texts of up to 40 words; a word of the first ten begins an entity, of one word or two."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        inside = False
+        for word in rng.choice(small.WORDS, rng.integers(1, 40)):
+            number = small.WORDS.index(word)
+            if number < 10:
+                tag, inside = f"B-{'PER' if number < 5 else 'LOC'}", number % 2 == 0
+            else:
+                tag, inside = f"I-{tag[2:]}" if inside else "O", False
+            lines.append(f"{word} {tag}\n")
+        lines.append("\n")
+    return "".join(lines)
+
+
+@pytest.mark.slow
+def test_from_words_to_entities(tmp_path):
+    for seed, name in enumerate(("train", "dev")):
+        (tmp_path / name).write_text(conll(200 if name == "train" else 30, seed))
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
+    shards, model = tmp_path / "shards", tmp_path / "model"
+    said = commands.run(
+        "tfrecords_tools.build_task_shards", "--task=tagging", f"--train_file={tmp_path}/train",
+        f"--validation_file={tmp_path}/dev", f"--tokenizer={tokenizer}", f"--output={shards}",
+        "--max_length=24", status=0,
+    ).stdout  # fmt: skip
+    assert "train: 200 texts in" in said
+    config = {
+        "name": "tags",
+        "encoder": {"type": "transformer", **SIZES, "max_positions": 24},
+        "objectives": [{"type": "token_classification", "dropout": 0.0}],
+        "recipe": {
+            "steps": 20, "batch_size": 16, "report_every": 20, "bucket_lengths": [12],
+            "optimizer": {"learning_rate": 1e-2},
+        },
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    commands.run(
+        "official.main", "--mode=train_and_eval", f"--config={tmp_path}/config.yaml",
+        f"--data={shards}", f"--model_dir={model}", status=0,
+    )  # fmt: skip
+    evaluated = commands.run(
+        "official.main", "--mode=eval", f"--data={shards}", f"--model_dir={model}", status=0
+    ).stdout
+    for suffix in ("conll", "jsonl"):
+        commands.run(
+            "official.main", "--mode=predict", f"--data={shards}", f"--model_dir={model}",
+            "--split=validation", f"--output={tmp_path}/tags.{suffix}", status=0,
+        )  # fmt: skip
+    texts = tagged_texts.read(shards, "validation", manifest.read(shards))
+    records = [json.loads(line) for line in open(tmp_path / "tags.jsonl", encoding="utf-8")]
+    assert [tuple(each["words"]) for each in records] == [text.words for text in texts]
+    written = "".join(
+        "".join(f"{w} {t}\n" for w, t in zip(each["words"], each["tags"], strict=True)) + "\n"
+        for each in records
+    )
+    assert (tmp_path / "tags.conll").read_text() == written
+    metrics = tags.compute([text.tags for text in texts], [each["tags"] for each in records])
+    for name in ("f1", "strict_f1", "accuracy"):
+        assert f"{metrics[name]:.6f}" in evaluated, (name, metrics, evaluated)
+    assert metrics["f1"] > 0.3
+    assert any(each["entities"] for each in records)

@@ -1,0 +1,100 @@
+"""Windows are joined to the tags of words, and seqeval scores them."""
+
+import json
+import random
+import types
+
+import numpy as np
+import pytest
+from seqeval.metrics import sequence_labeling
+from seqeval.scheme import IOB2, IOBES
+
+from official.evaluation import tags
+from official.shards.tagged_texts import TaggedText
+from official.utils.errors import UserError
+
+LABELS = ("O", "B-X", "B-Y", "I-X", "I-Y")
+
+
+def scorer(texts, labels=LABELS):
+    result = object.__new__(tags.Scorer)
+    result.texts, result._labels = texts, labels
+    return result
+
+
+def windows(predicted, rng, width=4):
+    """Outputs of windows of two own words each, in any order, with values without a meaning."""
+    rows = []
+    for row, text in enumerate(predicted):
+        for first in range(0, max(1, len(text)), 2):
+            ids, numbers = np.full(width, -1), np.array([rng.randrange(5) for _ in range(width)])
+            for k, word in enumerate(range(first, min(first + 2, len(text)))):
+                ids[k + 1], numbers[k + 1] = word, LABELS.index(text[word])
+            rows.append((row, ids, numbers))
+    rng.shuffle(rows)
+    return {
+        "row": np.array([row for row, _, _ in rows] + [0]),
+        "word_ids": np.array([ids for _, ids, _ in rows] + [np.arange(width)]),
+        "tags": np.array([numbers for _, _, numbers in rows] + [np.zeros(width, int)]),
+        "tag_probabilities": np.full((len(rows) + 1, width), 0.5),
+        "example_weights": np.array([1.0] * len(rows) + [0.0]),  # the last is filler
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_metrics_are_those_of_seqeval_on_500_files():
+    for seed in range(500):
+        rng = random.Random(seed)
+        texts = [[rng.choice(LABELS) for _ in range(rng.randint(1, 7))] for _ in range(4)]
+        texts[0][0] = "B-X"
+        guess = [[t if rng.random() < 0.7 else rng.choice(LABELS) for t in text] for text in texts]
+        tagged = [TaggedText(tuple("w" * len(text)), tuple(text)) for text in texts]
+        mine = scorer(tagged).metrics(windows(guess, rng))
+        how = {"average": "micro", "zero_division": 0}
+        assert mine["f1"] == sequence_labeling.f1_score(texts, guess)
+        assert mine["precision"] == sequence_labeling.precision_score(texts, guess)
+        assert mine["recall"] == sequence_labeling.recall_score(texts, guess)
+        assert mine["accuracy"] == sequence_labeling.accuracy_score(texts, guess)
+        strict = sequence_labeling.f1_score(texts, guess, mode="strict", scheme=IOB2, **how)
+        assert mine["strict_f1"] == strict
+
+
+def test_strict_metrics_of_bioes_and_of_no_entity():
+    true, guess = [["B-X", "E-X", "O", "S-X"]], [["B-X", "I-X", "O", "S-X"]]
+    mine = tags.compute(true, guess)
+    assert (mine["f1"], mine["strict_f1"]) == (1.0, 2 / 3)
+    expected = sequence_labeling.f1_score(true, guess, mode="strict", scheme=IOBES)
+    assert mine["strict_f1"] == expected
+    assert mine["f1_X"] == 1.0
+    nothing = tags.compute([["O"]], [["O"]])
+    assert (nothing["f1"], nothing["strict_f1"], nothing["accuracy"]) == (0.0, 0.0, 1.0)
+
+
+def test_files(tmp_path):
+    texts = [TaggedText(("ab", "\u200b", "cd"), None), TaggedText(("ef",), None)]
+    outputs = {
+        "row": np.array([1, 0, 0]),
+        "word_ids": np.array([[-1, 0], [0, -1], [-1, 2]]),
+        "tags": np.array([[3, 0], [1, 4], [4, 3]]),
+        "tag_probabilities": np.array([[0.1, 0.9], [0.8, 0.1], [0.2, 0.6]]),
+    }
+    mine = scorer(texts)
+    mine.write(outputs, tmp_path / "a.conll", 0)
+    assert (tmp_path / "a.conll").read_text() == "ab B-X\n\u200b O\ncd I-X\n\nef O\n\n"
+    mine.write(outputs, tmp_path / "a.jsonl", 0)
+    first = json.loads((tmp_path / "a.jsonl").read_text().split("\n")[0])
+    assert first["tags"] == ["B-X", "O", "I-X"]
+    assert first["entities"] == [
+        {"type": "X", "text": "ab", "start": 0, "end": 1, "score": 0.8},
+        {"type": "X", "text": "cd", "start": 2, "end": 3, "score": 0.6},
+    ]
+    with pytest.raises(UserError, match="has no tags to compare with"):
+        mine.metrics({**outputs, "example_weights": np.ones(3)})
+
+
+def test_other_files_are_refused(tmp_path):
+    mine = types.SimpleNamespace()
+    with pytest.raises(UserError, match="tags are written as .conll or .jsonl"):
+        tags.Scorer.check_output(mine, tmp_path / "a.tsv", 0)
+    with pytest.raises(UserError, match="--top_k=3"):
+        tags.Scorer.check_output(mine, tmp_path / "a.conll", 3)

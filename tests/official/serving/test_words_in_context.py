@@ -1,0 +1,134 @@
+"""ELMo in Python and as a SavedModel, beside the encoder run by hand on one text at a time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import config as configs
+from official import tokenizers
+from official.config.bilm import BilmConfig
+from official.config.heads import ClassificationConfig
+from official.config.mix import Mix
+from official.modeling.model import Model
+from official.saving import checkpoints, named_arrays
+from official.serving import saved_model
+from tests import sentences
+from tests.official.tokenizers.test_characters import ids_by_hand
+
+TEXTS = ["w1 né  w2", "", " \t", "w3 " * 20, "東京 ́w4 " + "z" * 10_000, "w9"]
+LENGTH = 12
+ENCODER = BilmConfig(
+    vocab_size=len(sentences.VOCABULARY),
+    character_size=4,
+    filters=((1, 4), (2, 6)),
+    highway_layers=1,
+    cell_size=7,
+    projection_size=5,
+    memory_length=0,
+)
+HEAD = ClassificationConfig(labels=("a", "b"), pooling="mean", mix=Mix())
+
+
+def write(folder, head=None, **encoder):
+    """Writes a model with random weights."""
+    config = configs.Config(
+        "elmo",
+        encoder=dataclasses.replace(ENCODER, **encoder),
+        segments=configs.Segments(max_length=LENGTH) if head is None else None,
+        objectives=() if head is None else (head,),
+    )
+    model = Model(config)
+    rng = np.random.default_rng(0)
+    for variable in model.variables:
+        variable.assign(0.5 * rng.standard_normal(variable.shape))
+    folder.mkdir()
+    tokenizers.Characters(sentences.VOCABULARY).save(folder / "tokenizer")
+    configs.save(config, folder / "config.yaml")
+    checkpoints.save(folder, 1, named_arrays.values(model.variables_by_path()), {})
+    return folder
+
+
+@pytest.fixture(scope="module", params=["characters", "words"])
+def folder(request, tmp_path_factory):
+    return write(tmp_path_factory.mktemp("elmo") / "model", tokens=request.param)
+
+
+def by_hand(loaded, text):
+    """The words of a text, and all layers of the encoder for them alone with their marks."""
+    words = text.split()[: loaded.max_length - 2]
+    marks = [[259, mark, 260] + [261] * 47 for mark in (257, 258)]
+    rows = [marks[0], *(ids_by_hand(word.encode()) for word in words), marks[1]]
+    ids = [0, *(sentences.number(word) for word in words), 1]
+    batch = {
+        "character_ids": np.array([rows], np.int32),
+        "token_ids": np.array([ids], np.int32),
+    }
+    encoded = loaded.model.encode(batch, output_all=True)
+    return words, np.stack([np.asarray(x)[0] for x in encoded["hidden_states"]])  # [3, T, 10]
+
+
+def test_vectors_in_python(folder):
+    loaded = official.load(folder)
+    pooled, tokens = loaded.encode(TEXTS, layer="all"), loaded.tokens(TEXTS, layer="all")
+    for text, vector, own in zip(TEXTS, pooled, tokens, strict=True):
+        words, states = by_hand(loaded, text)
+        np.testing.assert_allclose(vector, states.mean(axis=1), atol=1e-5)
+        np.testing.assert_allclose(own.vectors, states[:, 1:-1].transpose(1, 0, 2), atol=1e-5)
+        assert [text[a:b] for a, b in zip(own.starts, own.ends, strict=True)] == words
+    np.testing.assert_allclose(loaded.encode(TEXTS, layer=1, batch_size=4), pooled[:, 1], atol=1e-5)
+
+
+def test_signatures_of_words(folder, tmp_path):
+    assert saved_model.export(folder, tmp_path / "saved") == ("single", LENGTH)
+    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+    assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
+    outputs = served["default"](text=tf.constant(TEXTS))
+    words = [text.split() for text in TEXTS]
+    padded = [[*each, *[""] * (20 - len(each))] for each in words]
+    given = {"tokens": tf.constant(padded), "sequence_len": tf.constant([len(w) for w in words])}
+    again = served["tokens"](**given)
+    vectors = served["single"](text=tf.constant(TEXTS))["sequence_output"]
+    assert outputs["word_emb"].shape == (6, 10, 5) and outputs["elmo"].shape == (6, 10, 10)
+    for row, text in enumerate(TEXTS):
+        words, states = by_hand(loaded, text)
+        own, count = states[:, 1:-1], len(words)
+        expected = {
+            "word_emb": own[0, :, :5],
+            "lstm_outputs1": own[1],
+            "lstm_outputs2": own[2],
+            "elmo": own.mean(axis=0),
+        }
+        for name, value in expected.items():
+            np.testing.assert_allclose(outputs[name][row, :count], value, atol=1e-5, err_msg=name)
+            assert not outputs[name][row, count:].numpy().any()
+        mean = own.mean(axis=(0, 1)) if count else np.zeros(10)
+        np.testing.assert_allclose(outputs["default"][row], mean, atol=1e-5)
+        np.testing.assert_allclose(vectors[row, : count + 2], states[2], atol=1e-5)
+    for name, value in outputs.items():
+        np.testing.assert_allclose(again[name], value, atol=1e-5, err_msg=name)
+
+
+def test_a_classifier_reads_texts_of_different_lengths(tmp_path):
+    folder = write(tmp_path / "model", HEAD)
+    saved_model.export(folder, tmp_path / "saved")
+    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+    assert set(served) == {"single", "pair", "serving_default"}
+    probabilities = served["serving_default"](text=tf.constant(TEXTS))["probabilities"].numpy()
+    head = loaded.model.objectives[0]
+    weights = np.exp(head.mix.layer_weights) / np.exp(head.mix.layer_weights).sum()
+    kernel, bias = (v.numpy() for v in head.output_projection.variables)
+    for row, text in enumerate(TEXTS):
+        _, states = by_hand(loaded, text)
+        mixed = head.mix.gamma.numpy() * np.einsum("k,ktd->d", weights, states) / states.shape[1]
+        chances = np.exp(mixed @ kernel + bias)
+        np.testing.assert_allclose(probabilities[row], chances / chances.sum(), atol=1e-5)
+    labels = [label.label for label in loaded.classify(TEXTS)]
+    assert labels == [("a", "b")[i] for i in probabilities.argmax(axis=1)]
+
+
+def test_no_texts(folder):
+    loaded = official.load(folder)
+    assert loaded.encode([]).shape == (0, 10) and loaded.tokens([]) == []

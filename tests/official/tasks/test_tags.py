@@ -1,0 +1,83 @@
+"""Tags of words: schemes, entities and repair; seqeval is the reference."""
+
+import random
+
+import pytest
+from seqeval.metrics import sequence_labeling
+from seqeval.scheme import IOB2, IOBES, Entities
+
+from official.tasks import tags
+from official.utils.errors import UserError
+
+SCHEMES = {"IOB2": IOB2, "IOBES": IOBES}
+
+
+def _random(prefixes: str, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    choices = ["O", *(f"{p}-{t}" for p in prefixes for t in ("PER", "creative-work"))]
+    return [rng.choice(choices) for _ in range(rng.randint(0, 12))]
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "BIES"])
+def test_entities_are_those_of_seqeval(prefixes):
+    for seed in range(500):
+        row = _random(prefixes, seed)
+        expected = [(t, start, last + 1) for t, start, last in sequence_labeling.get_entities(row)]
+        assert tags.entities(row) == expected, row
+
+
+@pytest.mark.parametrize("scheme", ["IOB2", "IOBES"])
+def test_strict_entities_are_those_of_seqeval(scheme):
+    for seed in range(500):
+        row = _random(tags.PREFIXES[scheme], seed)
+        expected = [e.to_tuple()[1:] for e in Entities([row], SCHEMES[scheme]).entities[0]]
+        assert tags.strict_entities(row, scheme) == expected, row
+
+
+@pytest.mark.parametrize(
+    ("row", "scheme"),
+    [([], "IOB2"), (["O", "B-X", "I-X"], "IOB2"), (["S-X", "O"], "IOBES"), (["E-X"], "IOBES")],
+)
+def test_the_scheme_of_tags(row, scheme):
+    assert tags.scheme(row) == scheme
+
+
+def test_names_have_outside_first():
+    assert tags.names(["I-b", "B-a", "B-b"]) == ("O", "B-a", "B-b", "I-b")
+    assert tags.names(["O"]) == ("O",)
+
+
+@pytest.mark.parametrize("tag", ["", "X", "B", "B-", "-X", "BI-X", "b-X", "L-X", "o"])
+def test_another_tag_is_refused(tag):
+    with pytest.raises(UserError, match="is neither 'O' nor 'B-TYPE'"):
+        tags.scheme(["O", tag])
+
+
+@pytest.mark.parametrize(
+    ("row", "repaired", "number"),
+    [
+        ("O B-X I-X O", "O B-X I-X O", 0),
+        ("I-X I-X O", "B-X I-X O", 1),
+        ("B-X I-Y", "B-X B-Y", 1),
+        ("I-X B-X I-X", "B-X B-X I-X", 1),  # IOB1
+        ("B-X I-X S-Y", "B-X E-X S-Y", 1),
+        ("B-X O I-X E-X E-X", "S-X O B-X E-X S-X", 3),
+    ],
+)
+def test_repair(row, repaired, number):
+    assert tags.repair(row.split()) == (repaired.split(), number)
+    assert tags.first_broken(repaired.split(), tags.scheme(repaired.split())) is None
+
+
+def test_repair_by_the_scheme_of_the_data():
+    assert tags.repair(["B-X", "I-X"], "IOBES") == (["B-X", "E-X"], 1)
+    assert tags.first_broken(["O", "B-X", "I-X"], "IOBES") == 2
+
+
+@pytest.mark.parametrize("scheme", ["IOB2", "IOBES"])
+def test_written_entities_are_read_again(scheme):
+    for seed in range(200):
+        row = _random("BIES", seed)
+        written = tags.write(tags.entities(row), len(row), scheme)
+        assert tags.entities(written) == tags.entities(row)
+        assert tags.strict_entities(written, scheme) == tags.entities(row)
