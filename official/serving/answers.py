@@ -50,3 +50,21 @@ class Choice(NamedTuple):
     index: int
     text: str
     probabilities: np.ndarray
+
+
+class Entity(NamedTuple):
+    """An entity of a text.
+
+    Attributes:
+      type: the type that its tags name, such as "PER".
+      text: `text[start:end]`, or for a text that is given as words these words joined by blanks.
+      start: the position of its first character, or the number of its first word.
+      end: the position after its last character, or the number of the word after its last one.
+      score: the mean probability of the tags of its words.
+    """
+
+    type: str
+    text: str
+    start: int
+    end: int
+    score: float

@@ -29,7 +29,10 @@ Tensors = dict[str, tf.Tensor]
 
 
 def scorer(
-    score: Callable[[Tensors], Tensors], encoder: EncoderConfig, row_fields: tuple[str, ...] = ()
+    score: Callable[[Tensors], Tensors],
+    encoder: EncoderConfig,
+    row_fields: tuple[str, ...] = (),
+    token_fields: tuple[str, ...] = (),
 ) -> Callable[[Mapping[str, tf.Tensor]], Tensors]:
     """Returns a function that scores a batch group by group.
 
@@ -40,6 +43,7 @@ def scorer(
       encoder: the config of the encoder. Its `layout` says on which side padding is.
       row_fields: names of further fields of the batch, int32 [B]. Of these, `context_start` is the
         number of a column.
+      token_fields: names of further fields of the batch, int32 [B, T].
 
     Returns:
       A function with the same result as `score`. It also accepts a batch without rows. Outputs
@@ -48,11 +52,13 @@ def scorer(
     fields = {name: tf.TensorSpec([None, None], dtype) for name, dtype in FIELDS.items()}
     if getattr(encoder, "tokens", None) == "characters":
         fields[CHARACTERS] = tf.TensorSpec([None, None, word_characters.WIDTH], tf.int32)
+    fields |= {name: tf.TensorSpec([None, None], tf.int32) for name in token_fields}
+    of_tokens = tuple(fields)
     fields |= {name: tf.TensorSpec([None], tf.int32) for name in row_fields}
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side = "left" if encoder.layout == "cls_last" else "right"
     max_padding = READING + STARTING // encoder.hidden_size**2
-    return _Scorer(graph, tuple(fields), padding_side, max_padding)
+    return _Scorer(graph, tuple(fields), of_tokens, padding_side, max_padding)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +68,14 @@ class _Scorer:
     Attributes:
       graph: scores a group.
       fields: the names of the fields that `graph` takes.
+      of_tokens: the names of those with an axis of tokens.
       padding_side: the side of the rows on which padding is.
       max_padding: how many positions of padding a group may have.
     """
 
     graph: tf.types.experimental.PolymorphicFunction
     fields: tuple[str, ...]
+    of_tokens: tuple[str, ...]
     padding_side: Literal["left", "right"]
     max_padding: int
 
@@ -76,7 +84,7 @@ class _Scorer:
         batch = {name: batch[name] for name in self.fields}
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
-        for name in self._token_fields:
+        for name in self.of_tokens:
             padding = [[0, 0], [0, empty], *[[0, 0]] * (len(batch[name].shape) - 2)]
             batch[name] = tf.pad(batch[name], padding)
         lengths = self._lengths(batch["padding_mask"])
@@ -86,11 +94,6 @@ class _Scorer:
         outputs = self._score_groups(batch, lengths)
         original = tf.math.invert_permutation(order)
         return {name: tf.gather(value, original) for name, value in outputs.items()}
-
-    @property
-    def _token_fields(self) -> tuple[str, ...]:
-        """The fields with an axis of tokens."""
-        return tuple(name for name in self.fields if name in (*FIELDS, CHARACTERS))
 
     def _lengths(self, padding_mask: tf.Tensor) -> tf.Tensor:
         """Returns the length of each row without its padding, at least 1: int32 [B]."""
@@ -137,7 +140,7 @@ class _Scorer:
         left = self.padding_side == "left"
         columns = slice(removed, None) if left else slice(width)
         part = {
-            name: value[rows, columns] if name in self._token_fields else value[rows]
+            name: value[rows, columns] if name in self.of_tokens else value[rows]
             for name, value in batch.items()
         }
         if left and "context_start" in part:

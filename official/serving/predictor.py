@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.serving.answers import Answer, Choice, Label
+from official.serving import tagger, text_lists
+from official.serving.answers import Answer, Choice, Entity, Label
 from official.serving.precision import Weights
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
@@ -64,7 +65,7 @@ class Predictor:
             a single text is given instead of a list; the lists have different lengths.
         """
         head = self._objective("classify", task)
-        rows = self._rows(head, "probabilities", _pairs(texts, second), batch_size)
+        rows = self._rows(head, "probabilities", text_lists.pairs(texts, second), batch_size)
         labels = head.config.labels
         return [
             Label(labels[row.argmax()], dict(zip(labels, row.tolist(), strict=True)))
@@ -83,7 +84,7 @@ class Predictor:
         Arguments and errors are those of `classify`.
         """
         head = self._objective("score", task)
-        return self._rows(head, "score", _pairs(texts, second), batch_size)
+        return self._rows(head, "score", text_lists.pairs(texts, second), batch_size)
 
     def rank(
         self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
@@ -103,9 +104,9 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("rank")
-        _check_list(documents, "documents")
+        text_lists.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        return self._rows(head, "scores", _pairs(queries, documents), batch_size)
+        return self._rows(head, "scores", text_lists.pairs(queries, documents), batch_size)
 
     def answer(
         self,
@@ -133,12 +134,12 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("answer")
-        _check_list(questions, "questions")
+        text_lists.check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
-        questions, contexts = _same_length(questions=questions, contexts=contexts)
+        questions, contexts = text_lists.same_length(questions=questions, contexts=contexts)
         graph = self._signature(head, "answer", no_answers)
         answers: list[Answer] = []
-        for rows in _slices(len(questions), batch_size):
+        for rows in text_lists.slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
             values = {name: value.numpy().tolist() for name, value in outputs.items()}
             for i, text in enumerate(values["answer"]):
@@ -171,7 +172,7 @@ class Predictor:
             has no choices.
         """
         head = self._objective("choose")
-        contexts, questions, choices = _same_length(
+        contexts, questions, choices = text_lists.same_length(
             contexts=contexts, questions=questions, choices=choices
         )
         for number, several in enumerate(choices):
@@ -181,7 +182,7 @@ class Predictor:
         results: list[Choice | None] = [None] * len(choices)
         # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
-        for part in _slices(len(order), batch_size):
+        for part in text_lists.slices(len(order), batch_size):
             for count in sorted({len(choices[row]) for row in order[part]}):
                 rows = [row for row in order[part] if len(choices[row]) == count]
                 texts = ([values[row] for row in rows] for values in (contexts, questions, choices))
@@ -191,6 +192,41 @@ class Predictor:
                 )
                 for row, (index, probabilities) in zip(rows, chosen, strict=True):
                     results[row] = Choice(int(index), choices[row][index], probabilities)
+        return results
+
+    def tag(
+        self,
+        texts: Sequence[str] | Sequence[Sequence[str]],
+        batch_size: int = 32,
+        task: str | None = None,
+    ) -> list[list[Entity]]:
+        """Finds entities with the objective `token_classification`.
+
+        Args:
+          texts: any number of texts of any length, because they are read in windows. A text is a
+            string, which is split into words (`official.tokenizers.text_words`), or the list of its
+            words.
+          batch_size: the number of texts in a batch. Texts of similar length share a batch.
+          task: the name of the head, for a model of several tasks.
+
+        Returns:
+          For each text its entities: `type`, `text`, `start`, `end` and `score`. Offsets are Python
+          indices of a string, `text == texts[i][start:end]`, or numbers of words.
+
+        Raises:
+          UserError: the model has no such objective, no names of tags, or no head of this name; a
+            single text is given instead of a list; some texts are strings and others lists.
+        """
+        head = self._objective("tag", task)
+        text_lists.check_list(texts, "texts")
+        name = tagger.signature_of(texts)
+        results: list[list[Entity]] = [[] for _ in texts]
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        for part in text_lists.slices(len(order), batch_size):
+            rows = [texts[row] for row in order[part]]
+            found = tagger.entities(self._signature(head, name), name, rows)
+            for row, entities in zip(order[part], found, strict=True):
+                results[row] = entities
         return results
 
     def _objective(self, method: str, task: str | None = None) -> Objective:
@@ -225,7 +261,7 @@ class Predictor:
         graph = self._signature(head, name)
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         batches = []
-        for part in _slices(len(order), batch_size):
+        for part in text_lists.slices(len(order), batch_size):
             inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
             batches.append(graph(*inputs)[output].numpy())
         values = np.concatenate(batches) if batches else np.zeros(0, np.float32)
@@ -242,31 +278,3 @@ class Predictor:
             context = ServingContext(source, Weights([self.model.encoder, head]), head)
             self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
-
-
-def _pairs(texts: Sequence[str], second: Sequence[str] | None) -> list[Sequence[str]]:
-    if second is None:
-        _check_list(texts, "texts")
-        return [texts]
-    return _same_length(texts=texts, second=second)
-
-
-def _same_length(**given: Sequence) -> list[Sequence]:
-    """Returns the lists after a check that they have the same length."""
-    for name, values in given.items():
-        _check_list(values, name)
-    if len({len(values) for values in given.values()}) > 1:
-        counts = ", ".join(f"{len(values)} {name}" for name, values in given.items())
-        raise UserError(f"the lists must have the same length, and there are {counts}")
-    return list(given.values())
-
-
-def _check_list(values: Sequence, name: str) -> None:
-    if isinstance(values, str | bytes):
-        raise UserError(f"{name}: give a list, such as [text], not one text")
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    if size < 1:
-        raise UserError(f"batch_size: {size} is less than 1")
-    return [slice(start, start + size) for start in range(0, count, size)]

@@ -3,6 +3,7 @@
 | objective | signatures | serving_default |
 |---|---|---|
 | span_answer | answer, tokens (of the form `independent`) | answer |
+| token_classification | tag, tag_words, tokens | tag |
 | multiple_choice | choose, tokens | choose |
 | ranking, kernel_ranking | rank, tokens | rank |
 | classification, regression, any other | single, pair, tokens | single or pair |

@@ -35,7 +35,8 @@ def load(folder, *objectives, encoder=BERT, max_length=16, **task):
     folder.mkdir(exist_ok=True)
     tokenizer = tokenizers.load(GOLDEN)
     raw = {"name": "x", "encoder": {**encoder, "vocab_size": tokenizer.vocab_size}}
-    raw["encoder"]["pooler"] = True
+    if encoder["type"] != "bilm":
+        raw["encoder"]["pooler"] = True
     config = configs.from_dict({**raw, "objectives": objectives, "recipe": {"steps": 1}})
     configs.save(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer")

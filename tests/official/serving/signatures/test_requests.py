@@ -12,6 +12,7 @@ from tensorflow.core.framework import tensor_pb2
 
 from official.config.heads import MultipleChoiceConfig, RankingConfig, SpanAnswerConfig
 from official.config.objectives import CausalLMConfig
+from official.config.tagging import TokenClassificationConfig
 from official.serving import saved_model
 from tests import ROOT
 from tests.official import test_export
@@ -22,6 +23,7 @@ HEADS = {
     "rank": RankingConfig(),
     "choose": MultipleChoiceConfig(),
     "answer": SpanAnswerConfig(),
+    "tag": TokenClassificationConfig(labels=("O", "B-X", "I-X"), crf=True),
     "sample": CausalLMConfig(),
 }
 

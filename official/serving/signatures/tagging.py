@@ -1,0 +1,184 @@
+"""`tag`, `tag_words` and `tokens`: the entities of texts.
+
+A text of any length is cut into windows, as in training, and every word gets the tag of the window
+in which it has the most context. Windows are scored in groups (see
+`official.serving.length_groups`).
+
+`tag` takes raw text and splits it into words (`official.tokenizers.text_words`); offsets are in
+characters (code points). `tag_words` takes texts that are split already; offsets are numbers of
+words. Both return, for E entities of the text with the most of them, with empty strings and zeros
+for padding:
+
+| output | shape | content |
+|---|---|---|
+| number | int32 [N] | the number of entities |
+| types | string [N, E] | the type |
+| texts | string [N, E] | the text; words are joined by blanks |
+| starts, ends | int32 [N, E] | the first character or word, and the one after the last |
+| scores | float32 [N, E] | the mean probability of the tags of the words |
+
+Shapes: N texts, K words of all texts, W windows of all texts, T tokens of the longest window.
+"""
+
+import tensorflow as tf
+
+from official.data import tagged
+from official.serving import length_groups
+from official.serving.signatures import inputs
+from official.tasks import tag_tensors
+from official.tasks import tags as tag_rules
+from official.tokenizers import (
+    offsets,
+    packing,
+    text_words,
+    window_tensors,
+    word_windows,
+)
+from official.tokenizers.characters import Characters
+from official.utils.errors import UserError
+
+Outputs = dict[str, tf.Tensor]
+
+DEFAULT = {"tag": "a text"}
+LONG = "read in windows of"
+
+
+def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures of token classification.
+
+    Raises:
+      UserError: the tags have no names or are of no scheme, or `max_length` has no room for a
+        token.
+    """
+    tagger = Tagger(parts)
+
+    def tag_words(words, lengths):
+        total = tf.reduce_sum(lengths)
+        message = "lengths: their sum is not the number of words"
+        check = tf.debugging.assert_equal(tf.size(words), total, message)
+        with tf.control_dependencies([check]):
+            words = tf.identity(words)
+        lengths = tf.cast(lengths, tf.int64)
+        return tagger.tag_words(tf.RaggedTensor.from_row_lengths(words, lengths, validate=False))
+
+    by_name = {
+        "tag": inputs.signature(tagger.tag, *inputs.texts("text")),
+        "tag_words": inputs.signature(
+            tag_words, *inputs.texts("words"), tf.TensorSpec([None], tf.int32, "lengths")
+        ),
+    }
+    if isinstance(parts.tokenizer, Characters):
+        return by_name
+
+    def score(batch):
+        return {"logits": parts.head.logits(parts.encode(batch))}
+
+    scored = length_groups.scorer(score, parts.config.encoder)
+
+    def tokens(*ids):
+        return scored(inputs.batch_of_ids(parts, *ids))
+
+    return by_name | {"tokens": inputs.signature(tokens, *inputs.ids())}
+
+
+class Tagger:
+    """Finds entities with the objective `token_classification`."""
+
+    def __init__(self, parts: inputs.ServingContext):
+        """Initializes a tagger; raises as `signatures`."""
+        self._labels = parts.head.config.labels
+        if not self._labels:
+            raise UserError(
+                "objectives: the token_classification has no `labels` in config.yaml: write the "
+                "tags there, in the order of their numbers, and remove its first line, the checksum"
+            )
+        tag_rules.scheme(self._labels)
+        self._tokenizer = parts.tokenizer
+        self._max_length = parts.max_length
+        self._layout = parts.config.encoder.layout
+        if parts.max_length < packing.num_specials(1, parts.tokenizer) + 1:
+            raise UserError(
+                f"max_length: {parts.max_length} has no room for a token and its special tokens"
+            )
+
+        def score(batch):
+            outputs = parts.head.predictions(batch, parts.encode(batch), parts.model.encoder)
+            return {name: outputs[name] for name in ("tags", "tag_probabilities")}
+
+        self._scored = length_groups.scorer(score, parts.config.encoder, token_fields=("word_ids",))
+
+    def tag(self, text: tf.Tensor) -> Outputs:
+        """Finds the entities of texts, string [N]; see the module."""
+        words = text_words.split(text)
+        found = self._entities(words.texts)
+        rows = offsets.rows_of(found.types)
+        begins = tf.cast(tf.gather(words.starts.row_starts(), rows), tf.int32)
+        starts = tf.gather(words.starts.values, begins + found.starts.values)
+        ends = tf.gather(words.ends.values, begins + found.ends.values - 1)
+        spelled = tf.strings.substr(tf.gather(text, rows), starts, ends - starts, unit="UTF8_CHAR")
+        return _dense(found, spelled, starts, ends)
+
+    def tag_words(self, words: tf.RaggedTensor) -> Outputs:
+        """Finds the entities of texts given as words, string [N, None].
+
+        Returns:
+          As described in the module; and `tags` string [K] and `tag_probabilities` float32 [K], the
+          tag of each word. A word without a token has `O` and 1.
+        """
+        tags, probabilities = self._tags(words)
+        found = tag_tensors.entities(tags, probabilities, self._labels)
+        rows = offsets.rows_of(found.types)
+        begins = tf.cast(tf.gather(words.row_starts(), rows), tf.int32)
+        places = tf.ragged.range(begins + found.starts.values, begins + found.ends.values)
+        spelled = offsets.joined(places.with_values(tf.gather(words.values, places.values)), " ")
+        names = tf.constant([*self._labels, tag_rules.OUTSIDE])
+        number = tf.where(tags.values < 0, len(self._labels), tags.values)
+        return {
+            **_dense(found, spelled, found.starts.values, found.ends.values),
+            "tags": tf.gather(names, number),
+            "tag_probabilities": probabilities.values,
+        }
+
+    def _entities(self, words: tf.RaggedTensor) -> tag_tensors.Entities:
+        return tag_tensors.entities(*self._tags(words), self._labels)
+
+    def _tags(self, words: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns the number of the tag of each word and its probability, [N, None] each.
+
+        A word without a token has -1 and 1.
+        """
+        tokens = window_tensors.encode(words, self._tokenizer)
+        packed = window_tensors.pack(tokens, self._tokenizer, self._max_length)
+        arranged = packing.arrange(
+            {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout
+        )
+        batch = packed | arranged
+        batch |= tagged.fields(packed, batch["padding_mask"], self._layout)
+        scored = self._scored(batch)
+        place = tf.where(batch["word_ids"] >= 0)  # [R, 2], the positions that are read
+        begins = tf.gather(words.row_starts(), tf.gather(packed["row"], place[:, 0]))
+        word = begins + tf.cast(tf.gather_nd(batch["word_ids"], place), tf.int64)
+
+        def of_words(name, default):
+            values = tf.fill([tf.size(words.values)], tf.constant(default, scored[name].dtype))
+            updates = tf.gather_nd(scored[name], place)
+            return words.with_values(tf.tensor_scatter_nd_update(values, word[:, None], updates))
+
+        tags = of_words("tags", word_windows.NO_WORD)
+        return tags, tf.cast(of_words("tag_probabilities", 1), tf.float32)
+
+
+def _dense(
+    found: tag_tensors.Entities, texts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor
+) -> Outputs:
+    """Returns padded outputs from the values of all entities."""
+    ragged = found.types
+    columns = {
+        "types": ragged,
+        "texts": ragged.with_values(texts),
+        "starts": ragged.with_values(starts),
+        "ends": ragged.with_values(ends),
+        "scores": found.scores,
+    }
+    number = tf.cast(ragged.row_lengths(), tf.int32)
+    return {"number": number, **{name: value.to_tensor() for name, value in columns.items()}}
