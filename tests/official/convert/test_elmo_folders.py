@@ -18,6 +18,9 @@ from tests import ROOT, commands, small
 GOLDEN = ROOT / "tests" / "golden" / "elmo"
 # The first sentence of each list: the recorded state is fresh there.
 SENTENCES = [each[0] for each in json.loads((GOLDEN / "sentences.json").read_text())]
+# How far vectors of fresh states are from those of carried states at most, in the sentence where it
+# is least and where it is most, and the largest value.
+FIGURES = (0.78, 0.79, 1.66)
 
 
 @pytest.fixture
@@ -31,6 +34,15 @@ def release(tmp_path):
     return folder
 
 
+def transformer(tmp_path):
+    """A model folder of another encoder."""
+    config = small.config()
+    weights = named_arrays.values(Model(config).variables_by_path())
+    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
+    model_folder.write_new(config, tokenizer, weights, tmp_path / "transformer")
+    return tmp_path / "transformer"
+
+
 def convert(source, output, vocabulary=None):
     converted_model.write(elmo_folders.read(source, vocabulary), output)
     return output
@@ -42,6 +54,37 @@ def test_vectors_are_those_of_the_release(release, tmp_path):
     for number, each in enumerate(found):
         recorded = outputs[f"{number}_0"].transpose(1, 0, 2).reshape(-1, 32)
         np.testing.assert_allclose(each.vectors, recorded, atol=1e-5)
+
+
+def test_vectors_of_carried_states(release, tmp_path):
+    """They are those of the release for each sentence of a list, and fresh states give others.
+
+    docs/elmo.md has the figures.
+    """
+    lists = json.loads((GOLDEN / "sentences.json").read_text())
+    outputs = np.load(GOLDEN / "outputs.npz")
+    loaded = official.load(convert(release, tmp_path / "model"))
+    apart, largest = [], 0.0
+    for number, texts in enumerate(lists):
+        carried, fresh = (loaded.tokens(texts, state=state) for state in ("carry", "fresh"))
+        for place, (a, b) in enumerate(zip(carried, fresh, strict=True)):
+            recorded = outputs[f"{number}_{place}"].transpose(1, 0, 2).reshape(-1, 32)
+            np.testing.assert_allclose(a.vectors, recorded, atol=1e-5)
+            largest = max(largest, np.abs(recorded).max())
+            apart.append(np.abs(b.vectors - recorded).max() if place else 0.0)
+    assert (min(x for x in apart if x), max(apart), largest) == pytest.approx(FIGURES, abs=0.005)
+    layers = loaded.tokens(lists[0], layer="all", state="carry")
+    for layer in (0, 1, -1):
+        for a, b in zip(layers, loaded.tokens(lists[0], layer=layer, state="carry"), strict=True):
+            np.testing.assert_array_equal(a.vectors[:, layer], b.vectors)
+
+
+def test_states_of_other_encoders(tmp_path):
+    loaded = official.load(transformer(tmp_path))
+    with pytest.raises(UserError, match="state: carry is for ELMo .bilm., not for transformer"):
+        loaded.tokens(["ba"], state="carry")
+    with pytest.raises(UserError, match="state: 'kept' is not one of fresh, carry"):
+        loaded.tokens(["ba"], state="kept")
 
 
 def test_out_and_in(release, tmp_path):
@@ -124,11 +167,7 @@ def test_bad_vocabularies(release):
 
 
 def test_other_encoders_are_not_written(tmp_path):
-    config = small.config()
-    weights = named_arrays.values(Model(config).variables_by_path())
-    tokenizer = tokenizers.load(small.tokenizer_folder(tmp_path / "tokenizer"))
-    folder = tmp_path / "model"
-    model_folder.write_new(config, tokenizer, weights, folder)
+    folder = transformer(tmp_path)
     with pytest.raises(UserError, match="encoder.type: transformer: --target=elmo writes bilm"):
         elmo_folders.write(folder, tmp_path / "files", "best")
     assert not (tmp_path / "files").exists()
