@@ -113,6 +113,8 @@ def encode_read(encoder, objectives, batch, rng=None):
     if not read or any(positions is None for positions in read.values()):
         return encode(encoder, batch, rng)
     widths = {name: [p.shape[1] for p in positions] for name, positions in read.items()}
+    if any(None in each for each in widths.values()):
+        return encode(encoder, batch, rng)
     total = sum(sum(each) for each in widths.values())
     length = batch["token_ids"].shape[1]
     able = getattr(encoder, "reads_positions", False) and (total or encoder.config.pooler)
@@ -123,13 +125,11 @@ def encode_read(encoder, objectives, batch, rng=None):
     joined = ops.concatenate([ops.zeros((rows, 0), "int32"), *every], axis=1)
     encoded = encode(encoder, batch, rng, read_positions=joined)
     states, start = encoded.pop("sequence_output"), 0
-    encoded["states_read"] = {}
+    encoded["states_read"] = dict.fromkeys(widths, ())
     for name, own in widths.items():
-        ends = [start + sum(own[: i + 1]) for i in range(len(own))]
-        encoded["states_read"][name] = tuple(
-            states[:, end - width : end] for end, width in zip(ends, own, strict=True)
-        )
-        start += sum(own)
+        for width in own:
+            encoded["states_read"][name] += (states[:, start : start + width],)
+            start += width
     return encoded
 
 
