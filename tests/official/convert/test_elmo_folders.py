@@ -56,6 +56,7 @@ def test_vectors_are_those_of_the_release(release, tmp_path):
         np.testing.assert_allclose(each.vectors, recorded, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_vectors_of_carried_states(release, tmp_path):
     """They are those of the release for each sentence of a list, and fresh states give others.
 
