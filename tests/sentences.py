@@ -85,10 +85,10 @@ def shard_folder(
         words, counted = sentence_corpus.read_chunk(chunk, settings)
         corpus.add(words)
         counts = counts + counted.token_counts
-    plan, _ = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
+    plan, arranged = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
     writer.in_order(plan.steps * run_config.segments.rows)
     for block in plan.blocks:
         writer.write(sentence_rows.make(block, plan))
     corpus.close()
-    small.write_manifest(folder, run_config, settings, writer, counts)
+    small.write_manifest(folder, run_config, settings, writer, counts, dict(arranged.more))
     return folder

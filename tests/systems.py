@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from official import config as configs
-from tests import small, streams
+from tests import sentences, small, streams
 
 ROBERTA = {
     "segments__format": "full_sentences",
@@ -110,6 +110,21 @@ T5 = {
     "recipe__optimizer": {"type": "adafactor", "learning_rate": 0.1},
     "recipe__schedule": {"type": "inverse_sqrt", "warmup_steps": 5},
 }  # fmt: skip
+# The characters of words, both directions, and the states of the rows.
+ELMO = {
+    "segments": {"format": "stream", "max_length": 8, "rows": 8, "sentences": True},
+    "corruption": None,
+    "encoder": {
+        "type": "bilm", "vocab_size": len(sentences.VOCABULARY), "character_size": 4,
+        "filters": [[1, 4], [2, 6]], "highway_layers": 1, "cell_size": 12, "projection_size": 8,
+        "dropout": 0.0,
+    },
+    "objectives": [{"type": "bilm", "weight": 8.0, "samples": 20}],
+    "recipe__optimizer": {
+        "type": "adagrad", "learning_rate": 0.2, "initial_accumulator": 1.0, "clip_norm": 10.0,
+    },
+    "recipe__schedule": {"type": "constant"},
+}  # fmt: skip
 SYSTEMS = {
     "roberta": ROBERTA,
     "spanbert": SPANBERT,
@@ -121,11 +136,14 @@ SYSTEMS = {
     "transformer_xl": TRANSFORMER_XL,
     "gpt2": GPT2,
     "t5": T5,
+    "elmo": ELMO,
 }
 
 
 def shard_folder(folder: Path, settings: configs.Config) -> Path:
     """Shards of what `settings.segments` says."""
+    if settings.segments.sentences:
+        return sentences.shard_folder(folder, settings, sentences.documents(24))
     if settings.segments.format == "stream":
         return streams.stream_folder(folder, settings, small.documents(24))
     return small.shard_folder(folder, settings)

@@ -1,7 +1,7 @@
-"""Converts weights: `python -m official.convert --source=hf|tf1 --input=DIR --output=DIR`.
+"""Converts weights: `python -m official.convert --source=hf|tf1|elmo --input=DIR --output=DIR`.
 
-`--source` makes a model folder from the files of another tool. `--target=hf` converts a model
-folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+`--source` makes a model folder from the files of another tool. `--target=hf|elmo|word_table`
+converts a model folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
 """
 
 from absl import flags
@@ -16,16 +16,29 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "source",
         None,
-        ["hf", "tf1"],
-        "The format of --input: files of Hugging Face (config.json, model.safetensors) or of a TF1 "
+        ["hf", "tf1", "elmo"],
+        "The format of --input: files of Hugging Face (config.json, model.safetensors), of a TF1 "
         "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
-        "ELECTRA and T5, no config).",
+        "ELECTRA and T5, no config) or of ELMo (*options.json, *weights.hdf5).",
     )
-    flags.DEFINE_enum("target", None, ["hf"], "The format of --output. --input is a model folder.")
+    flags.DEFINE_enum(
+        "target",
+        None,
+        ["hf", "elmo", "word_table"],
+        "The format of --output; --input is a model folder. word_table: a model folder of an ELMo "
+        "whose words have their vectors in a table, without characters.",
+    )
     flags.DEFINE_string("input", None, "Folder to read.")
     flags.DEFINE_string("output", None, "Folder to write. It must not exist.")
     flags.DEFINE_string(
         "checkpoint", "best", "With --target, the checkpoint: best, last, a step or a path."
+    )
+    flags.DEFINE_string(
+        "vocab",
+        None,
+        "With --source=elmo, the vocabulary of the language model, one word per line: <S>, </S>, "
+        "<UNK>, then the others. Without it: words.txt of --input, or else these three alone. The "
+        "encoder needs none.",
     )
 
 
@@ -33,21 +46,46 @@ def main(argv: list[str]) -> None:
     """Reads one folder and writes the other."""
     del argv
     if (FLAGS.source is None) == (FLAGS.target is None):
-        raise errors.UserError("give either --source=hf, --source=tf1 or --target=hf")
+        raise errors.UserError("give either --source=hf|tf1|elmo or --target=hf|elmo|word_table")
     errors.require(FLAGS, "input", "output")
+    if FLAGS.vocab is not None and FLAGS.source != "elmo":
+        raise errors.UserError("--vocab: is for --source=elmo: other formats have a vocabulary")
     if FLAGS.target:
-        from official.convert import huggingface
+        _write()
+    else:
+        _read()
 
-        huggingface.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
-        print(f"wrote {FLAGS.output}")
-        return
+
+def _write() -> None:
+    """Writes a model folder in the format of `--target`."""
+    if FLAGS.target == "elmo":
+        from official.convert import elmo_folders as writer
+    elif FLAGS.target == "word_table":
+        from official.convert import word_table as writer
+    else:
+        from official.convert import huggingface as writer
+    left_out = writer.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)
+    print(f"wrote {FLAGS.output}")
+    if left_out:
+        print(f"left out, the files have no place for them: {', '.join(left_out)}")
+
+
+def _read() -> None:
+    """Writes a model folder from files in the format of `--source`."""
     from official.convert import converted_model
 
-    if FLAGS.source == "hf":
-        from official.convert import huggingface as reader
+    if FLAGS.source == "elmo":
+        from official.convert import elmo_folders
+
+        converted = elmo_folders.read(FLAGS.input, FLAGS.vocab)
+    elif FLAGS.source == "hf":
+        from official.convert import huggingface
+
+        converted = huggingface.read(FLAGS.input)
     else:
-        from official.convert import tf1 as reader
-    converted = reader.read(FLAGS.input)
+        from official.convert import tf1
+
+        converted = tf1.read(FLAGS.input)
     converted_model.write(converted, FLAGS.output)
     count = sum(variable.size for variable in converted.variables.values())
     print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")

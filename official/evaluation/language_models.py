@@ -31,17 +31,16 @@ def byte_metrics(
     """
     metrics = {}
     for objective in model.objectives:
-        if (targets := objective.text_targets(batch)) is None or objective.name not in losses:
-            continue
-        ids, weights = targets
-        loss = losses[objective.name]
-        lengths = tf.cast(tf.gather(tf.constant(sizes), ids), loss.dtype)
-        count = tf.reduce_sum(lengths * tf.cast(weights, loss.dtype))
-        metrics[f"{objective.name}_bits_per_byte"] = (loss / math.log(2), count)
+        for name, (ids, weights) in objective.text_targets(batch).items():
+            if name not in losses:
+                continue
+            lengths = tf.cast(tf.gather(tf.constant(sizes), ids), losses[name].dtype)
+            count = tf.reduce_sum(lengths * tf.cast(weights, losses[name].dtype))
+            metrics[f"{name}_bits_per_byte"] = (losses[name] / math.log(2), count)
     return metrics
 
 
 def perplexities(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the perplexity of each objective in `metrics` that has bits per byte."""
+    """Returns the perplexity of each loss in `metrics` that has bits per byte."""
     names = (name.removesuffix("_bits_per_byte") for name in metrics if name.endswith("_per_byte"))
     return {f"{name}_perplexity": float(np.exp(metrics[name])) for name in names}

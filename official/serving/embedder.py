@@ -3,27 +3,21 @@
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
 """
 
-import json
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from official.serving import carried_state
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
-from official.utils import atomic
 from official.utils.errors import UserError
 
 ALL = "all"  # in place of the number of a layer
 POOLINGS = ("mean", "first", "last", "pooled")
-CHUNK = 2048  # texts of a file that are sorted by length together
-_SECONDS_BETWEEN_REPORTS = 5
 
 
 class TokenVectors(NamedTuple):
@@ -53,6 +47,7 @@ class Embedder:
     """
 
     def __init__(self, source: TextModel):
+        self._source = source
         self.config = source.config
         self.tokenizer = source.tokenizer
         self.model = source.model
@@ -102,14 +97,20 @@ class Embedder:
         return (self._num_layers + 1, size) if layer == ALL else (size,)
 
     def tokens(
-        self, texts: Sequence[str], layer: int | str = -1, batch_size: int = 32
+        self,
+        texts: Sequence[str],
+        layer: int | str = -1,
+        batch_size: int = 32,
+        state: str = "fresh",
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
 
         Raises:
-          UserError: a single text is given instead of a list, or the layer does not exist.
+          UserError: a single text is given instead of a list, or the layer does not exist, or the
+            encoder has no state to carry.
         """
         graph = self._graph(layer)
+        carried_state.check(state, self._source)
         _check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
         sequences = [ids for ids, _, _ in encoded]
@@ -118,7 +119,10 @@ class Embedder:
         results: list[TokenVectors | None] = [None] * len(sequences)
         before = 1 if self.config.encoder.layout == "cls_first" else 0  # special tokens
         specials = num_specials(1, self.tokenizer)
-        for rows, outputs in self._batches(graph, sequences, batch_size):
+        batches = self._batches(graph, sequences, batch_size)
+        if state == "carry":
+            batches = self._in_order(sequences, layer)
+        for rows, outputs in batches:
             real = outputs["padding_mask"]  # [B, T]
             for row, states, first, count in zip(
                 rows, outputs["states"], real.argmax(axis=1) + before, real.sum(axis=1), strict=True
@@ -144,12 +148,17 @@ class Embedder:
         _, splits, words = self.tokenizer.encode_words(texts)
         return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
 
+    def _count_cut(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
+        """Counts the texts that are cut, and returns the lengths of all."""
+        lengths = np.array([len(ids) for ids in sequences], int)
+        self.cut += int(np.sum(lengths + num_specials(1, self.tokenizer) > self.max_length))
+        return lengths
+
     def _batches(
         self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields batches of texts of similar length: the indices of the texts and the outputs."""
-        lengths = np.array([len(ids) for ids in sequences], int)
-        self.cut += int(np.sum(lengths + num_specials(1, self.tokenizer) > self.max_length))
+        lengths = self._count_cut(sequences)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(sequences), batch_size):
             rows = order[start : start + batch_size]
@@ -161,6 +170,16 @@ class Embedder:
                 values = values.astype(np.int32)
             tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
             yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
+
+    def _in_order(
+        self, sequences: Sequence[np.ndarray], layer: int | str
+    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """Yields what `_batches` does for each text, with the state carried from text to text."""
+        self._count_cut(sequences)
+        for row, states in enumerate(carried_state.layers(self._source, sequences)):
+            chosen = states if layer == ALL else states[:, layer]
+            real = np.ones((1, len(states)), bool)
+            yield [row], {"states": chosen[None], "padding_mask": real}
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
         """Returns the graph from tokens to the `states` of a layer, which is made once."""
@@ -215,91 +234,3 @@ def _check_texts(texts: Sequence[str], batch_size: int) -> None:
         raise UserError("give a list of texts, such as [text]")
     if batch_size < 1:
         raise UserError(f"batch_size: {batch_size} is less than 1")
-
-
-def write(
-    embedder: Embedder,
-    texts: Sequence[str],
-    output: str | os.PathLike,
-    *,
-    pooling: str = "mean",
-    layer: int | str = -1,
-    tokens: bool = False,
-    report: Callable[[str], None] = print,
-) -> None:
-    """Writes the vectors of texts to a file. The file appears when it is complete.
-
-    Args:
-      embedder: computes the vectors.
-      texts: the texts in the order of the file.
-      output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
-        'all'. `.jsonl`: an object for each text, with `text`
-        and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
-        and `vector`.
-      pooling: as for `Embedder.texts`; ignored for tokens.
-      layer: as for `Embedder.texts`.
-      tokens: whether to write vectors of tokens instead of texts.
-      report: takes the lines of progress and the summary.
-
-    Raises:
-      UserError: the file has another suffix, or is `.npy` for tokens.
-    """
-    check_output(output, tokens)
-    start_time = last_report = time.monotonic()
-    suffix = Path(output).suffix
-    with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
-        if suffix == ".npy":
-            shape = (len(texts), *embedder.shape(layer))
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, len(texts), CHUNK):
-            chunk = texts[start : start + CHUNK]
-            if tokens:
-                _write_tokens(stream, chunk, embedder.tokens(chunk, layer))
-            elif suffix == ".npy":
-                stream.write(embedder.texts(chunk, pooling, layer).astype("<f4").tobytes())
-            else:
-                for text, vector in zip(chunk, embedder.texts(chunk, pooling, layer), strict=True):
-                    _write_line(stream, {"text": text, "vector": vector})
-            now, done = time.monotonic(), start + len(chunk)
-            if now - last_report > _SECONDS_BETWEEN_REPORTS and done < len(texts):
-                rate = done / (now - start_time)
-                left = (len(texts) - done) / rate
-                report(f"{done:,} of {len(texts):,} texts, {rate:,.0f} texts/s, {left:,.0f} s left")
-                last_report = now
-    seconds = time.monotonic() - start_time
-    report(
-        f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
-        f"{embedder.cut:,} cut at {embedder.max_length} tokens"
-    )
-
-
-def check_output(output: str | os.PathLike, tokens: bool) -> None:
-    """Refuses a file that `write` cannot write."""
-    if Path(output).suffix not in (".npy", ".jsonl"):
-        raise UserError(f"{output}: vectors are written as .npy or .jsonl: name such a file")
-    if tokens and Path(output).suffix == ".npy":
-        raise UserError(
-            f"{output}: texts have different numbers of tokens, which one array does not hold: "
-            "name a .jsonl file"
-        )
-
-
-def _write_tokens(
-    stream: IO[str], texts: Sequence[str], token_vectors: Sequence[TokenVectors]
-) -> None:
-    for text, (pieces, starts, ends, vectors) in zip(texts, token_vectors, strict=True):
-        tokens = zip(pieces, starts.tolist(), ends.tolist(), vectors, strict=True)
-        objects = [
-            {"piece": piece, "start": start, "end": end, "vector": vector}
-            for piece, start, end, vector in tokens
-        ]
-        _write_line(stream, {"text": text, "tokens": objects})
-
-
-def _write_line(stream: IO[str], line: dict[str, object]) -> None:
-    def numbers(vectors: np.ndarray) -> list:
-        # Through `str`, which gives the shortest number that is the same float32.
-        return [float(str(x)) for x in vectors] if vectors.ndim == 1 else list(vectors)
-
-    stream.write(json.dumps(line, ensure_ascii=False, default=numbers) + "\n")

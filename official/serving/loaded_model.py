@@ -60,7 +60,11 @@ class LoadedModel(Predictor):
         return self.embedder.texts(texts, pooling, layer, batch_size)
 
     def tokens(
-        self, texts: Sequence[str], batch_size: int = 32, layer: int | str = -1
+        self,
+        texts: Sequence[str],
+        batch_size: int = 32,
+        layer: int | str = -1,
+        state: str = "fresh",
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text, with the characters of the token.
 
@@ -68,14 +72,18 @@ class LoadedModel(Predictor):
           texts: as for `encode`.
           batch_size: as for `encode`.
           layer: as for `encode`.
+          state: of ELMo: 'fresh' = each text begins with a fresh state; 'carry' = the texts are
+            read one after another, each from the state that the one before it left, as in ELMo's
+            release.
 
         Returns:
           For each text its tokens without special tokens: pieces, starts, ends and vectors.
 
         Raises:
-          UserError: a single text is given instead of a list, or the layer does not exist.
+          UserError: a single text is given instead of a list, the layer does not exist, or the
+            encoder has no state to carry.
         """
-        return self.embedder.tokens(texts, layer, batch_size)
+        return self.embedder.tokens(texts, layer, batch_size, state)
 
     def generate(
         self, prompts: Sequence[str], batch_size: int = 8, **settings: int | float | str | None

@@ -6,6 +6,10 @@ The student is a model folder, which `official.main --init=STUDENT` trains with 
 `distillation`. It has the embeddings of the teacher, these layers and the output bias of masked LM.
 The segment table is added to the position table, so that texts of one segment have the embeddings
 that they have in the teacher. There is no pooler, and the hidden layer of masked LM is fresh.
+
+An ELMo that reads a table of the words of its vocabulary, in the place of their characters:
+
+  python -m official.students --teacher=ELMO --word_table --output=FASTER
 """
 
 from absl import flags
@@ -40,6 +44,12 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool("keep_pooler", False, "Copy the pooler.")
     flags.DEFINE_bool("copy_transform", False, "Copy the hidden layer of masked LM.")
+    flags.DEFINE_bool(
+        "word_table",
+        False,
+        "Of an ELMo: keep all layers, and put a table of the vectors of the vocabulary's words in "
+        "the place of the convolutions over characters. Other words are <UNK> then.",
+    )
     flags.DEFINE_integer("seed", 0, "The seed of the fresh weights.", 0)
     flags.DEFINE_string("output", None, "Model folder to write. It must not exist.")
 
@@ -47,7 +57,11 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Writes the model folder of a student."""
     del argv
-    errors.require(FLAGS, "teacher", "layers", "output")
+    errors.require(FLAGS, "teacher", "output")
+    if FLAGS.word_table:
+        _write_word_table()
+        return
+    errors.require(FLAGS, "layers")
     from official.saving import model_folder, students
 
     layers = students.layers_from(FLAGS.layers)
@@ -65,6 +79,18 @@ def main(argv: list[str]) -> None:
     model_folder.write_new(student, tokenizer, arrays, FLAGS.output)
     count = sum(array.size for array in arrays.values())
     print(f"wrote {FLAGS.output}: {len(layers)} layers, {count:,} parameters")
+
+
+def _write_word_table() -> None:
+    """Writes an ELMo with a table of words."""
+    from official.saving import model_folder, word_table
+
+    if FLAGS.layers:
+        raise errors.UserError("--word_table keeps all layers: leave --layers out")
+    config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
+    config, arrays = word_table.replace(config, tokenizer, model, FLAGS.teacher)
+    model_folder.write_new(config, tokenizer, arrays, FLAGS.output)
+    print(f"wrote {FLAGS.output}: a table of {len(tokenizer.pieces):,} words")
 
 
 def run() -> None:

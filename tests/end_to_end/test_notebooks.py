@@ -1,6 +1,7 @@
 """The notebooks run from the first cell to the last, and say what they should."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import official
 from official.convert import converted_model, huggingface
 from tests import ROOT
+from tests.official.serving.test_words_in_context import write as elmo
 
 GOLDEN = ROOT / "tests" / "golden" / "hf_files"
 
@@ -26,6 +28,7 @@ def run(notebook):
 def test_contextual_representations(tmp_path, monkeypatch, capsys):
     converted_model.write(huggingface.read(GOLDEN / "pretraining"), tmp_path / "model")
     monkeypatch.setenv("MODEL", str(tmp_path / "model"))
+    monkeypatch.setenv("ELMO", str(elmo(tmp_path / "elmo", split_punctuation=True)))
     names = run("contextual_representations.ipynb")
     said = capsys.readouterr().out
     size = names["model"].config.encoder.hidden_size
@@ -37,7 +40,16 @@ def test_contextual_representations(tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(
         names["of_word"](text, "bank"), actual.vectors[inside].mean(axis=0), atol=1e-6
     )
-    assert said.count("layer ") == names["model"].config.encoder.num_layers + 1
+    layers = [line.split(": ")[0] for line in said.splitlines() if ", layer " in line]
+    last = {"the encoder": names["model"].config.encoder.num_layers, "ELMo": 2}
+    assert layers == [f"{name}, layer {i}" for name, n in last.items() for i in range(n + 1)]
+    assert "ELMo, layer 0: a bank of money 1.000, of a river 1.000" in said
+    for name, count in last.items():
+        (weights,) = re.findall(rf"weights of the layers of {name}: \[(.*)\]", said)
+        shares = [float(share) for share in weights.split(", ")]
+        assert len(shares) == count + 1 and abs(sum(shares) - 1) < 0.01
+        assert len(set(shares)) > 1  # they were learnt
+    assert said.count(", by the mix: ") == 2 * len(names["texts"])
     # The weights are random, so only the presence of an answer for each text is checked.
     assert all(f"{text!r}: " in said for text in names["texts"])
     answers = [line for line in said.splitlines() if line.startswith(("money: ", "water: "))]

@@ -30,6 +30,9 @@ PUBLISHED = {
     "electra_small": 13_483_008,
     "electra_base": 108_891_648,
     "electra_large": 334_092_288,
+    "elmo_original": 93_600_848,
+    "elmo_medium": 28_027_728,
+    "elmo_small": 13_593_296,
 }
 # That of ELECTRA-small was never published: it is what its sizes come to.
 GENERATORS = {
@@ -72,6 +75,16 @@ def test_configs_have_the_published_sizes(name, printed):
 SIZES = {
     "DistilBERT": (dict(vocab_size=30522, num_layers=6, segment_types=0, pooler=False), 66_362_880),
 }  # fmt: skip
+
+
+# The output of ELMo's language model, a vector and a bias for each of 793,471 words.
+BILM = {"elmo_original": 407_050_623, "elmo_medium": 203_922_047, "elmo_small": 102_357_759}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BILM)
+def test_outputs_of_language_models_have_the_published_sizes(name, printed):
+    assert printed[name]["bilm"] == BILM[name]
 
 
 @pytest.mark.parametrize("name", SIZES)

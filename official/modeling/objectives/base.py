@@ -136,9 +136,11 @@ class Objective(keras.Layer):
             batch: a batch after `prepare`.
 
         Returns:
-            Two tensors of one shape; None if the objective is no language model.
+            Two tensors of one shape for each loss of a language model, by its name; empty if the
+            objective is none.
         """
         del batch
+        return {}
 
     def predictions(self, batch, encoded, encoder):
         """Returns a dict of tensors with one row for each example, by default empty."""

@@ -58,6 +58,11 @@ class Objective(base.Objective):
         total = ops.sum(self._weights(batch))
         return dict.fromkeys(self.term_weights, total)
 
+    def text_targets(self, batch):
+        """See `base.Objective`: [B, T] of each direction."""
+        weights = self._weights(batch)
+        return {f"{self.name}_{name}": (batch[ids], weights) for name, ids in DIRECTIONS.items()}
+
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`.
 

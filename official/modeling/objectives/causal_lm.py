@@ -77,7 +77,7 @@ class Objective(base.Objective):
 
     def text_targets(self, batch):
         """See `base.Objective`: [B, T]."""
-        return batch["causal_ids"], batch["causal_weights"]
+        return {self.name: (batch["causal_ids"], batch["causal_weights"])}
 
     def terms(self, batch, encoded, encoder, rng=None):
         """See `base.Objective`."""

@@ -77,7 +77,7 @@ class Objective(base.Objective):
 
     def text_targets(self, batch):
         """See `base.Objective`: [B, U]."""
-        return batch["target_ids"], self._weights(batch)
+        return {self.name: (batch["target_ids"], self._weights(batch))}
 
     def _weights(self, batch):
         """Returns the weight of each target: [B, U]."""

@@ -11,7 +11,8 @@ from official.distribution import strategies
 from official.evaluation import pseudo_perplexity
 from official.evaluation.evaluator import Evaluator
 from official.utils.errors import UserError
-from tests import small, streams
+from tests import sentences, small, streams
+from tests.systems import SYSTEMS, shard_folder
 
 SIZE = small.config().encoder.vocab_size
 GPT2 = {
@@ -66,7 +67,7 @@ def targets_of(model, source, batch_size):
     (objective,) = model.objectives
     ids = []
     for batch in source.dataset(batch_size):
-        found, weights = objective.text_targets(model.prepare(batch))
+        ((found, weights),) = objective.text_targets(model.prepare(batch)).values()
         ids.append(found.numpy()[weights.numpy() > 0])
     return np.concatenate(ids)
 
@@ -100,6 +101,29 @@ def test_perplexity_of_any_model(tmp_path):
     np.testing.assert_allclose(metrics["causal_lm_perplexity"], math.exp(loss), rtol=1e-9)
     expected = loss * len(ids) / math.log(2) / source.tokenizer.piece_bytes[ids].sum()
     np.testing.assert_allclose(metrics["causal_lm_bits_per_byte"], expected, rtol=1e-5)
+
+
+def test_both_directions_of_a_bidirectional_lm(tmp_path):
+    """A word has its bytes and a blank; marks and unknown words have none, and losses count."""
+    config = small.config(**SYSTEMS["elmo"])
+    source = ShardDataset(shard_folder(tmp_path / "shards", config), config, "train")
+    model = strategies.build_model(config, tf.distribute.get_strategy())
+    (objective,) = model.objectives
+    chances = np.random.default_rng(0).dirichlet(np.ones(len(sentences.VOCABULARY)))
+    objective.kernel.assign(tf.zeros_like(objective.kernel))
+    objective.bias.assign(np.log(chances))
+    metrics = Evaluator(config, model, tf.distribute.get_strategy()).run(source)
+    for direction, field in (("forward", "target_ids"), ("backward", "backward_target_ids")):
+        batches = [batch[field].numpy() for batch in source.dataset(8)]
+        ids = np.concatenate(batches).ravel()
+        name, losses = f"bilm_{direction}", -np.log(chances[ids])
+        size = sum(len(f" {sentences.VOCABULARY[i]}".encode()) for i in ids if i > 2)
+        assert {0 if direction == "backward" else 1, 2} <= set(ids)
+        np.testing.assert_allclose(metrics[name], losses.mean(), rtol=1e-5)
+        np.testing.assert_allclose(metrics[f"{name}_perplexity"], np.exp(losses.mean()), rtol=1e-5)
+        np.testing.assert_allclose(
+            metrics[f"{name}_bits_per_byte"], losses.sum() / math.log(2) / size, rtol=1e-5
+        )
 
 
 def test_masked_lm_has_no_perplexity(tmp_path):

@@ -34,7 +34,7 @@ ENCODER = BilmConfig(
 HEAD = ClassificationConfig(labels=("a", "b"), pooling="mean", mix=Mix())
 
 
-def write(folder, head=None, **encoder):
+def write(folder, head=None, split_punctuation=False, **encoder):
     """Writes a model with random weights."""
     config = configs.Config(
         "elmo",
@@ -47,7 +47,7 @@ def write(folder, head=None, **encoder):
     for variable in model.variables:
         variable.assign(0.5 * rng.standard_normal(variable.shape))
     folder.mkdir()
-    tokenizers.Characters(sentences.VOCABULARY).save(folder / "tokenizer")
+    tokenizers.Characters(sentences.VOCABULARY, split_punctuation).save(folder / "tokenizer")
     configs.save(config, folder / "config.yaml")
     checkpoints.save(folder, 1, named_arrays.values(model.variables_by_path()), {})
     return folder

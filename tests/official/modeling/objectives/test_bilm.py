@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config as configs
 from official.config.objectives import BidirectionalLMConfig
 from official.modeling.layers import log_uniform
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm
+from official.training import resolve
 from official.training.optimizers import Adagrad
 from official.utils.errors import UserError
 from tests.official.modeling.layers.test_log_uniform import law, many
@@ -217,6 +219,15 @@ def test_initial_weights():
 def test_what_is_refused():
     with pytest.raises(UserError, match="samples: 51 different words cannot be drawn from encoder"):
         make(samples=51)
+    # Without a size of the vocabulary in the config, its tokenizer decides.
+    raw = {
+        "name": "elmo", "recipe": {"steps": 1}, "encoder": {"type": "bilm"},
+        "segments": {"format": "stream", "sentences": True, "rows": 8},
+        "objectives": [{"type": "bilm", "samples": 51}],
+    }  # fmt: skip
+    config = resolve.resolve(configs.from_dict(raw), V)
+    with pytest.raises(UserError, match="samples: 51 .* encoder.vocab_size: 50: lower it, or take"):
+        bilm.Objective(config.objectives[0], config.encoder)
     other = types.SimpleNamespace(type="transformer", vocab_size=V, initializer="normal",
                                   initializer_range=0.02)  # fmt: skip
     with pytest.raises(UserError, match="encoder.type: transformer has not two directions: take b"):
