@@ -1,7 +1,7 @@
 """Converts weights: `python -m official.convert --source=hf|tf1|elmo --input=DIR --output=DIR`.
 
-`--source` makes a model folder from the files of another tool. `--target=hf|elmo|word_table`
-converts a model folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
+`--source` makes a model folder from the files of another tool. `--target=hf|elmo` converts a model
+folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
 """
 
 from absl import flags
@@ -22,11 +22,7 @@ def define_flags() -> None:
         "ELECTRA and T5, no config) or of ELMo (*options.json, *weights.hdf5).",
     )
     flags.DEFINE_enum(
-        "target",
-        None,
-        ["hf", "elmo", "word_table"],
-        "The format of --output; --input is a model folder. word_table: a model folder of an ELMo "
-        "whose words have their vectors in a table, without characters.",
+        "target", None, ["hf", "elmo"], "The format of --output. --input is a model folder."
     )
     flags.DEFINE_string("input", None, "Folder to read.")
     flags.DEFINE_string("output", None, "Folder to write. It must not exist.")
@@ -46,7 +42,7 @@ def main(argv: list[str]) -> None:
     """Reads one folder and writes the other."""
     del argv
     if (FLAGS.source is None) == (FLAGS.target is None):
-        raise errors.UserError("give either --source=hf|tf1|elmo or --target=hf|elmo|word_table")
+        raise errors.UserError("give either --source=hf|tf1|elmo or --target=hf|elmo")
     errors.require(FLAGS, "input", "output")
     if FLAGS.vocab is not None and FLAGS.source != "elmo":
         raise errors.UserError("--vocab: is for --source=elmo: other formats have a vocabulary")
@@ -60,8 +56,6 @@ def _write() -> None:
     """Writes a model folder in the format of `--target`."""
     if FLAGS.target == "elmo":
         from official.convert import elmo_folders as writer
-    elif FLAGS.target == "word_table":
-        from official.convert import word_table as writer
     else:
         from official.convert import huggingface as writer
     left_out = writer.write(FLAGS.input, FLAGS.output, FLAGS.checkpoint)

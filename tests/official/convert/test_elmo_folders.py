@@ -9,7 +9,7 @@ import pytest
 
 import official
 from official import tokenizers
-from official.convert import converted_model, elmo_folders, word_table
+from official.convert import converted_model, elmo_folders
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
 from official.utils.errors import UserError
@@ -78,25 +78,6 @@ def test_vectors_of_carried_states(release, tmp_path):
     for layer in (0, 1, -1):
         for a, b in zip(layers, loaded.tokens(lists[0], layer=layer, state="carry"), strict=True):
             np.testing.assert_array_equal(a.vectors[:, layer], b.vectors)
-
-
-@pytest.mark.slow
-def test_a_table_of_words(release, tmp_path):
-    """Known words have the vectors of their characters, and unknown words those of `<UNK>`."""
-    model = convert(release, tmp_path / "model", release.parent / "vocabulary.txt")
-    word_table.write(model, tmp_path / "words", "best")
-    characters, table = official.load(model), official.load(tmp_path / "words")
-    assert table.config.encoder.tokens == "words"
-    for a, b in zip(
-        *(each.tokens(["the of the", "of", ""], layer="all") for each in (characters, table)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-6)
-    [unknown] = table.tokens(["elsewhere"], layer="all")
-    [mark] = characters.tokens(["<UNK>"], layer="all")
-    np.testing.assert_allclose(unknown.vectors, mark.vectors, atol=1e-6)
-    with pytest.raises(UserError, match="word_table takes an encoder bilm with tokens: characters"):
-        word_table.write(tmp_path / "words", tmp_path / "again", "best")
 
 
 def test_states_of_other_encoders(tmp_path):
