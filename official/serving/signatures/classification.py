@@ -1,7 +1,6 @@
 """`single`, `pair` and `tokens`: label, score or vectors of each text or pair of texts.
 
-An encoder of characters has no `tokens` of ids. Without a head, it has the signatures of
-`words_in_context` beside the others.
+An encoder of characters has no `tokens` of ids.
 
 Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
 """
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 from official.modeling.layers.precision import accurate
 from official.serving import length_groups
-from official.serving.signatures import inputs, model_garden, words_in_context
+from official.serving.signatures import inputs, model_garden
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_texts
 from official.utils.errors import UserError
@@ -59,8 +58,6 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
-    if parts.head is None and parts.config.encoder.type == "bilm":
-        return by_name | words_in_context.signatures(parts)
     if isinstance(parts.tokenizer, Characters):  # no ids stand for the characters of a word
         return by_name
     by_name["tokens"] = inputs.signature(tokens, *inputs.ids())

@@ -9,6 +9,9 @@
 | classification, regression, any other | single, pair, tokens | single or pair |
 | seq2seq_lm | generate, sample | generate |
 | causal_lm | generate, sample beside those of the encoder | as those of the encoder |
+
+An ELMo without a head, or with the layer mix of a head, also has the signatures of
+`words_in_context`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +23,7 @@ from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import writers
-from official.serving.signatures import causal_lm, classification, inputs
+from official.serving.signatures import causal_lm, classification, inputs, words_in_context
 from official.tasks import kinds
 
 # Kinds of tasks by the types of their objectives. Classification and regression come last.
@@ -86,5 +89,7 @@ def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tupl
     signatures = module.signatures(parts)
     if writers.objective(parts.model) == "causal_lm":
         signatures |= causal_lm.signatures(parts)
+    if words_in_context.served(parts):
+        signatures |= words_in_context.signatures(parts)
     signatures["serving_default"] = signatures[default]
     return server, signatures

@@ -7,13 +7,13 @@ Outputs, without the marks of the sentence, 0 after the last word of a text:
 
   word_emb                   the vector of each word before the LSTMs: float32 [B, T, P]
   lstm_outputs1 .. L         the layers, forward and backward state: float32 [B, T, 2 P]
-  elmo                       the sum of word_emb, twice, and the layers, each with the weight
-                             1 / (L + 1): float32 [B, T, 2 P]
+  elmo                       the layer mix of the head, or without a head the mean of word_emb,
+                             twice, and the layers: float32 [B, T, 2 P]
   default                    the mean of `elmo` over the words of a text, 0 without words:
                              float32 [B, 2 P]
 
-In the Hub the weights of `elmo` are trained with the user's model, and begin as here. Each text
-begins with a fresh state.
+In the Hub the weights of `elmo` are trained with the user's model, and begin with the mean. Each
+text begins with a fresh state.
 
 Shapes: B texts, T words of the longest one, P projection, L layers.
 """
@@ -24,6 +24,12 @@ from official.serving.signatures import inputs
 from official.tokenizers.packed_words import pack_words
 
 
+def served(parts: inputs.ServingContext) -> bool:
+    """Whether a model has these signatures: an ELMo without a head, or with a layer mix."""
+    own = parts.config.encoder.type == "bilm"
+    return own and (parts.head is None or getattr(parts.head, "mix", None) is not None)
+
+
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures by name."""
 
@@ -31,11 +37,15 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         batch = pack_words([words], parts.tokenizer, parts.max_length)
         with parts.weights.read():
             encoded = parts.model.encode(batch, output_all=True)
+            mixed = None if parts.head is None else parts.head.read(encoded)["sequence_output"]
         states = [tf.cast(layer[:, 1:-1], tf.float32) for layer in encoded["hidden_states"]]
         # The last mark of a shorter text is among the words, and padding follows it.
         real = tf.cast(batch["padding_mask"][:, 2:], tf.float32)[:, :, None]  # [B, T, 1]
         states = [layer * real for layer in states]
-        mixed = tf.add_n(states) / len(states)
+        if mixed is None:
+            mixed = tf.add_n(states) / len(states)
+        else:
+            mixed = tf.cast(mixed[:, 1:-1], tf.float32) * real
         count = tf.maximum(tf.reduce_sum(real, axis=1), 1)
         layers = {f"lstm_outputs{i}": layer for i, layer in enumerate(states[1:], 1)}
         return {

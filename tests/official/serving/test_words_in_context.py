@@ -16,6 +16,8 @@ from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving import saved_model
 from tests import sentences
+from tests.official.serving.test_odd_strings import ODD
+from tests.official.test_export import ask
 from tests.official.tokenizers.test_characters import ids_by_hand
 
 TEXTS = ["w1 né  w2", "", " \t", "w3 " * 20, "東京 ́w4 " + "z" * 10_000, "w9"]
@@ -115,7 +117,7 @@ def test_a_classifier_reads_texts_of_different_lengths(tmp_path):
     folder = write(tmp_path / "model", HEAD)
     saved_model.export(folder, tmp_path / "saved")
     loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
-    assert set(served) == {"single", "pair", "serving_default"}
+    assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
     probabilities = served["serving_default"](text=tf.constant(TEXTS))["probabilities"].numpy()
     head = loaded.model.objectives[0]
     weights = np.exp(head.mix.layer_weights) / np.exp(head.mix.layer_weights).sum()
@@ -127,6 +129,48 @@ def test_a_classifier_reads_texts_of_different_lengths(tmp_path):
         np.testing.assert_allclose(probabilities[row], chances / chances.sum(), atol=1e-5)
     labels = [label.label for label in loaded.classify(TEXTS)]
     assert labels == [("a", "b")[i] for i in probabilities.argmax(axis=1)]
+
+
+def test_a_layer_mix_is_served(tmp_path):
+    folder = write(tmp_path / "model", HEAD)
+    saved_model.export(folder, tmp_path / "saved")
+    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+    outputs = served["default"](text=tf.constant(TEXTS))
+    mix = loaded.model.objectives[0].mix
+    weights = np.exp(mix.layer_weights) / np.exp(mix.layer_weights).sum()
+    assert np.ptp(weights) > 0.1
+    for row, text in enumerate(TEXTS):
+        words, states = by_hand(loaded, text)
+        mixed = mix.gamma.numpy() * np.einsum("k,ktd->td", weights, states[:, 1:-1])
+        count = len(words)
+        np.testing.assert_allclose(outputs["elmo"][row, :count], mixed, atol=1e-5)
+        assert not outputs["elmo"][row, count:].numpy().any()
+        mean = mixed.mean(axis=0) if count else np.zeros(10)
+        np.testing.assert_allclose(outputs["default"][row], mean, atol=1e-5)
+
+
+def test_a_head_without_a_mix_has_no_vectors_of_words(tmp_path):
+    folder = write(tmp_path / "model", dataclasses.replace(HEAD, mix=None))
+    saved_model.export(folder, tmp_path / "saved")
+    served = tf.saved_model.load(tmp_path / "saved").signatures
+    assert set(served) == {"single", "pair", "serving_default"}
+
+
+@pytest.mark.slow
+def test_odd_strings_without_this_project(folder, tmp_path):
+    saved_model.export(folder, tmp_path / "saved")
+    raw = [s if isinstance(s, bytes) else s.encode() for s in ODD]
+    (served,) = ask(tmp_path / "saved", [("default", {"text": raw})], tmp_path)
+    own = official.load(folder).tokens([s.decode("utf-8", "replace") for s in raw], layer="all")
+    assert max(len(tokens.pieces) for tokens in own) > 2
+    for row, tokens in enumerate(own):
+        count = len(tokens.pieces)
+        layers = [np.tile(served["word_emb"][row], 2), served["lstm_outputs1"][row]]
+        layers = np.stack([*layers, served["lstm_outputs2"][row]], axis=1)  # [T, 3, 10]
+        np.testing.assert_allclose(layers[:count], tokens.vectors, atol=1e-5, err_msg=raw[row])
+        assert not layers[count:].any()
+        mean = tokens.vectors.mean(axis=(0, 1)) if count else np.zeros(10)
+        np.testing.assert_allclose(served["default"][row], mean, atol=1e-5)
 
 
 def test_no_texts(folder):
