@@ -44,8 +44,11 @@ def replace(
         rows.append(model.encoder.words(ids[start : start + _AT_ONCE][:, None])[:, 0].numpy())
     variables = model.variables_by_path()
     arrays = {p: v.numpy() for p, v in variables.items() if not p.startswith(_NETWORK)}
-    arrays[f"{_NETWORK}table"] = np.concatenate(rows).astype(np.float32)
-    encoder = dataclasses.replace(encoder, tokens="words", vocab_size=len(ids))
+    # The vocabulary of the language model may have more entries than the tokenizer.
+    table = np.zeros((encoder.vocab_size or len(ids), encoder.projection_size), np.float32)
+    table[: len(ids)] = np.concatenate(rows)
+    arrays[f"{_NETWORK}table"] = table
+    encoder = dataclasses.replace(encoder, tokens="words", vocab_size=len(table))
     return dataclasses.replace(config, name=f"{config.name}_words", encoder=encoder), arrays
 
 
