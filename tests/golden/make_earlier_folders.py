@@ -1,10 +1,13 @@
 """Makes `earlier/`: shard and model folders of an earlier version, and what it did with them.
 
   python tests/golden/make_earlier_folders.py --code=CHECKOUT [--output=tests/golden/earlier]
+  python tests/golden/make_earlier_folders.py --code=CHECKOUT --expected=bert
 
 CHECKOUT is a checkout of the version that writes the folders. Its command lines do all the work.
 `test_earlier_folders.py` lets the present version go on from them. The folders are those of commit
-a445364, the last one of the first layout (one folder of modules).
+a445364, the last one of the first layout (one folder of modules). With --expected, CHECKOUT goes on
+from a folder, and only `expected.npz` is written: that of BERT is of the version whose last layer
+computes the positions that are read, and draws other dropout there.
 
 For BERT and XLNet:
   NAME/shards           pretraining shards
@@ -63,9 +66,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--code", type=Path, required=True)
     parser.add_argument("--output", type=Path, default=HERE / "earlier")
+    parser.add_argument("--expected")
     options = parser.parse_args()
     code, out = options.code.resolve(), options.output.resolve()
-    shutil.rmtree(out, ignore_errors=True)
 
     def run(module: str, *flags: str) -> str:
         command = [sys.executable, "-m", module, *flags]
@@ -73,6 +76,14 @@ def main() -> None:
         print(done.stdout)
         return done.stdout
 
+    if options.expected:
+        folder = out / options.expected
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(shutil.copytree(folder, Path(scratch) / "copy"))
+            train(run, copy, copy / "shards", f"--config={copy}/model/config.yaml")
+            shutil.copy(copy / "expected.npz", folder)
+        return
+    shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         (work / "text.txt").write_text(documents(40))
