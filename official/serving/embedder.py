@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.serving import carried_state
+from official.serving import carried_state, text_lists
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
@@ -79,7 +79,7 @@ class Embedder:
             raise UserError("pooling: this encoder has no pooler: take mean")
         if pooling == "pooled" and layer not in (-1, self._num_layers):
             raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
-        _check_texts(texts, batch_size)
+        text_lists.check_texts(texts, batch_size)
         sequences = self._sequences(list(texts))
         vectors = np.zeros((len(sequences), *self.shape(layer)), np.float32)
         for rows, outputs in self._batches(graph, sequences, batch_size):
@@ -111,7 +111,7 @@ class Embedder:
         """
         graph = self._graph(layer)
         carried_state.check(state, self._source)
-        _check_texts(texts, batch_size)
+        text_lists.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
         sequences = [ids for ids, _, _ in encoded]
         if self._reads_words:
@@ -227,10 +227,3 @@ def _pooled(outputs: dict[str, np.ndarray], pooling: str) -> np.ndarray:
     if pooling == "last":
         columns = real.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
     return states[np.arange(len(states)), columns]
-
-
-def _check_texts(texts: Sequence[str], batch_size: int) -> None:
-    if isinstance(texts, str | bytes):
-        raise UserError("give a list of texts, such as [text]")
-    if batch_size < 1:
-        raise UserError(f"batch_size: {batch_size} is less than 1")

@@ -23,7 +23,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving import padding, token_loop
+from official.serving import padding, text_lists, token_loop
 from official.serving.sampling import Settings
 from official.utils import atomic
 from official.utils.errors import UserError
@@ -93,7 +93,7 @@ class Generator:
           UserError: a single text is given instead of a list, the batch size is less than 1, or a
             prompt leaves no room for the new tokens.
         """
-        padding.check_texts(prompts, batch_size)
+        text_lists.check_texts(prompts, batch_size, "generate")
         encoded = self.tokenizer.encode(list(prompts))
         rows = [[self.start_id, *(ids[::-1] if self.backward else ids)] for ids in encoded]
         positions = self.model.encoder.config.max_positions

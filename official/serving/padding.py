@@ -7,18 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from official.utils.errors import UserError
-
 # Sequences are padded to a multiple of this.
 _STEP = 16
-
-
-def check_texts(texts: Sequence[str], batch_size: int) -> None:
-    """Raises UserError for a single text in place of a list, or a batch size below 1."""
-    if isinstance(texts, str | bytes):
-        raise UserError("generate: give a list of texts, such as [text]")
-    if batch_size < 1:
-        raise UserError(f"generate: batch_size: {batch_size} is less than 1")
 
 
 def batches(

@@ -18,7 +18,7 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, padding, token_loop
+from official.serving import beam_search, padding, text_lists, token_loop
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
 from official.utils.errors import UserError
@@ -72,7 +72,7 @@ class TextGenerator:
         Raises:
           UserError: a single text is given instead of a list, or the batch size is less than 1.
         """
-        padding.check_texts(texts, batch_size)
+        text_lists.check_texts(texts, batch_size, "generate")
         encoded = self.tokenizer.encode(list(texts))
         rows = [[*ids[: self.max_length - 1], self.end_id] for ids in encoded]
         batches = padding.batches(

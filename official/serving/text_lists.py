@@ -29,6 +29,21 @@ def check_list(values: Sequence, name: str) -> None:
         raise UserError(f"{name}: give a list, such as [text], not one text")
 
 
+def check_texts(texts: Sequence[str], batch_size: int, method: str = "") -> None:
+    """Raises UserError for one text in the place of a list, or a batch size below 1.
+
+    Args:
+      texts: the texts.
+      batch_size: the number of texts in a batch.
+      method: what the message begins with; "" = nothing.
+    """
+    begin = f"{method}: " if method else ""
+    if isinstance(texts, str | bytes):
+        raise UserError(f"{begin}give a list of texts, such as [text]")
+    if batch_size < 1:
+        raise UserError(f"{begin}batch_size: {batch_size} is less than 1")
+
+
 def slices(count: int, size: int) -> list[slice]:
     """Returns the batches of `count` rows; raises UserError for a size below 1."""
     if size < 1:

@@ -127,7 +127,7 @@ def make_manifest(
     skipped: Mapping[str, int] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> manifest.Manifest:
-    """Returns the manifest of a task, with totals over its splits.
+    """Returns the manifest of a task, with its splits without labels, and totals over all splits.
 
     Args:
       task: the description of the task, with the entries of its kind.
@@ -145,6 +145,7 @@ def make_manifest(
     lengths = sum((each.lengths for each in counts.values()), collections.Counter())
     left_out = sum((each.bad.counts for each in counts.values()), collections.Counter(skipped))
     totals = {name: sum(getattr(each, name) for each in counts.values()) for name in SUMMED}
+    unlabelled = tuple(split for split, each in counts.items() if not each.labelled)
     return manifest.Manifest(
         kind="task",
         features=feature_names,
@@ -154,7 +155,7 @@ def make_manifest(
         seed=seed,
         shards=tuple(shards),
         config=config,
-        task=task,
+        task=dataclasses.replace(task, unlabelled=unlabelled),
         totals=TaskTotals(**totals, skipped=dict(left_out), splits=splits),
         length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
         files=files or {},

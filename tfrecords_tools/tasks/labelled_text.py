@@ -289,10 +289,8 @@ def _manifest(
         split: each.totals(labels=dict(each.targets) if each.labelled else {})
         for split, each in counts.items()
     }
-    # These splits have all features but the label or score.
-    unlabelled = tuple(split for split, each in counts.items() if not each.labelled)
     return task_folder.make_manifest(
-        dataclasses.replace(task.description(), unlabelled=unlabelled),
+        task.description(),
         ("token_ids", "segment_lengths", "row", *packed_words.features(tokenizer), target),
         tokenizer,
         max_length,

@@ -147,7 +147,6 @@ def _manifest(
     }
     description = dataclasses.replace(
         task.description(),
-        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
         sequences=dict.fromkeys(counts, len(task.labels)),
     )
     return task_folder.make_manifest(

@@ -247,7 +247,6 @@ def _manifest(
 ) -> manifest.Manifest:
     description = dataclasses.replace(
         task.description(),
-        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
         sequences={split: 2 if split == "train" else 1 for split in counts},
     )
     splits = {

@@ -227,7 +227,6 @@ def _manifest(
         task.description(),
         doc_stride=sizes.doc_stride,
         max_query_length=sizes.max_query_length,
-        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
     )
     positions = (*windows.POSITIONS, "answer_start", "answer_end")
     return task_folder.make_manifest(

@@ -264,10 +264,9 @@ def _manifest(
         )
         for split, each in counts.items()
     }
-    unlabelled = tuple(split for split, each in counts.items() if not each.labelled)
     features = ("word_ids", *packed_words.features(tokenizer), "tag_ids")
     return task_folder.make_manifest(
-        dataclasses.replace(task.description(), unlabelled=unlabelled),
+        task.description(),
         ("token_ids", "segment_lengths", "row", *features),
         tokenizer,
         max_length,

@@ -212,7 +212,6 @@ def _manifest(
     }
     description = dataclasses.replace(
         task.description(),
-        unlabelled=tuple(split for split, each in counts.items() if not each.labelled),
         max_target_length=max_target_length,
     )
     return task_folder.make_manifest(
