@@ -22,7 +22,15 @@ from official.corruption.vocabulary import check_tokens
 from official.shards import manifest, token_counts
 from official.utils import atomic
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import chunks, examples, sentence_corpus, stream_corpus
+from tfrecords_tools.pretraining import (
+    chunks,
+    examples,
+    sentence_corpus,
+    sentence_rows,
+    stream_corpus,
+    stream_records,
+    streams,
+)
 from tfrecords_tools.pretraining.counts import CorpusCounts, Progress, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
@@ -99,10 +107,21 @@ def _records(
     writer: ShardWriter,
     workers: int,
 ) -> Iterator[examples.Records]:
+    given = text_chunks, settings, tokenizer, writer, workers
     if settings.segments.sentences:
-        return sentence_corpus.records(text_chunks, settings, tokenizer, writer, workers)
+        return stream_records.records(
+            *given,
+            corpus=sentence_corpus.Corpus,
+            read=sentence_corpus.read_chunk,
+            make=sentence_rows.make,
+        )
     if settings.segments.format == "stream":
-        return stream_corpus.records(text_chunks, settings, tokenizer, writer, workers)
+        return stream_records.records(
+            *given,
+            corpus=stream_corpus.Corpus,
+            read=examples.tokenize_chunk,
+            make=streams.make,
+        )
     function = functools.partial(examples.process_chunk, settings=settings)
     return parallel.ordered(function, text_chunks, workers, examples.start_worker)
 

@@ -5,11 +5,8 @@ The text is read once and kept in a temporary folder, in the order of the input.
 The memory needed grows with the number of sentences, not with that of the words.
 """
 
-import contextlib
 import dataclasses
-import functools
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +21,6 @@ from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.writing import parallel
-from tfrecords_tools.writing.shard_writer import ShardWriter
 
 
 def check(tokenizer: tokenizers.Tokenizer, folder: str) -> None:
@@ -39,42 +34,6 @@ def check(tokenizer: tokenizers.Tokenizer, folder: str) -> None:
             f"{folder}: segments.sentences: true has rows of whole words, and {tokenizer.FILE} "
             f"splits them: make a vocabulary with build_vocab --type=words"
         )
-
-
-def records(
-    chunks: Iterable[DocumentChunk],
-    settings: Settings,
-    tokenizer: tokenizers.Tokenizer,
-    writer: ShardWriter,
-    workers: int,
-) -> Iterator[examples.Records]:
-    """Yields the counts of the chunks of a corpus, and then its examples.
-
-    Args:
-      chunks: the chunks of the input.
-      settings: settings with a stream of sentences.
-      tokenizer: the tokenizer of the settings.
-      writer: the writer of the examples; it is prepared for their number.
-      workers: the number of processes.
-
-    Raises:
-      UserError: the text is too short for the rows.
-    """
-    folder = writer.folder / ".stream"
-    plan = Plan.from_settings(folder, settings, tokenizer)
-    with contextlib.closing(Corpus(folder)) as corpus:
-        read = functools.partial(read_chunk, settings=settings)
-        for words, counts in parallel.ordered(read, chunks, workers, examples.start_worker):
-            corpus.add(words)
-            yield counts
-        plan, counts = corpus.arrange(plan)
-        yield counts
-        lengths = np.zeros(settings.segments.max_length + 1, np.int64)
-        writer.in_order(plan.steps * settings.segments.rows)
-        function = functools.partial(sentence_rows.make, plan=plan)
-        for block in parallel.ordered(function, plan.blocks, workers, examples.start_worker):
-            lengths[-1] = len(block)
-            yield examples.Records(block, lengths)
 
 
 @dataclasses.dataclass(frozen=True)

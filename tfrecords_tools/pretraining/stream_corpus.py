@@ -6,63 +6,19 @@ any process, and the memory needed does not depend on the length of the text.
 Shapes: N tokens of the text, D documents.
 """
 
-import contextlib
 import dataclasses
-import functools
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from official import tokenizers
 from official.utils import seeding
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import examples, segments
-from tfrecords_tools.pretraining.chunks import DocumentChunk
-from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.pretraining.streams import DOCUMENTS, TEXT, Plan, Windows, make, mapped
-from tfrecords_tools.writing import parallel
-from tfrecords_tools.writing.shard_writer import ShardWriter
+from tfrecords_tools.pretraining.streams import DOCUMENTS, TEXT, Plan, Windows, mapped
 
 _AS_READ = "as_read"  # The name of the files in the order of the input.
 _TOKENS_AT_ONCE = 1 << 22  # that are reordered
-
-
-def records(
-    chunks: Iterable[DocumentChunk],
-    settings: Settings,
-    tokenizer: tokenizers.Tokenizer,
-    writer: ShardWriter,
-    workers: int,
-) -> Iterator[examples.Records]:
-    """Yields the counts of the chunks of a corpus, and then its examples.
-
-    Args:
-      chunks: the chunks of the input.
-      settings: settings with the format `stream`.
-      tokenizer: the tokenizer of the settings.
-      writer: the writer of the examples; it is prepared for their number.
-      workers: the number of processes.
-
-    Raises:
-      UserError: the text is too short for the rows.
-    """
-    folder = writer.folder / ".stream"
-    plan = Plan.from_settings(folder, settings, tokenizer)
-    with contextlib.closing(Corpus(folder)) as corpus:
-        tokenize = functools.partial(examples.tokenize_chunk, settings=settings)
-        for text, counts in parallel.ordered(tokenize, chunks, workers, examples.start_worker):
-            corpus.add(text)
-            yield counts
-        plan, counts = corpus.arrange(plan)
-        yield counts
-        lengths = np.zeros(settings.segments.max_length + 1, np.int64)
-        writer.in_order(plan.steps * settings.segments.rows)
-        function = functools.partial(make, plan=plan)
-        for block in parallel.ordered(function, plan.blocks, workers, examples.start_worker):
-            lengths[-1] = len(block)
-            yield examples.Records(block, lengths)
 
 
 class Corpus:
