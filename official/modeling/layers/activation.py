@@ -1,8 +1,8 @@
 """The activation functions that a config can name.
 
-The two GELUs compute their slope in the forward pass, in float32, and keep only the slope. The
-backward pass is then one product. With bfloat16, a pass over float32 numbers is faster on a CPU.
-The slope is not computed where no gradient is needed.
+Each of them takes `x` and, in training, what dropout keeps of the result. The two GELUs compute
+their slope in the forward pass, in float32, and keep only the slope. The backward pass is then one
+product. The slope is not computed where no gradient is needed.
 """
 
 import functools
@@ -11,29 +11,70 @@ import math
 from keras import ops
 
 from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.precision import accurate
 
 
-@with_gradient
-def gelu_tanh(x):
+def _activation(parts):
+    """Returns an activation.
+
+    Args:
+        parts: a function from z to the value and the slope at z, elementwise.
+    """
+
+    @one_pass
+    def scaled_parts(x, *kept, scale):
+        both = parts(ops.cast(x, accurate(x.dtype)))
+        if kept:
+            both = [ops.where(kept[0], part * scale, 0) for part in both]
+        return tuple(ops.cast(part, x.dtype) for part in both)
+
+    @with_gradient
+    def activation(x, *kept, scale):
+        value, slope = scaled_parts(x, *kept, scale=scale)
+        return value, lambda upstream: (_product(upstream, slope), *[None for _ in kept])
+
+    @functools.wraps(parts)
+    def activate(x, kept=None, rate=0.0):
+        if kept is None:
+            return activation(x, scale=1.0)
+        return activation(x, kept, scale=1 / (1 - rate))
+
+    return activate
+
+
+@one_pass
+def _product(x, y):
+    """Returns x times y, through float32: TensorFlow's products of bfloat16 are slower."""
+    return ops.cast(ops.cast(x, accurate(x.dtype)) * ops.cast(y, accurate(y.dtype)), x.dtype)
+
+
+@_activation
+def gelu_tanh(z):
     """`x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2` (Hendrycks and Gimpel 2016, section 2)."""
-    z = ops.cast(x, accurate(x.dtype))
     a = math.sqrt(2 / math.pi)
     inner = z * (a + (a * 0.044715) * (z * z))
     gate = 0.5 * ops.tanh(inner) + 0.5
     # gate' = gate (1 - gate) 2 inner', and z inner' = 3 inner - 2 a z.
-    slope = ops.cast(gate + (gate - gate * gate) * (6.0 * inner - (4 * a) * z), x.dtype)
-    return ops.cast(z * gate, x.dtype), lambda upstream: upstream * slope
+    return z * gate, gate + (gate - gate * gate) * (6.0 * inner - (4 * a) * z)
 
 
-@with_gradient
-def gelu(x):
+@_activation
+def gelu(z):
     """`x Phi(x)`, where Phi is the distribution function of the normal law (the erf form)."""
-    z = ops.cast(x, accurate(x.dtype))
     gate = 0.5 * ops.erf(z * math.sqrt(0.5)) + 0.5
     density = ops.exp(-0.5 * (z * z)) * (1 / math.sqrt(2 * math.pi))
-    slope = ops.cast(gate + z * density, x.dtype)
-    return ops.cast(z * gate, x.dtype), lambda upstream: upstream * slope
+    return z * gate, gate + z * density
+
+
+@_activation
+def _relu(z):
+    return ops.relu(z), ops.cast(z > 0, z.dtype)
+
+
+def relu(x, kept=None, rate=0.0):
+    """`max(x, 0)`."""
+    return ops.relu(x) if kept is None else _relu(x, kept, rate)
 
 
 # The backend's own functions, for inference: a backend may fuse them with the product before them.
@@ -47,7 +88,7 @@ ACTIVATIONS = {
     # The releases of BERT, ALBERT and XLNet have the tanh form, the PyTorch ports the erf form.
     "gelu_tanh": gelu_tanh,
     "gelu": gelu,
-    "relu": ops.relu,
+    "relu": relu,
 }
 # The activations of a pooler.
 POOLER_ACTIVATIONS = {"tanh": ops.tanh, **ACTIVATIONS}

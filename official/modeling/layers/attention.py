@@ -17,6 +17,7 @@ from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.products import times_transposed
+from official.modeling.layers.softmax import softmax
 
 
 class Attended(NamedTuple):
@@ -128,7 +129,7 @@ class _Heads(keras.Layer):
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
         # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
-        weights = ops.softmax(masked) if key.shape[2] != 1 else ops.ones_like(masked)
+        weights = softmax(masked) if key.shape[2] != 1 else ops.ones_like(masked)
         kept = ops.cast(weights, self.compute_dtype)
         kept = dropout(kept, self.dropout, rng, self.dropout_axis)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]

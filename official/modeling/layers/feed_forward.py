@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from official.modeling.layers.activation import ACTIVATIONS, PLAIN
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.dropout import draw, dropout
 from official.modeling.layers.linear import Linear
 
 
@@ -78,6 +78,6 @@ class FeedForward(keras.Layer):
             activation = self.plain_activation if fused else self.activation
             rows = self.outer(activation(self.inner(rows)))
             return ops.reshape(rows, ops.shape(x))
-        return self.outer(
-            dropout(self.activation(self.inner(x)), self.dropout, rng, self.dropout_axis)
-        )
+        inner = self.inner(x)
+        kept = draw(ops.shape(inner), self.dropout, rng, self.dropout_axis)
+        return self.outer(self.activation(inner, kept, self.dropout))

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from official.modeling.layers.gradient import sum_rows, with_gradient
+from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.precision import accurate
 
 
@@ -82,24 +83,40 @@ class RMSNorm(keras.Layer):
 
     def call(self, x):
         """Normalises x [..., D]."""
-        rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
+        rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = divide_by_rms(rows, self.scale, epsilon=self.epsilon)
-        return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
+        return ops.reshape(y, ops.shape(x))
 
 
 @with_gradient
 def divide_by_rms(x, scale, *, epsilon):
-    """Returns the RMS norm of x [R, D], computed in the type of x, with its gradient."""
-    factor = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)  # [R, 1]
-    normal = x * factor
+    """Returns the RMS norm of x [R, D] in the type of x, with its gradient."""
+    y, factor = _divided(x, scale, epsilon=epsilon)
 
     def backward(upstream):
-        aligned = upstream * normal
-        # A change of x also changes the mean square of its row.
-        slope = _mean_with(aligned, scale)
-        return (upstream * scale - normal * slope) * factor, sum_rows(aligned)
+        of_x, aligned = _division_gradient(upstream, x, factor, scale)
+        return of_x, sum_rows(aligned)
 
-    return normal * scale, backward
+    return y, backward
+
+
+@one_pass
+def _divided(x, scale, *, epsilon):
+    """Returns the RMS norm of x [R, D], and the factor of each row [R, 1]."""
+    rows = ops.cast(x, scale.dtype)
+    factor = ops.rsqrt(ops.mean(ops.square(rows), axis=-1, keepdims=True) + epsilon)
+    return ops.cast(rows * factor * scale, x.dtype), factor
+
+
+@one_pass
+def _division_gradient(upstream, x, factor, scale):
+    """Returns the gradient of x [R, D], and that of the scale before it is summed, [R, D]."""
+    normal = ops.cast(x, scale.dtype) * factor
+    upstream = ops.cast(upstream, scale.dtype)
+    aligned = upstream * normal
+    # A change of x also changes the mean square of its row.
+    slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+    return ops.cast((upstream * scale - normal * slope) * factor, x.dtype), aligned
 
 
 def _mean_with(rows, factors):

@@ -23,6 +23,7 @@ from official.modeling.layers.distances import from_slot, shift, shift_to
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.precision import accurate
+from official.modeling.layers.softmax import softmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +172,7 @@ class RelativeAttention(keras.Layer):
             queries = ops.split(query, [streams[0].length], axis=2)
         contexts, weights = [], []
         for rows, stream in zip(queries, streams, strict=True):
-            weights.append(ops.softmax(self._scores(rows, key, distance_key, stream)))
+            weights.append(softmax(self._scores(rows, key, distance_key, stream)))
             contexts.append(self._context(weights[-1], value, stream, rng))
         context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
         context = ops.transpose(context, (0, 2, 1, 3))

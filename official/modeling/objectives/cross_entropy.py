@@ -6,6 +6,7 @@ Shapes: R rows, V classes.
 from keras import ops
 
 from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.one_pass import one_pass
 
 
 def cross_entropy(logits, targets):
@@ -39,10 +40,15 @@ def _summaries(logits, targets):
 
     def backward(upstream):
         of_scores, of_log_z, _ = ops.unstack(upstream, 3)
-        gradient = probabilities * of_log_z[:, None]
-        rows = ops.arange(ops.shape(targets)[0], dtype="int32")
-        places = ops.stack([rows, ops.cast(targets, "int32")], axis=1)  # [R, 2]
         right = ops.exp(scores - log_z) * of_log_z + of_scores
-        return ops.scatter_update(gradient, places, right), None
+        return _gradient(probabilities, targets, of_log_z, right), None
 
     return ops.stack([scores, log_z, largest]), backward
+
+
+@one_pass
+def _gradient(probabilities, targets, factors, right):
+    """Returns probabilities [R, V] times factors [R], with `right` [R] at the targets [R]."""
+    classes = ops.arange(probabilities.shape[1], dtype="int32")
+    at_target = classes[None] == ops.cast(targets, "int32")[:, None]
+    return ops.where(at_target, right[:, None], probabilities * factors[:, None])

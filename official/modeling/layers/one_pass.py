@@ -1,0 +1,47 @@
+"""Chains of elementwise operations, computed in one pass over memory.
+
+TensorFlow computes one operation after the other, each in a pass of its own. XLA compiles a chain
+to one loop. The products of matrices stay outside: for them a CPU has faster kernels than XLA's.
+"""
+
+import functools
+import math
+
+import keras
+
+from official.modeling.layers import gradient
+
+# From this number of elements on, the passes cost more than the start of a compiled function.
+SMALLEST = 1 << 19
+
+
+def one_pass(function):
+    """Decorates a function of tensors whose large results XLA computes in one pass.
+
+    The decorated function is the same function. It is compiled where the backend is TensorFlow, all
+    sizes are static and the largest tensor has at least `SMALLEST` elements. It is not compiled in
+    a graph without gradients, where the backend fuses its operations with a product.
+
+    Args:
+        function: a pure function of tensors, and of constants by name.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    compiled = tf.function(function, jit_compile=True, autograph=False)
+
+    @functools.wraps(function)
+    def run(*tensors, **constants):
+        large = not gradient.is_left_out() and _largest(tensors) >= SMALLEST
+        return (compiled if large else function)(*tensors, **constants)
+
+    return run
+
+
+def _largest(tensors):
+    """Returns the number of elements of the largest tensor; 0 if a size is not static."""
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if any(size is None for shape in shapes for size in shape):
+        return 0
+    return max(math.prod(shape) for shape in shapes)
