@@ -13,7 +13,7 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.layers import cache as slots
 from official.modeling.layers import gather
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.dropout import draw
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.products import times_transposed
@@ -128,14 +128,13 @@ class _Heads(keras.Layer):
         masked = scores
         if attention_mask is not None:
             masked = scores + masks.bias(attention_mask, scores.dtype)
-        # Keras warns of a softmax over one key, such as that of an empty text in cross-attention.
-        weights = softmax(masked) if key.shape[2] != 1 else ops.ones_like(masked)
-        kept = ops.cast(weights, self.compute_dtype)
-        kept = dropout(kept, self.dropout, rng, self.dropout_axis)
+        kept = draw(ops.shape(masked), self.dropout, rng, self.dropout_axis)
+        kept = softmax(masked, self.compute_dtype, kept, self.dropout)
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))  # [B, T, N, H]
         context = ops.reshape(context, (batch, length, self.inner_size))
         output = self.output_projection(context)
-        return Attended(output, weights, scores, query, key, value)
+        # A graph whose outputs do not read the weights leaves this softmax out.
+        return Attended(output, softmax(masked), scores, query, key, value)
 
 
 class Attention(_Heads):

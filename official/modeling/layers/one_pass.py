@@ -11,8 +11,8 @@ import keras
 
 from official.modeling.layers import gradient
 
-# From this number of elements on, the passes cost more than the start of a compiled function.
-SMALLEST = 1 << 19
+# From this number of elements on, passes over memory cost more than the start of compiled code.
+SMALLEST = 1 << 16
 
 
 def one_pass(function):

@@ -20,7 +20,7 @@ from keras import ops
 from official.modeling import masks
 from official.modeling.layers import cache as slots
 from official.modeling.layers.distances import from_slot, shift, shift_to
-from official.modeling.layers.dropout import dropout
+from official.modeling.layers.dropout import draw
 from official.modeling.layers.linear import Linear, linear
 from official.modeling.layers.precision import accurate
 from official.modeling.layers.softmax import softmax
@@ -172,8 +172,10 @@ class RelativeAttention(keras.Layer):
             queries = ops.split(query, [streams[0].length], axis=2)
         contexts, weights = [], []
         for rows, stream in zip(queries, streams, strict=True):
-            weights.append(softmax(self._scores(rows, key, distance_key, stream)))
-            contexts.append(self._context(weights[-1], value, stream, rng))
+            scores = self._scores(rows, key, distance_key, stream)
+            # A graph whose outputs do not read the weights leaves this softmax out.
+            weights.append(softmax(scores))
+            contexts.append(self._context(scores, value, stream, rng))
         context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=2)
         context = ops.transpose(context, (0, 2, 1, 3))
         context = ops.reshape(context, (*ops.shape(x)[:2], self.num_heads * self.head_size))
@@ -189,10 +191,10 @@ class RelativeAttention(keras.Layer):
         shape = (*ops.shape(key)[:3], ops.shape(key_segments)[2])
         return ops.concatenate([key, ops.broadcast_to(key_segments[:, None], shape)], axis=-1)
 
-    def _context(self, weights, value, stream, rng):
+    def _context(self, scores, value, stream, rng):
         """Returns the weighted values of a stream: [B, N, Q, H]."""
-        kept = ops.cast(dropout(weights, self.dropout, rng), self.compute_dtype)
-        context = ops.matmul(kept, value)
+        kept = draw(ops.shape(scores), self.dropout, rng)
+        context = ops.matmul(softmax(scores, self.compute_dtype, kept, self.dropout), value)
         if stream.first is None or stream.mask is None:
             return context
         # The first token of an order attends to nothing. Its context is 0, since the mean of all

@@ -59,6 +59,11 @@ FUNCTIONS = {
     "relu, dropout": (lambda x: activation.relu(x, KEPT, 0.3), dropped(tf.nn.relu), [(6, 5)]),
     "RMS norm": (lambda *xs: norm.divide_by_rms(*xs, epsilon=1e-3), rms, [(6, 5), (5,)]),
     "softmax": (softmax, tf.nn.softmax, [(2, 3, 4, 5)]),
+    "softmax, dropout": (
+        lambda x: softmax(x, "float64", KEPT, 0.3),
+        dropped(tf.nn.softmax),
+        [(6, 5)],
+    ),
 }
 
 
@@ -84,7 +89,7 @@ def test_values_and_gradients_are_those_of_the_formula(name):
 
 
 # Scores of attention are float32, whatever the precision.
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "softmax"])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "softmax" not in name])
 def test_in_bfloat16_they_round_once(name):
     ours, reference, shapes = FUNCTIONS[name]
     # The parameters of a norm stay in float32.
@@ -101,6 +106,15 @@ def test_the_gradient_of_cross_entropy():
     wanted = value_and_gradients(log_likelihood, [tf.cast(logits, tf.float64)])
     for ours, theirs in zip(got, wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_weights_of_attention_in_bfloat16():
+    scores = tf.cast(normal(2, 3, 6, 5), tf.float32)
+    got = value_and_gradients(lambda x: softmax(x, "bfloat16", KEPT, 0.3), [scores])
+    assert [x.dtype for x in got] == [tf.bfloat16, tf.float32]
+    exact = tf.cast(scores, tf.float64)
+    for ours, theirs in zip(got, value_and_gradients(dropped(tf.nn.softmax), [exact]), strict=True):
+        np.testing.assert_allclose(tf.cast(ours, tf.float64), theirs, rtol=0.02, atol=0.01)
 
 
 def test_dropout_keeps_what_is_drawn_and_so_does_its_gradient():
