@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 from official.utils.strict import omitted
 from official.utils.validators import (
@@ -165,7 +166,6 @@ class Recipe:
         examples of an evaluation that are not there it runs. "" = no folder.
       max_bad_steps: the number of updates in a row that may be skipped because a gradient is not
         finite.
-      shuffle_buffer: the number of examples that are shuffled together.
       bucket_lengths: the lengths that batches are padded to; empty = always the longest.
       task_sampling: how the task of each batch is drawn, if there are several: in proportion to
         their sizes (`proportional`), equally often (`equal`), or more and more evenly
@@ -177,6 +177,8 @@ class Recipe:
         `run` = all weights, the optimizer's moments and the step, to continue a run with other data
         or settings.
     """
+
+    RETIRED: ClassVar[tuple[str, ...]] = ("shuffle_buffer",)
 
     steps: int = 0
     epochs: float = 0.0
@@ -198,7 +200,6 @@ class Recipe:
     freeze_encoder: bool = False
     layer_states: str = ""
     max_bad_steps: int = 10
-    shuffle_buffer: int = 50_000
     bucket_lengths: tuple[int, ...] = ()
     task_sampling: str = "proportional"
     task_limit: int = 0
@@ -219,7 +220,7 @@ class Recipe:
             )
         one_of("init_weights", self.init_weights, ["encoder", "all", "none", "generator", "run"])
         at_least(self, 1, "batch_size", "accumulation", "report_every", "save_every")
-        at_least(self, 1, "keep_checkpoints", "max_bad_steps", "shuffle_buffer")
+        at_least(self, 1, "keep_checkpoints", "max_bad_steps")
         at_least(self, 0, "steps", "epochs", "eval_every", "eval_batches", "eval_batch_size")
         at_least(self, 0, "patience")
         if self.dropout is not None:

@@ -1,10 +1,8 @@
-"""The order in which examples are read, and their grouping into batches.
+"""Examples in the order of their numbers, and their grouping into batches.
 
-The examples of a split are numbered 0, 1, … through the shards in their order. The order in epoch e
-is a function of (seed, e) and of the number of examples in each shard. The shards are shuffled,
-`_CYCLE` of them are read in turn, `_CHUNK` records at a time, and every `buffer` records are
-shuffled. There is no gap between epochs: a batch may contain the end of one and the start of the
-next. `repeated` reads the rows of a stream (`segments.format: stream`) in order in every epoch.
+The examples of a split are numbered 0, 1, … through the shards in their order. `in_order` reads
+them once, and `repeated` reads the rows of a stream (`segments.format: stream`) in every epoch.
+`official.data.lanes` reads examples in random order.
 
 Until they are parsed, examples are rows, a dict of
   epoch   int64 [n]
@@ -18,11 +16,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from official.utils import seeding
-from official.utils.seeding import Stream
-
 _CHUNK = 64
-_CYCLE = 8
 
 Rows = dict[str, tf.Tensor]
 
@@ -34,10 +28,12 @@ class Files:
     Attributes:
       paths: TFRecord files.
       counts: the number of records in each file.
+      checksums: the SHA-256 of each file.
     """
 
     paths: Sequence[str]
     counts: Sequence[int]
+    checksums: Sequence[str]
 
     def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the paths and the number of the first example of each shard."""
@@ -74,41 +70,6 @@ def repeated(files: Files, size: int, start: int = 0) -> tf.data.Dataset:
     return tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64)).flat_map(read_epoch)
 
 
-def shuffled(files: Files, seed: int, buffer: int, start: int = 0) -> tf.data.Dataset:
-    """Returns the rows of epochs 0, 1, … without end, shuffled.
-
-    Args:
-      files: the shards.
-      seed: the seed of the order.
-      buffer: the number of records that are shuffled together.
-      start: the number of rows to skip. Whole epochs are not read; other rows are read and not
-        parsed.
-    """
-    paths, first = files.tensors()
-    first_epoch, offset = divmod(start, sum(files.counts))
-
-    def read_epoch(epoch):
-        skipped = tf.where(epoch == first_epoch, tf.constant(offset, tf.int64), 0)
-        order = _order(seed, epoch, 0, Stream.SHARD_ORDER, len(files.paths))
-        shards = tf.data.Dataset.from_tensor_slices(
-            (tf.gather(paths, order), tf.gather(first, order))
-        )
-        blocks = shards.interleave(_read, cycle_length=_CYCLE, block_length=1).rebatch(buffer)
-        blocks = blocks.enumerate().skip(skipped // buffer)
-        return blocks.map(lambda block, rows: shuffle_block(epoch, skipped, block, *rows))
-
-    def shuffle_block(epoch, skipped, block, index, record):
-        order = _order(seed, epoch, block, Stream.RECORD_ORDER, tf.size(index))
-        order = order[tf.maximum(skipped - block * buffer, 0) :]
-        return {
-            "epoch": tf.fill(tf.shape(order), epoch),
-            "index": tf.gather(index, order),
-            "record": tf.gather(record, order),
-        }
-
-    return tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64)).flat_map(read_epoch)
-
-
 def bucketed(
     rows: tf.data.Dataset,
     lengths: Callable[[tf.Tensor], tf.Tensor],
@@ -121,7 +82,7 @@ def bucketed(
     depends on all rows before, so reading cannot start in the middle.
 
     Args:
-      rows: the result of `in_order` or `shuffled`.
+      rows: the result of `in_order` or of `lanes.Lanes.dataset`.
       lengths: a function from records, string [n], to their lengths, int32 [n].
       bounds: the largest length of each bucket, in ascending order; the last one is the length of
         the longest example.
@@ -166,11 +127,3 @@ def _read(path: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
 
     records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
     return records.batch(_CHUNK).enumerate().map(numbered)
-
-
-def _order(
-    seed: int, epoch: tf.Tensor, block: int | tf.Tensor, stream: Stream, count: int | tf.Tensor
-) -> tf.Tensor:
-    """Returns a permutation of 0 … count - 1, int32, which the other arguments determine."""
-    rows = seeding.row_seeds(seed, epoch, tf.reshape(block, [1]))
-    return tf.argsort(tf.bitcast(seeding.bits(rows, stream, count)[0], tf.int64))

@@ -1,7 +1,7 @@
 """Reads shard folders as batches for training, evaluation and prediction.
 
 The order and the masks are functions of (seed, epoch, number of the example). A run that resumes
-therefore reads the same batches, with any number of workers; see `official.data.example_order`.
+therefore reads the same batches, with any number of workers; see `official.data.lanes`.
 
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding.
 """
@@ -17,7 +17,7 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, example_order, sharing, streams, taught
+from official.data import checks, example_order, lanes, sharing, streams, taught
 from official.data.batches import BatchBuilder
 from official.shards import features, folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
@@ -51,7 +51,10 @@ class ShardDataset:
         training: bool = False,
         numbered: bool = False,
     ):
-        """Reads the manifests and checks every byte of the split.
+        """Reads the manifests and compares the shards of the split with them.
+
+        In training, the sizes of shards are compared here and their bytes when they are read, so a
+        run starts soon. Otherwise, and for streams, every byte is compared here.
 
         Args:
           folders: one folder or several, whose examples are numbered in this order.
@@ -72,10 +75,14 @@ class ShardDataset:
         self.split = split
         self.training = training
         manifests = [folder.read(Path(path), split) for path in paths]
+        for path, each in zip(paths, manifests, strict=True):
+            # Lanes check the bytes of a shard when they open it.
+            stream = each.segments is not None and each.segments.format == "stream"
+            folder.verify(Path(path), split, deep=stream or not training)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         shards = [
-            (str(Path(path) / shard.name), shard.records)
+            (str(Path(path) / shard.name), shard.records, shard.sha256)
             for path, each in zip(paths, manifests, strict=True)
             for shard in each.split(split)
         ]
@@ -237,8 +244,9 @@ class ShardDataset:
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches.
 
-        Every worker reads all records and parses its own. Each batch becomes one element for each
-        replica, in order; replica r of R has the rows from r·batch_size/R on.
+        Each batch becomes one element for each replica, in order; replica r of R has the rows from
+        r·batch_size/R on. In training without buckets, a worker reads its own rows only. Otherwise
+        every worker reads all records and parses its own.
 
         In training, all shapes are static and the batches have no end. Otherwise the batches are
         one pass in order, and the rows that fill the last batch have `example_weights` (and
@@ -265,6 +273,10 @@ class ShardDataset:
         replicas = workers * replicas_per_worker
         self._check_shares(batch_size, replicas)
         share = batch_size // replicas
+        if self.training and self.rows is None and not self.config.recipe.bucket_lengths:
+            rows = share * replicas_per_worker
+            batches = self._lanes(batch_size).dataset(start_step, worker * rows, rows, share)
+            return self._with_options(self._built(batches, share))
         batches = self._batches(batch_size, start_step)
         if not self.training:
             batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
@@ -295,22 +307,19 @@ class ShardDataset:
 
     def _batches(self, batch_size: int, start_step: int) -> tf.data.Dataset:
         """Returns the batches of rows over all replicas; the last one may be shorter."""
-        recipe, seed = self.config.recipe, self.config.seed
-        if recipe.bucket_lengths:
+        if bounds := self.config.recipe.bucket_lengths:
             rows = example_order.in_order(self._files)
             if self.training:
-                rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer)
-            bounds = [bound for bound in recipe.bucket_lengths if bound < self.max_length]
-            bounds.append(self.max_length)
+                rows = self._lanes(batch_size).dataset(0, 0, batch_size, batch_size)
+            bounds = [bound for bound in bounds if bound < self.max_length] + [self.max_length]
             lengths = _longest_sequences if self._build_batch.sequences else _lengths
             return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
-        if self.training and self.rows is not None:
+        if self.training:  # a stream
             return example_order.repeated(self._files, batch_size, start_step)
-        if self.training:
-            start = start_step * batch_size
-            rows = example_order.shuffled(self._files, seed, recipe.shuffle_buffer, start)
-            return rows.rebatch(batch_size)
         return example_order.in_order(self._files).rebatch(batch_size).skip(start_step)
+
+    def _lanes(self, batch_size: int) -> lanes.Lanes:
+        return lanes.Lanes(self._files, self.config.seed, batch_size)
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:

@@ -10,10 +10,10 @@ from official.utils.errors import UserError
 
 
 def read(folder: Path, split: str) -> manifest.Manifest:
-    """Reads the manifest of a folder and verifies the shards of a split.
+    """Reads the manifest of a folder.
 
     Raises:
-      UserError: the folder has no examples of the split, or a file is missing or has changed.
+      UserError: the folder has no examples of the split.
     """
     content = manifest.read(folder)
     if content.kind == "tf_models":
@@ -26,14 +26,26 @@ def read(folder: Path, split: str) -> manifest.Manifest:
         raise UserError(
             f"{folder} has no examples of a {split} split; it has {', '.join(others) or 'none'}"
         )
-    problems = integrity.verify(folder, deep=True, split=split)
-    if problems:
+    return content
+
+
+def verify(folder: Path, split: str, deep: bool) -> None:
+    """Compares the shards of a split with the manifest.
+
+    Args:
+      folder: a shard folder.
+      split: the split.
+      deep: whether to compare every byte; if not, only sizes are compared.
+
+    Raises:
+      UserError: a shard is missing or has changed.
+    """
+    if problems := integrity.verify(folder, deep, split):
         more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
         raise UserError(
             f"{'; '.join(problems[:3])}{more}: copy the folder again from where it is whole, or "
             "make the shards again"
         )
-    return content
 
 
 def check_alike(

@@ -1,10 +1,8 @@
-import itertools
-
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from official.data import example_order
+from official.utils import checksums
 
 
 def write(folder, counts):
@@ -16,7 +14,7 @@ def write(folder, counts):
             for _ in range(count):
                 writer.write(str(number).encode())
                 number += 1
-    return example_order.Files(tuple(paths), tuple(counts))
+    return example_order.Files(paths, counts, [checksums.hash_file(path) for path in paths])
 
 
 def arrays(rows):
@@ -27,66 +25,10 @@ def arrays(rows):
     return result
 
 
-def take(files, count, seed=0, buffer=1000, start=0):
-    return arrays(example_order.shuffled(files, seed, buffer, start).rebatch(count).take(1))
-
-
 def test_in_order(tmp_path):
     rows = arrays(example_order.in_order(write(tmp_path, [70, 1, 0, 5])))
     assert rows["index"].tolist() == list(range(76))
     assert not rows["epoch"].any()
-
-
-@pytest.mark.parametrize("buffer", [1000, 100])
-def test_epochs_are_whole_shuffled_and_without_a_gap(tmp_path, buffer):
-    files = write(tmp_path, [40, 40, 40, 30])
-    rows = take(files, 600, buffer=buffer)
-    assert rows["epoch"].tolist() == np.repeat(range(4), 150).tolist()
-    epochs = rows["index"].reshape(4, 150)
-    for epoch in epochs:
-        assert sorted(epoch) == list(range(150))
-        # Far from the order of the shards, and from that of other epochs.
-        assert np.abs(epoch - np.arange(150)).mean() > 20
-    assert all((a != b).mean() > 0.9 for a, b in itertools.combinations(epochs, 2))
-
-
-def test_a_small_buffer_still_mixes_the_shards(tmp_path):
-    rows = take(write(tmp_path, [500] * 4), 2000, buffer=256)
-    blocks = rows["index"][:1792].reshape(7, 256) // 500
-    assert all(len(set(block)) == 4 for block in blocks)
-    assert sorted(rows["index"]) == list(range(2000))
-
-
-@pytest.mark.slow
-def test_a_buffer_as_large_as_the_data_shuffles_evenly(tmp_path):
-    rows = take(write(tmp_path, [12, 8]), 20 * 500)
-    places = np.zeros((20, 20))
-    np.add.at(places, (rows["index"], np.tile(np.arange(20), 500)), 1)
-    chi2 = ((places - 25) ** 2 / 25).sum()
-    assert abs(chi2 - 19 * 19) < 4 * np.sqrt(2 * 19 * 19)
-
-
-def test_only_the_seed_matters(tmp_path):
-    files = write(tmp_path, [40, 40, 40, 30])
-    first = take(files, 400, buffer=32)
-    tf.random.set_seed(99)
-    np.testing.assert_array_equal(take(files, 400, buffer=32)["index"], first["index"])
-    assert (take(files, 400, seed=1, buffer=32)["index"] != first["index"]).mean() > 0.9
-
-
-@pytest.mark.parametrize("start", [1, 63, 64, 65, 149, 150, 151, 214, 299, 300, 1000])
-def test_starting_later_gives_the_same_rows(tmp_path, start):
-    files = write(tmp_path, [40, 40, 40, 30])
-    whole = take(files, 1100, buffer=64)
-    rows = take(files, 100, buffer=64, start=start)
-    for name, value in rows.items():
-        np.testing.assert_array_equal(value, whole[name][start : start + 100])
-
-
-def test_whole_epochs_are_not_read_to_be_left_out(tmp_path):
-    files = write(tmp_path, [3])
-    rows = take(files, 2, start=3 * 10**12 + 1)
-    assert rows["epoch"].tolist() == [10**12] * 2
 
 
 def test_filled():

@@ -252,7 +252,7 @@ def test_the_seed_changes_order_and_masks(tmp_path):
 @pytest.mark.parametrize("buckets", [(), (8, 11)])
 def test_a_resumed_run_gets_the_batches_it_would_have_got(tmp_path, buckets):
     folder = write(tmp_path, make_examples(150), shards=4)
-    config = make_config(MASKS, shuffle_buffer=64, bucket_lengths=buckets)
+    config = make_config(MASKS, bucket_lengths=buckets)
     source = data.ShardDataset(folder, config, training=True)
     whole = arrays(source.dataset(12).take(50))  # four epochs
     for step in (6, 12, 13, 37):  # 12.5 batches are an epoch, 5.3 a block
@@ -306,7 +306,7 @@ def test_workers_and_replicas_share_out_the_same_batches(
 def test_masks_are_those_of_the_example_and_epoch(tmp_path):
     examples = make_examples(60)
     folder = write(tmp_path, examples, shards=5)
-    source = data.ShardDataset(folder, make_config(MASKS, shuffle_buffer=16), training=True)
+    source = data.ShardDataset(folder, make_config(MASKS), training=True)
     vocabulary = Vocabulary.from_tokenizer(source.tokenizer)
     for step, batch in enumerate(arrays(source.dataset(10).take(12))):
         rows = batch["row"]

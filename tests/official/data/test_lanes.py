@@ -1,0 +1,155 @@
+"""The order of the examples in training, and which worker reads which bytes."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.data import lanes
+from official.data.example_order import Files
+from official.utils import checksums
+from official.utils.errors import UserError
+
+
+def write(folder, counts):
+    """Shards whose records say their numbers."""
+    paths, number = [], 0
+    for part, count in enumerate(counts):
+        paths.append(str(folder / f"{part}.tfrecord"))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            for _ in range(count):
+                writer.write(str(number).encode())
+                number += 1
+    return Files(paths, counts, [checksums.hash_file(path) for path in paths])
+
+
+def take(files, steps, batch=10, seed=0, start=0, first=0, count=None, share=None):
+    """Rows of some batches, each [steps, count], after a look at each record."""
+    count = count or batch
+    dataset = lanes.Lanes(files, seed, batch).dataset(start, first, count, share or count)
+    elements = list(dataset.take(steps * count // (share or count)).as_numpy_iterator())
+    rows = {name: np.concatenate([e[name] for e in elements]) for name in elements[0]}
+    assert rows["record"].astype(int).tolist() == rows["index"].tolist()
+    return {name: x.reshape(steps, count) for name, x in rows.items()}
+
+
+@pytest.mark.parametrize("counts", [[150], [40, 40, 40, 30], [1] * 150, [0, 149, 1]])
+@pytest.mark.parametrize("batch", [10, 7, 16])
+def test_every_example_is_read_once_in_each_epoch(tmp_path, counts, batch):
+    rows = take(write(tmp_path, counts), 600 // batch + batch, batch)
+    for epoch in range(4):
+        read = rows["index"][rows["epoch"] == epoch]
+        assert sorted(read) == list(range(150))
+    # Lanes differ by one example, so epochs overlap in two batches at most.
+    bounds = [np.nonzero((rows["epoch"] == epoch).any(axis=1))[0] for epoch in range(4)]
+    for before, after in itertools.pairwise(bounds):
+        assert before.max() <= after.min() + 1
+
+
+def test_lanes_never_drift_apart(tmp_path):
+    order = lanes.Lanes(Files(["a"] * 7, [5, 9, 1, 30, 2, 8, 12], [""] * 7), 0, 6)
+    assert order.lanes == 6
+    for epochs in (1, 2, 1000, 10**9):
+        lengths = [order.length(lane, epochs) for lane in range(6)]
+        assert sum(lengths) == 67 * epochs
+        assert max(lengths) - min(lengths) <= 1
+    for lane, number in itertools.product(range(6), (0, 10, 11, 12, 10**9)):
+        epoch = order.epoch(lane, number)
+        assert order.length(lane, epoch) <= number < order.length(lane, epoch + 1)
+
+
+def test_epochs_have_no_neighbours_in_common_beyond_chance(tmp_path):
+    size = 2000
+    rows = take(write(tmp_path, [500] * 4), 3 * size // 20, 20)["index"].reshape(3, size)
+    pairs = [set(map(tuple, np.stack([epoch[:-1], epoch[1:]], axis=1))) for epoch in rows]
+    for a, b in itertools.combinations(pairs, 2):
+        assert len(a & b) <= 6  # of two random orders: 1, with a standard deviation of 1
+    assert len(pairs[0] & {(i, i + 1) for i in range(size)}) <= 6
+
+
+def test_one_shard_is_shuffled_evenly(tmp_path):
+    places = take(write(tmp_path, [20]), 500, 20)["index"]
+    counts = np.zeros((20, 20))
+    np.add.at(counts, (places, np.arange(20)[None].repeat(500, axis=0)), 1)
+    chi2 = ((counts - 25) ** 2 / 25).sum()
+    assert abs(chi2 - 19 * 19) < 4 * np.sqrt(2 * 19 * 19)
+
+
+def test_only_the_seed_matters(tmp_path):
+    files = write(tmp_path, [40, 40, 40, 30])
+    first = take(files, 40)["index"]
+    tf.random.set_seed(99)
+    np.random.seed(99)
+    np.testing.assert_array_equal(take(files, 40)["index"], first)
+    assert (take(files, 40, seed=1)["index"] != first).mean() > 0.9
+
+
+@pytest.mark.parametrize("start", [1, 7, 14, 15, 16, 44, 100])
+def test_starting_later_gives_the_same_batches(tmp_path, start):
+    files = write(tmp_path, [40, 40, 40, 30])
+    whole, rows = take(files, 110), take(files, 10, start=start)
+    for name, value in rows.items():
+        np.testing.assert_array_equal(value, whole[name][start : start + 10])
+
+
+def test_whole_epochs_are_not_read_to_be_left_out(tmp_path):
+    rows = take(write(tmp_path, [4]), 1, 2, start=2 * 10**12 + 1)
+    assert rows["epoch"].tolist() == [[10**12] * 2]
+
+
+def opened(monkeypatch):
+    """The names of the shards that are opened from now on."""
+    names = []
+    plain = lanes.Lanes._open
+    monkeypatch.setattr(
+        lanes.Lanes, "_open", lambda self, shard: names.append(shard) or plain(self, shard)
+    )
+    return names
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_workers_read_their_own_shards_and_together_the_same_batches(
+    tmp_path, monkeypatch, workers
+):
+    files = write(tmp_path, [50] * 64)
+    whole = take(files, 400, 8)  # an epoch
+    names = opened(monkeypatch)
+    share = 8 // workers
+    parts = []
+    for worker in range(workers):
+        names.clear()
+        parts.append(take(files, 400, 8, first=worker * share, count=share)["index"])
+        # The shards at both ends of a part are shared with other lanes.
+        assert len(set(names)) <= 64 / workers + 2 * share
+        assert len(names) == len(set(names))
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole["index"])
+
+
+def test_replicas_have_elements_of_their_own(tmp_path):
+    files = write(tmp_path, [40, 40])
+    np.testing.assert_array_equal(take(files, 10, 8, share=2)["index"], take(files, 10, 8)["index"])
+
+
+def test_a_resumed_run_opens_one_shard_for_each_lane(tmp_path, monkeypatch):
+    files = write(tmp_path, [50] * 64)
+    names = opened(monkeypatch)
+    take(files, 1, 8, start=12345)
+    assert len(names) <= 8
+
+
+def test_a_changed_shard_is_refused_when_it_is_opened(tmp_path):
+    files = write(tmp_path, [40, 40])
+    path = tmp_path / "1.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match=f"UserError: {re.escape(str(path))} has changed since"):
+        take(files, 10)
+    path.unlink()
+    with pytest.raises(Exception, match="UserError: .*1.tfrecord: cannot be read: .*copy the"):
+        take(files, 10)
+    order = lanes.Lanes(files, 0, 10)
+    with pytest.raises(UserError, match="copy the folder again"):
+        order._open(1)
