@@ -28,12 +28,10 @@ class Files:
     Attributes:
       paths: TFRecord files.
       counts: the number of records in each file.
-      checksums: the SHA-256 of each file.
     """
 
     paths: Sequence[str]
     counts: Sequence[int]
-    checksums: Sequence[str]
 
     def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the paths and the number of the first example of each shard."""

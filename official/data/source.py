@@ -53,8 +53,8 @@ class ShardDataset:
     ):
         """Reads the manifests and compares the shards of the split with them.
 
-        In training, the sizes of shards are compared here and their bytes when they are read, so a
-        run starts soon. Otherwise, and for streams, every byte is compared here.
+        In training, only the sizes of shards are compared here, so a run starts soon; records have
+        checksums of their own. Otherwise, and for streams, every byte is compared here.
 
         Args:
           folders: one folder or several, whose examples are numbered in this order.
@@ -76,13 +76,13 @@ class ShardDataset:
         self.training = training
         manifests = [folder.read(Path(path), split) for path in paths]
         for path, each in zip(paths, manifests, strict=True):
-            # Lanes check the bytes of a shard when they open it.
+            # TensorFlow checks each record of the others when it is read.
             stream = each.segments is not None and each.segments.format == "stream"
             folder.verify(Path(path), split, deep=stream or not training)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         shards = [
-            (str(Path(path) / shard.name), shard.records, shard.sha256)
+            (str(Path(path) / shard.name), shard.records)
             for path, each in zip(paths, manifests, strict=True)
             for shard in each.split(split)
         ]

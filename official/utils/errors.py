@@ -1,7 +1,6 @@
 """Errors that the user can correct, and the function that prints them on the command line."""
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -71,21 +70,9 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
-        except Exception as error:
-            if not (message := _raised_inside(error)):
-                raise
-            fail(message)
 
     def fail(message: str) -> None:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 
     app.run(guarded)
-
-
-def _raised_inside(error: Exception) -> str:
-    """Returns the message of a `UserError` that a Python function in a graph has raised, or ""."""
-    if not type(error).__module__.startswith("tensorflow."):
-        return ""
-    found = re.search(r"\bUserError: (.+)", str(error))
-    return found[1] if found else ""
