@@ -1,7 +1,15 @@
-"""Reproducible sums, and the dtypes of layers."""
+"""Reproducible sums, the dtypes of layers, and the compiler of elementwise operations."""
+
+import functools
 
 import keras
 import tensorflow as tf
+
+from official.modeling.layers import one_pass
+
+if keras.backend.backend() == "tensorflow":
+    # In evaluation as in training, so that metrics do not depend on what a process did before.
+    one_pass.compile_with(functools.partial(tf.function, jit_compile=True, autograph=False))
 
 
 def keep_order_of_sums():

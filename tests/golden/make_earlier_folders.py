@@ -6,8 +6,8 @@
 CHECKOUT is a checkout of the version that writes the folders. Its command lines do all the work.
 `test_earlier_folders.py` lets the present version go on from them. The folders are those of commit
 a445364, the last one of the first layout (one folder of modules). With --expected, CHECKOUT goes on
-from a folder, and only `expected.npz` is written: that of BERT is of the version that reads examples
-in lanes, and whose last layer computes the positions that are read.
+from a folder, and only `expected.npz` is written: that of BERT is of the version that reads
+examples in lanes, and whose last layer computes the positions that are read.
 
 For BERT and XLNet:
   NAME/shards           pretraining shards

@@ -2,12 +2,12 @@
 
 TensorFlow computes one operation after the other, each in a pass of its own. XLA compiles a chain
 to one loop. The products of matrices stay outside: for them a CPU has faster kernels than XLA's.
+`official.distribution.numerics` names XLA as the compiler; this module knows no backend.
 """
 
 import functools
 import math
-
-import keras
+from collections.abc import Callable
 
 from official.modeling.layers import gradient
 
@@ -15,26 +15,32 @@ from official.modeling.layers import gradient
 SMALLEST = 1 << 16
 
 
-def one_pass(function):
-    """Decorates a function of tensors whose large results XLA computes in one pass.
+_compilers: list[Callable] = []  # at most one
 
-    The decorated function is the same function. It is compiled where the backend is TensorFlow, all
-    sizes are static and the largest tensor has at least `SMALLEST` elements. It is not compiled in
-    a graph without gradients, where the backend fuses its operations with a product.
+
+def compile_with(compiler: Callable) -> None:
+    """Sets the function that compiles the chains, which takes and returns a function of tensors."""
+    _compilers[:] = [compiler]
+
+
+def one_pass(function):
+    """Decorates a function of tensors whose large results a compiler computes in one pass.
+
+    The decorated function is the same function. It is compiled where there is a compiler
+    (`compile_with`), all sizes are static and the largest tensor has at least `SMALLEST` elements.
+    It is not compiled in a graph without gradients, where the backend fuses its operations with a
+    product.
 
     Args:
         function: a pure function of tensors, and of constants by name.
     """
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    compiled = tf.function(function, jit_compile=True, autograph=False)
+    compiled = functools.cache(lambda compiler: compiler(function))
 
     @functools.wraps(function)
     def run(*tensors, **constants):
         large = not gradient.is_left_out() and _largest(tensors) >= SMALLEST
-        return (compiled if large else function)(*tensors, **constants)
+        chosen = compiled(*_compilers) if large and _compilers else function
+        return chosen(*tensors, **constants)
 
     return run
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.distribution import numerics  # noqa: F401, which names the compiler
 from official.modeling.layers import activation, norm, one_pass
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.gradient import left_out
