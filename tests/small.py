@@ -1,12 +1,15 @@
 """Small, real inputs for tests: a tokenizer, documents, a shard folder, configs."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
+from official.data.example_order import Files
 from official.shards import manifest, token_counts
 from tfrecords_tools.pretraining import examples
 from tfrecords_tools.pretraining.chunks import DocumentChunk
@@ -108,3 +111,15 @@ def write_manifest(folder, run_config, settings, writer, counts, totals=None):
 def replace(config: configs.Config, **recipe) -> configs.Config:
     """The config with another recipe."""
     return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, **recipe))
+
+
+def numbered_shards(folder: Path, counts: Sequence[int]) -> Files:
+    """Writes shards with these numbers of records, whose records say their numbers."""
+    paths, number = [], 0
+    for part, count in enumerate(counts):
+        paths.append(str(folder / f"{part}.tfrecord"))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            for _ in range(count):
+                writer.write(str(number).encode())
+                number += 1
+    return Files(paths, counts)
