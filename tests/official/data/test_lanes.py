@@ -151,7 +151,7 @@ def test_a_process_ends_in_the_middle_of_an_epoch(tmp_path):
     files = write(tmp_path, [4000])
     code = f"""
 from official.data import lanes
-from tests.small import numbered_shards as write
+from official.data.example_order import Files
 rows = lanes.Lanes(Files({files.paths!r}, {files.counts!r}), 0, 8)
 batches = iter(rows.dataset(0, 0, 8, 8).prefetch(100))
 next(batches)

@@ -80,7 +80,8 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
             actual[name], curves[name] = weights(training), losses(tmp_path / name)
     reference = actual.pop("one device")
     assert len(curves["one device"]) == 50
-    assert curves["one device"][50] < curves["one device"][1] - 0.1
+    curve = list(curves["one device"].values())
+    assert np.mean(curve[-10:]) < np.mean(curve[:10]) - 0.02
     for name, values in actual.items():
         for path, value in values.items():
             # The index of a bad variable and the like are whole numbers; the rest agree relatively.
