@@ -12,7 +12,7 @@ from tfrecords_tools.pretraining import sentence_corpus, sentence_rows
 from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.writing.shard_writer import ShardWriter
+from tfrecords_tools.writing.row_groups import RowGroupWriter
 
 BEGIN, END, UNK = range(3)
 # The last words are not in the vocabulary, and one is longer than 48 bytes.
@@ -76,7 +76,7 @@ def shard_folder(
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
     folder.mkdir(parents=True)
     settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
-    writer = ShardWriter(folder, num_shards=3)
+    writer = RowGroupWriter(folder, run_config.segments.rows, 3)
     corpus = sentence_corpus.Corpus(folder / ".stream")
     size = -(-len(texts) // chunks)
     counts = 0
@@ -86,7 +86,7 @@ def shard_folder(
         corpus.add(words)
         counts = counts + counted.token_counts
     plan, arranged = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.in_order(plan.steps * run_config.segments.rows)
+    writer.start(plan.steps)
     for block in plan.blocks:
         writer.write(sentence_rows.make(block, plan))
     corpus.close()

@@ -104,6 +104,7 @@ def write_manifest(folder, run_config, settings, writer, counts, totals=None):
             shards=writer.finish(),
             totals=totals,
             token_counts=token_counts.write(folder, counts),
+            row_groups=getattr(writer, "groups", 1),
         ),
     )
 

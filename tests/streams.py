@@ -13,7 +13,7 @@ from tests import small
 from tfrecords_tools.pretraining import examples, stream_corpus, streams
 from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.writing.shard_writer import ShardWriter
+from tfrecords_tools.writing.row_groups import RowGroupWriter
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -69,12 +69,12 @@ def stream_folder(
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
     folder.mkdir(parents=True)
     settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
-    writer = ShardWriter(folder, num_shards=shard_count)
+    writer = RowGroupWriter(folder, run_config.segments.rows, shard_count)
     corpus = stream_corpus.Corpus(folder / ".stream")
     text, counted = examples.tokenize_chunk(DocumentChunk(0, documents), settings)
     corpus.add(text)
     plan, arranged = corpus.arrange(streams.Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.in_order(plan.steps * run_config.segments.rows)
+    writer.start(plan.steps)
     for block in plan.blocks:
         writer.write(streams.make(block, plan))
     corpus.close()

@@ -8,6 +8,7 @@ nats. It is the masked-LM loss of a model that knows the frequency of each token
 context. --verify checks every checksum and record; the exit status is 1 if anything is wrong.
 """
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ from official.utils import checksums, errors, strict
 from official.utils.errors import UserError
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from official.shards.manifest import Manifest
     from official.tasks import Description
 
 _SHARDS_SHOWN = 8
@@ -84,9 +88,8 @@ def examples(folder: Path, count: int) -> Iterator[str]:
 
     stored = manifest.read(folder)
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
-    paths = [str(folder / shard.name) for shard in stored.shards]
     try:
-        for number, record in enumerate(tf.data.TFRecordDataset(paths).take(count)):
+        for number, record in enumerate(itertools.islice(_records(folder, stored), count)):
             example = tf.train.Example.FromString(record.numpy())
             values = {
                 name: list(feature.int64_list.value or feature.float_list.value)
@@ -97,6 +100,23 @@ def examples(folder: Path, count: int) -> Iterator[str]:
             yield "\n  ".join([f"example {number}: {facts}", *texts])
     except tf.errors.OpError:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
+
+
+def _records(folder: Path, stored: "Manifest") -> "Iterator[tf.Tensor]":
+    """Yields the records in the order of the examples; that of a stream is step by step."""
+    import tensorflow as tf
+
+    groups = stored.row_groups
+    size = stored.segments.rows // groups if groups > 1 else 1  # rows of a group
+    group_records = sum(shard.records for shard in stored.shards) // groups
+    paths, before = [[] for _ in range(groups)], 0
+    for shard in stored.shards:
+        if shard.records:
+            paths[before // group_records].append(str(folder / shard.name))
+        before += shard.records
+    parts = [iter(tf.data.TFRecordDataset(of_group)) for of_group in paths]
+    while step := [record for part in parts for record in itertools.islice(part, size)]:
+        yield from step
 
 
 def verify(folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Examples in the order of their numbers, and their grouping into batches.
 
 The examples of a split are numbered 0, 1, … through the shards in their order. `in_order` reads
-them once, and `repeated` reads the rows of a stream (`segments.format: stream`) in every epoch.
-`official.data.lanes` reads examples in random order.
+them once. `official.data.lanes` reads examples in random order, and `official.data.row_groups` the
+rows of a stream.
 
 Until they are parsed, examples are rows, a dict of
   epoch   int64 [n]
@@ -12,9 +12,13 @@ Until they are parsed, examples are rows, a dict of
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import tensorflow as tf
+
+from official.shards.manifest import Manifest
 
 _CHUNK = 64
 
@@ -33,6 +37,17 @@ class Files:
     paths: Sequence[str]
     counts: Sequence[int]
 
+    @classmethod
+    def from_manifest(
+        cls, folder: str | os.PathLike, content: Manifest, split: str | None = None
+    ) -> "Files":
+        """Returns the shards of a folder, of one split or of all."""
+        shards = content.shards if split is None else content.split(split)
+        return cls(
+            [str(Path(folder) / shard.name) for shard in shards],
+            [shard.records for shard in shards],
+        )
+
     def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the paths and the number of the first example of each shard."""
         first = [sum(self.counts[:i]) for i in range(len(self.counts))]
@@ -48,24 +63,6 @@ def in_order(files: Files) -> tf.data.Dataset:
             lambda index, record: {"epoch": tf.zeros_like(index), "index": index, "record": record}
         )
     )
-
-
-def repeated(files: Files, size: int, start: int = 0) -> tf.data.Dataset:
-    """Returns the rows of epochs 0, 1, … without end, in order, as batches.
-
-    Args:
-      files: the shards; an epoch is a whole number of batches.
-      size: rows of a batch.
-      start: the number of batches to skip.
-    """
-    first_epoch, offset = divmod(start, sum(files.counts) // size)
-
-    def read_epoch(epoch):
-        skipped = tf.where(epoch == first_epoch, tf.constant(offset, tf.int64), 0)
-        batches = in_order(files).rebatch(size, drop_remainder=True).skip(skipped)
-        return batches.map(lambda rows: {**rows, "epoch": rows["epoch"] + epoch})
-
-    return tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64)).flat_map(read_epoch)
 
 
 def bucketed(

@@ -17,7 +17,7 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, example_order, lanes, sharing, streams, taught
+from official.data import checks, example_order, lanes, row_groups, sharing, streams, taught
 from official.data.batches import BatchBuilder
 from official.shards import features, folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
@@ -81,12 +81,14 @@ class ShardDataset:
             folder.verify(Path(path), split, deep=stream or not training)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
-        shards = [
-            (str(Path(path) / shard.name), shard.records)
+        files = [
+            example_order.Files.from_manifest(path, each, split)
             for path, each in zip(paths, manifests, strict=True)
-            for shard in each.split(split)
         ]
-        self._files = example_order.Files(*zip(*shards, strict=True))
+        self._files = example_order.Files(
+            [path for each in files for path in each.paths],
+            [count for each in files for count in each.counts],
+        )
         self.num_examples = sum(self._files.counts)
         self.fingerprint = manifest.fingerprint(manifests, split)
         checks.folders(paths, manifests, training)
@@ -95,6 +97,10 @@ class ShardDataset:
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
+        if self.rows is not None:
+            pairs = zip(files, manifests, strict=True)
+            folders = [row_groups.Folder(each, content.row_groups) for each, content in pairs]
+            self._stream = row_groups.RowGroups(folders, self.rows)
         self._longest_sequence = max(  # rows that several sequences share may be longer
             m.segments.max_length if m.segments else m.max_length for m in manifests
         )
@@ -245,8 +251,8 @@ class ShardDataset:
         """Returns this worker's part of the batches.
 
         Each batch becomes one element for each replica, in order; replica r of R has the rows from
-        r·batch_size/R on. In training without buckets, a worker reads its own rows only. Otherwise
-        every worker reads all records and parses its own.
+        r·batch_size/R on. Of a stream, and in training without buckets, a worker reads its own rows
+        only. Otherwise every worker reads all records and parses its own.
 
         In training, all shapes are static and the batches have no end. Otherwise the batches are
         one pass in order, and the rows that fill the last batch have `example_weights` (and
@@ -273,9 +279,13 @@ class ShardDataset:
         replicas = workers * replicas_per_worker
         self._check_shares(batch_size, replicas)
         share = batch_size // replicas
-        if self.training and self.rows is None and not self.config.recipe.bucket_lengths:
-            rows = share * replicas_per_worker
-            batches = self._lanes(batch_size).dataset(start_step, worker * rows, rows, share)
+        rows = share * replicas_per_worker
+        own = worker * rows, rows, share
+        if self.rows is not None:
+            batches = self._stream.dataset(start_step, *own, repeat=self.training)
+            return self._with_options(self._built(batches, share))
+        if self.training and not self.config.recipe.bucket_lengths:
+            batches = self._lanes(batch_size).dataset(start_step, *own)
             return self._with_options(self._built(batches, share))
         batches = self._batches(batch_size, start_step)
         if not self.training:
@@ -314,8 +324,6 @@ class ShardDataset:
             bounds = [bound for bound in bounds if bound < self.max_length] + [self.max_length]
             lengths = _longest_sequences if self._build_batch.sequences else _lengths
             return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
-        if self.training:  # a stream
-            return example_order.repeated(self._files, batch_size, start_step)
         return example_order.in_order(self._files).rebatch(batch_size).skip(start_step)
 
     def _lanes(self, batch_size: int) -> lanes.Lanes:

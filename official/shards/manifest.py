@@ -74,6 +74,8 @@ class Manifest:
       token_counts: SHA-256 of the file with the count of each vocabulary entry in the corpus;
         "" = there is none.
       files: SHA-256 of other files that belong to the examples, by name.
+      row_groups: of a stream, the number of groups of rows that have shards of their own; 1 = a
+        shard has steps of all rows. See `official.data.row_groups`.
       format_version: the version of this file's format.
     """
 
@@ -90,6 +92,7 @@ class Manifest:
     length_histogram: tuple[int, ...] = ()
     token_counts: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    row_groups: int = 1
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self):
@@ -107,6 +110,9 @@ class Manifest:
             raise ValueError(f"max_length: {self.max_length} is not from 1 to {MAX_TOKENS}")
         for name in self.files:
             _check_file_name("files", name)
+        rows = self.segments.rows if self.segments else 0
+        if self.row_groups != 1 and (self.row_groups < 1 or not rows or rows % self.row_groups):
+            raise ValueError(f"row_groups: {self.row_groups} is no divisor of {rows} rows")
 
     def split(self, name: str) -> tuple[Shard, ...]:
         """Returns the shards of a split, in order."""
@@ -181,6 +187,7 @@ def fingerprint(manifests: Sequence[Manifest], split: str) -> str:
             "max_length": manifest.max_length,
             "rows": manifest.segments.rows if manifest.segments else None,
             "packing": manifest.segments.packing if manifest.segments else 1,
+            **({"row_groups": manifest.row_groups} if manifest.row_groups > 1 else {}),
         }
         for manifest in manifests
     ]

@@ -13,7 +13,7 @@ from official.shards import example_bytes, features, integrity, manifest
 from official.shards.provenance import PretrainingSettings, PretrainingTotals
 from official.tasks import Description
 from official.utils.errors import UserError
-from tests import commands, small
+from tests import commands, small, streams
 from tfrecords_tools import inspect_shards
 from tfrecords_tools.pretraining import tf_models
 
@@ -128,6 +128,15 @@ def test_examples_of_a_stream(tmp_path):
         "  A: ba da [SEP]", "  B: ku [SEP]", "  C: [CLS]",
     ]  # fmt: skip
     assert "example 1: 6 tokens, goes on from the batch before, forward" in second
+
+
+def test_examples_of_a_stream_are_shown_step_by_step(tmp_path):
+    """The shards are row by row."""
+    documents, words = streams.marked()
+    folder = streams.stream_folder(tmp_path / "s", streams.config(), documents, words, 4)
+    shown = [text.splitlines()[0] for text in inspect_shards.examples(folder, 6)]
+    goes_on = ["begins anew"] * 4 + ["goes on from the batch before"] * 2
+    assert shown == [f"example {i}: 16 tokens, {goes_on[i]}" for i in range(6)]
 
 
 def test_examples_of_several_parts(tmp_path):

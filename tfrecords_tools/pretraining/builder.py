@@ -35,6 +35,7 @@ from tfrecords_tools.pretraining.counts import CorpusCounts, Progress, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import documents
 from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing.row_groups import RowGroupWriter
 from tfrecords_tools.writing.shard_writer import ShardWriter
 
 BYTES_PER_SHARD = 8 << 20  # of input
@@ -69,7 +70,9 @@ def build(
     started = time.monotonic()
     paths = documents.expand(inputs)
     size = sum(path.stat().st_size for path in paths)
-    num_shards = num_shards or min(MAX_SHARDS, 1 + size // BYTES_PER_SHARD)
+    stream = settings.segments.format == "stream"
+    if not stream:
+        num_shards = num_shards or min(MAX_SHARDS, 1 + size // BYTES_PER_SHARD)
     tokenizer = tokenizers.load(settings.tokenizer)
     check_tokens(settings.corruption, tokenizer, settings.tokenizer)
     if settings.segments.sentences:
@@ -87,7 +90,10 @@ def build(
         if getattr(settings.corruption, "random_tokens", "") == "unigram":
             report("counting the tokens, which static masks are drawn by")
             settings = _with_token_counts(settings, folder, read, workers)
-        writer = ShardWriter(folder, num_shards=num_shards)
+        if stream:
+            writer = RowGroupWriter(folder, settings.segments.rows, num_shards)
+        else:
+            writer = ShardWriter(folder, num_shards=num_shards)
         text_chunks = chunks.cut(read(tally=counts.tally), again=read)
         for records in _records(text_chunks, settings, tokenizer, writer, workers):
             writer.write(records.examples)
@@ -104,7 +110,7 @@ def _records(
     text_chunks: Iterable[chunks.DocumentChunk],
     settings: Settings,
     tokenizer: tokenizers.Tokenizer,
-    writer: ShardWriter,
+    writer: ShardWriter | RowGroupWriter,
     workers: int,
 ) -> Iterator[examples.Records]:
     given = text_chunks, settings, tokenizer, writer, workers
@@ -130,7 +136,7 @@ def _manifest(
     folder: Path,
     settings: Settings,
     tokenizer: tokenizers.Tokenizer,
-    writer: ShardWriter,
+    writer: ShardWriter | RowGroupWriter,
     counts: CorpusCounts,
 ) -> manifest.Manifest:
     """Finishes the shards and returns the manifest of the folder."""
@@ -146,6 +152,7 @@ def _manifest(
         totals=counts.as_totals(),
         length_histogram=tuple(counts.lengths.tolist()),
         token_counts=token_counts.write(folder, counts.tokens),
+        row_groups=writer.groups if isinstance(writer, RowGroupWriter) else 1,
     )
 
 

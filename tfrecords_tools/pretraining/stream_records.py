@@ -12,14 +12,14 @@ from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.pretraining.streams import Plan
 from tfrecords_tools.writing import parallel
-from tfrecords_tools.writing.shard_writer import ShardWriter
+from tfrecords_tools.writing.row_groups import RowGroupWriter
 
 
 def records(
     chunks: Iterable[DocumentChunk],
     settings: Settings,
     tokenizer: tokenizers.Tokenizer,
-    writer: ShardWriter,
+    writer: RowGroupWriter,
     workers: int,
     *,
     corpus: type,
@@ -32,7 +32,7 @@ def records(
       chunks: the chunks of the input.
       settings: settings with the format `stream`.
       tokenizer: the tokenizer of the settings.
-      writer: the writer of the examples; it is prepared for their number.
+      writer: the writer of the examples; its number of steps is set.
       workers: the number of processes.
       corpus: the class of the files: `stream_corpus.Corpus` or `sentence_corpus.Corpus`.
       read: reads a chunk for the corpus, with its counts.
@@ -51,7 +51,7 @@ def records(
         plan, counts = files.arrange(plan)
         yield counts
         lengths = np.zeros(settings.segments.max_length + 1, np.int64)
-        writer.in_order(plan.steps * settings.segments.rows)
+        writer.start(plan.steps)
         function = functools.partial(make, plan=plan)
         for block in parallel.ordered(function, plan.blocks, workers, examples.start_worker):
             lengths[-1] = len(block)

@@ -14,9 +14,8 @@ from official.shards import integrity, manifest
 class ShardWriter:
     """Writes the records of one split into shards.
 
-    With `num_shards`, record i goes to shard i modulo `num_shards`; after `in_order`, the first
-    records go to the first shard. With `records_per_shard`, the shards are filled one after the
-    other, and there are as many as needed.
+    With `num_shards`, record i goes to shard i modulo `num_shards`. With `records_per_shard`, the
+    shards are filled one after the other, and there are as many as needed.
 
     Shards are named `SPLIT-00000-of-00016.tfrecord`. `finish` gives them these names, because the
     number of shards may be known only then.
@@ -41,11 +40,6 @@ class ShardWriter:
         for _ in range(num_shards):
             self._add()
 
-    def in_order(self, total: int) -> None:
-        """Spreads `total` records over the shards in order; is called before the first record."""
-        num_shards = len(self._paths)
-        self._shards = iter(i * num_shards // total for i in range(total))
-
     def write(self, records: Iterable[bytes]) -> None:
         """Appends records.
 
@@ -56,7 +50,7 @@ class ShardWriter:
             if shard == len(self._paths):
                 self._close()  # The shard before it is full.
                 self._add()
-            _raise_os_error(self._open[shard].write, record)
+            raise_os_error(self._open[shard].write, record)
 
     def finish(self) -> tuple[manifest.Shard, ...]:
         """Closes and names the shards, and returns their entries in the manifest.
@@ -76,11 +70,11 @@ class ShardWriter:
 
     def _close(self) -> None:
         for writer in self._open.values():
-            _raise_os_error(writer.close)
+            raise_os_error(writer.close)
         self._open.clear()
 
 
-def _raise_os_error(function: Callable, *args: Any) -> None:
+def raise_os_error(function: Callable, *args: Any) -> None:
     """Calls a function; a full disk raises OSError instead of TensorFlow's error."""
     try:
         function(*args)

@@ -95,6 +95,7 @@ def test_the_fingerprint_is_of_what_batches_depend_on(tmp_path):
             {"max_length": 17},
             {"config": PretrainingSettings(Segments(format="stream", rows=4))},
             {"config": PretrainingSettings(Segments(packing=4))},
+            {"config": PretrainingSettings(Segments(format="stream", rows=4)), "row_groups": 2},
         )
     ]
     prints = [manifest.fingerprint([actual], "train") for actual in (built, *other)]
@@ -170,6 +171,10 @@ def test_not_json(tmp_path):
         ({"totals": {"skipped": {"x": "1"}}}, "totals.skipped.x: expected a whole number, got '1'"),
         ({"task": {"name": "a", "kind": "b"}}, "task.kind: 'b' is not one of classification, "),
         ({"shards": [7]}, "shards.0: expected a mapping, got 7"),
+        (
+            {"config": {"segments": {"format": "stream", "rows": 4}}, "row_groups": 3},
+            "row_groups: 3 is no divisor of 4 rows: make the shards again",
+        ),
     ],
 )
 def test_bad_entries(tmp_path, values, message):

@@ -17,13 +17,21 @@ from tfrecords_tools.pretraining.settings import Settings
 
 
 def read(folder):
-    """The examples as dicts of arrays, in the order of the shards."""
+    """The examples as dicts of arrays, step by step."""
     record = manifest.read(folder)
     paths = [str(folder / shard.name) for shard in record.shards]
     batch = next(iter(tf.data.TFRecordDataset(paths).batch(10**6)))
     parsed = features.parse(batch, record.features)
-    return {name: np.array(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value)
-            for name, value in parsed.items()}  # fmt: skip
+    arrays = {name: np.array(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value)
+              for name, value in parsed.items()}  # fmt: skip
+    groups, rows = record.row_groups, record.segments.rows
+
+    def by_step(array):  # from [groups, steps, rows of a group, …]
+        steps = len(array) // rows
+        parts = array.reshape(groups, steps, rows // groups, *array.shape[1:])
+        return parts.swapaxes(0, 1).reshape(array.shape)
+
+    return {name: by_step(array) for name, array in arrays.items()}
 
 
 @pytest.mark.parametrize("backward", [False, True])

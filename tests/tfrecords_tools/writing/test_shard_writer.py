@@ -34,14 +34,6 @@ def test_records_take_turns(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_records_in_order(tmp_path):
-    writer = ShardWriter(tmp_path, num_shards=3)
-    writer.in_order(5)
-    writer.write([b"0", b"1", b"2"])
-    writer.write([b"3", b"4"])
-    assert contents(tmp_path, writer.finish()) == [[0, 1], [2, 3], [4]]
-
-
 @pytest.mark.parametrize(
     ("count", "expected"),
     [(5, [[0, 1], [2, 3], [4]]), (4, [[0, 1], [2, 3]]), (1, [[0]]), (0, [])],

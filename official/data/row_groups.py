@@ -1,0 +1,111 @@
+"""The rows of a stream (`segments.format: stream`), which a worker reads without the others.
+
+The R rows of a batch are split into G groups of consecutive rows. A shard has a range of steps of
+one group, step by step, and the shards are stored group by group. A worker opens the shards of the
+groups of its rows only. A run that resumes opens one shard for each group, and skips the steps in
+it that come before.
+
+Row b of step t is example t · R + b of its folder, for any G. Several folders are read one after
+the other in every epoch.
+
+Shapes: R rows of a batch, G groups, S shards.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from official.data.example_order import Files, Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """The shards of a folder.
+
+    Attributes:
+      files: the shards, group by group.
+      groups: G; a divisor of R.
+    """
+
+    files: Files
+    groups: int = 1
+
+
+class RowGroups:
+    """The rows of all steps; `dataset` reads those of one worker."""
+
+    def __init__(self, folders: Sequence[Folder], rows: int):
+        """Prepares the order; no shard is opened.
+
+        Args:
+          folders: the folders, whose examples are numbered in this order.
+          rows: R. Every folder has a whole number of steps.
+        """
+        self._folders = list(folders)
+        self._rows = rows
+        self._steps = [sum(folder.files.counts) // rows for folder in folders]
+
+    def dataset(
+        self, start: int, first: int, count: int, share: int, repeat: bool
+    ) -> tf.data.Dataset:
+        """Returns rows of the batches from number `start` on.
+
+        Args:
+          start: the number of the first batch.
+          first: the first row of each batch that is read.
+          count: the number of rows of each batch that are read.
+          share: the rows of an element; a divisor of `count`.
+          repeat: True = epochs 0, 1, … without end; False = epoch 0.
+
+        Returns:
+          Rows; see `official.data.example_order`.
+        """
+        first_epoch, offset = divmod(start, sum(self._steps)) if repeat else (0, start)
+
+        def read_epoch(epoch):
+            skipped = tf.where(epoch == first_epoch, tf.constant(offset, tf.int64), 0)
+            rows, before = None, 0
+            for number, steps in enumerate(self._steps):
+                begin = tf.clip_by_value(skipped - before, 0, steps)
+                part = self._folder(number, begin, slice(first, first + count))
+                rows = part if rows is None else rows.concatenate(part)
+                before += steps
+            return rows.map(lambda rows: {"epoch": tf.fill(tf.shape(rows["index"]), epoch), **rows})
+
+        epochs = tf.data.Dataset.counter(tf.constant(first_epoch, tf.int64))
+        epochs = epochs if repeat else epochs.take(1)
+        return epochs.flat_map(read_epoch).rebatch(share, drop_remainder=True)
+
+    def _folder(self, number: int, start: tf.Tensor, own: slice) -> tf.data.Dataset:
+        """Returns the rows `own` of a folder from step `start` on, as the parts of groups."""
+        folder, steps = self._folders[number], self._steps[number]
+        size = self._rows // folder.groups  # rows of a group
+        paths = tf.constant(folder.files.paths)
+        ends = np.cumsum(folder.files.counts)  # [S]
+        starts = tf.constant(ends - folder.files.counts)
+        before = sum(self._steps[:number]) * self._rows  # examples of the folders before
+
+        def read(group):
+            begin, end = (group * steps + start) * size, (group + 1) * steps * size
+
+            def read_shard(shard):
+                records = tf.data.TFRecordDataset(paths[shard], buffer_size=1 << 20)
+                return records.skip(tf.maximum(begin - starts[shard], 0))
+
+            def rows(step: tf.Tensor, record: tf.Tensor) -> Rows:
+                begin = group * size
+                columns = tf.range(tf.maximum(begin, own.start), tf.minimum(begin + size, own.stop))
+                return {
+                    "index": before + step * self._rows + columns,
+                    "record": tf.gather(record, columns - begin),
+                }
+
+            shard = tf.searchsorted(ends, begin[None], side="right", out_type=tf.int64)[0]
+            shards = tf.data.Dataset.range(shard, len(ends))
+            records = shards.flat_map(read_shard).take(end - begin).batch(size, drop_remainder=True)
+            return tf.data.Dataset.zip(tf.data.Dataset.counter(start), records).map(rows)
+
+        groups = tf.data.Dataset.range(own.start // size, (own.stop - 1) // size + 1)
+        return groups.interleave(read, cycle_length=folder.groups, block_length=1)
