@@ -111,6 +111,12 @@ def _define_run_flags() -> None:
         False,
         "Resume a run even if --data or --validation_data has changed since it began.",
     )
+    flags.DEFINE_bool(
+        "verify_data",
+        False,
+        "train: compare every byte of the shards with the checksums of their manifests before the "
+        "first step. If not, sizes are compared, and each record with its CRC when it is read.",
+    )
     flags.DEFINE_multi_string(
         "override",
         [],
@@ -206,6 +212,7 @@ def _train() -> None:
             checkpoint=FLAGS.checkpoint,
             strategy=_strategy(),
             allow_other_data=FLAGS.allow_other_data,
+            verify_data=FLAGS.verify_data,
             report=_say,
         )
     except training.Stopped as stopped:
@@ -223,7 +230,8 @@ def _sweep() -> None:
     if FLAGS.distribution_strategy == "multi_worker":
         raise errors.UserError("--sweep: give the runs of several workers one by one")
     names = (
-        *("data", "validation_data", "init", "checkpoint", "allow_other_data"),
+        *("data", "validation_data", "init", "checkpoint"),
+        *("allow_other_data", "verify_data"),
         *("distribution_strategy", "tpu", "num_replicas"),
     )
     options = {name: FLAGS[name].value for name in names}

@@ -36,6 +36,7 @@ def open_data(
     config: configs.Config,
     split: str,
     training: bool = False,
+    verify: bool | None = None,
 ) -> "ShardDataset | Mixture":
     """Opens the examples of a split.
 
@@ -44,12 +45,13 @@ def open_data(
       config: the config of the run.
       split: the name of the split.
       training: whether the examples are shuffled and repeated.
+      verify: whether to compare every byte now; None = not in training.
 
     Raises:
       UserError: the folders do not match the config.
     """
     folders = [data] if isinstance(data, str | os.PathLike) else data
-    sources = [ShardDataset(folder, config, split, training) for folder in folders]
+    sources = [ShardDataset(folder, config, split, training, verify=verify) for folder in folders]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
 
 

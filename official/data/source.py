@@ -50,11 +50,9 @@ class ShardDataset:
         split: str = "train",
         training: bool = False,
         numbered: bool = False,
+        verify: bool | None = None,
     ):
         """Reads the manifests and compares the shards of the split with them.
-
-        In training, only the sizes of shards are compared here, so a run starts soon; records have
-        checksums of their own. Otherwise, and for streams, every byte is compared here.
 
         Args:
           folders: one folder or several, whose examples are numbered in this order.
@@ -64,6 +62,9 @@ class ShardDataset:
           training: True = batches without end, shuffled unless they are a stream; False = one
             pass in order.
           numbered: whether batches have the numbers of their examples, `example_number` [B].
+          verify: whether to compare every byte of the shards now. If not, only their sizes are
+            compared now, and each record with its checksum (CRC-32C) when it is read. None = not in
+            training, so that a run starts soon.
 
         Raises:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
@@ -75,10 +76,8 @@ class ShardDataset:
         self.split = split
         self.training = training
         manifests = [folder.read(Path(path), split) for path in paths]
-        for path, each in zip(paths, manifests, strict=True):
-            # TensorFlow checks each record of the others when it is read.
-            stream = each.segments is not None and each.segments.format == "stream"
-            folder.verify(Path(path), split, deep=stream or not training)
+        for path in paths:
+            folder.verify(Path(path), split, deep=not training if verify is None else verify)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         files = [

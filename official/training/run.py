@@ -1,7 +1,8 @@
 """Trains models: `--mode=train` and `--mode=train_and_eval`."""
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -33,6 +34,7 @@ def train(
     checkpoint: str = "best",
     strategy: tf.distribute.Strategy | None = None,
     allow_other_data: bool = False,
+    verify_data: bool = False,
     report: Callable[[str], None] = print,
 ) -> None:
     """Trains a model, or resumes its training from the last checkpoint in `model_dir`.
@@ -50,6 +52,8 @@ def train(
       checkpoint: the checkpoint of `init`: `best`, `last`, a step or a path.
       strategy: where to compute; None = one device.
       allow_other_data: whether a resumed run may use other data than it began with.
+      verify_data: whether to compare every byte of the shards with their manifests before the first
+        step. If not, sizes are compared, and each record with its checksum when it is read.
       report: takes the lines to print, on the chief only.
 
     Raises:
@@ -65,20 +69,34 @@ def train(
         raise UserError(f"{config.name}: objectives: at least one is needed to train")
     config = resolve.inherit(config, initial)
     numerics.set_precision(config.recipe.precision)
-    with strategies.lost_workers(strategy):
-        source = open_data(data, config, "train", training=True)
+    with strategies.lost_workers(strategy), _damaged_records():
+        source = open_data(data, config, "train", training=True, verify=verify_data)
         config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
         config = teachers.described(config)
         source.check(config, strategy.num_replicas_in_sync)
         if init:
             source.check_tokenizer(Path(init) / "tokenizer")
-        held_out = _held_out(data, validation_data, config, source, strategy) if evaluate else None
+        held_out = None
+        if evaluate:
+            held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
         model_dir = Path(model_dir)
         resuming.check_same_run(config, model_dir)
         trainer = _trainer(
             config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
         )
         trainer.train(held_out)
+
+
+@contextlib.contextmanager
+def _damaged_records() -> Iterator[None]:
+    """Reports a record that differs from its checksum as a user error."""
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise UserError(
+            "--data or --validation_data: a record differs from its checksum, so a shard has "
+            "changed since it was written: --verify_data says which one"
+        ) from error
 
 
 def _nothing(line: str) -> None:
@@ -91,6 +109,7 @@ def _held_out(
     config: configs.Config,
     source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
+    verify: bool,
 ) -> ShardDataset | Mixture:
     """Opens the examples for evaluation."""
     if config.segments and not validation_data:
@@ -98,7 +117,8 @@ def _held_out(
             "--validation_data is missing: name shards made of held-out text, or use --mode=train"
         )
     split = "train" if config.segments else "validation"
-    held_out = open_data(validation_data if config.segments else data, config, split)
+    data_to_open = validation_data if config.segments else data
+    held_out = open_data(data_to_open, config, split, verify=verify)
     held_out.check(config, strategy.num_replicas_in_sync)
     if held_out.tokenizer.fingerprint != source.tokenizer.fingerprint:
         raise UserError(

@@ -514,6 +514,25 @@ def test_an_unlabelled_split_has_no_label(tmp_path):
         source.check(config)
 
 
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[12] ^= 1  # the first byte of the first record
+    path.write_bytes(content)
+
+
+def test_every_byte_is_compared_where_it_is_asked_for(tmp_path):
+    folder = write(tmp_path, make_examples(4), shards=2)
+    flip_a_bit(folder / "train-00001-of-00002.tfrecord")
+    message = "train-00001-of-00002.tfrecord has changed .*: copy the folder again"
+    for options in ({}, {"verify": True}, {"training": True, "verify": True}):
+        with pytest.raises(UserError, match=message):
+            data.ShardDataset(folder, make_config(), **options)
+    for options in ({"training": True}, {"verify": False}):
+        source = data.ShardDataset(folder, make_config(), **options)
+        with pytest.raises(tf.errors.DataLossError):
+            list(source.dataset(4).take(1))
+
+
 class TestRefused:
     def test_no_manifest(self, tmp_path):
         with pytest.raises(UserError, match="manifest.json is missing"):
