@@ -229,10 +229,14 @@ class Tokenizer(abc.ABC):
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
-                ids = self.tokenize(strings(chunk))
+                ids = self._ids(chunk)
                 values.append(ids.values.numpy())
                 lengths.append(ids.row_lengths().numpy())
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
+
+    def _ids(self, texts: Sequence[str]) -> tf.RaggedTensor:
+        """Returns the ids of some texts, the same as `tokenize`."""
+        return self.tokenize(strings(texts))
 
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.

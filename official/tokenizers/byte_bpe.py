@@ -29,10 +29,11 @@ from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_alphabet import ALPHABET, spelling
 from official.tokenizers.byte_bpe_files import MERGES_FILE, VERSION, read_merges, read_pieces
 from official.tokenizers.byte_bpe_splitter import ByteBPESplitter
-from official.tokenizers.byte_words import begins_with_text, words
+from official.tokenizers.byte_word_ids import WordIds
+from official.tokenizers.byte_words import begins_with_text
 from official.tokenizers.merges import check as check_merges
 from official.tokenizers.settings_file import find_specials, switch
-from official.tokenizers.text_tensors import chunks, strings
+from official.tokenizers.text_tensors import chunks
 from official.utils.errors import UserError
 
 # GPT-2 has one special token, which also separates documents.
@@ -94,6 +95,7 @@ class ByteBPE(Tokenizer):
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
         splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source)
+        self._words = WordIds(splitter.spell)
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
@@ -114,6 +116,11 @@ class ByteBPE(Tokenizer):
             str(path),
         )
 
+    def _ids(self, texts: Sequence[str]) -> tf.RaggedTensor:
+        if self.add_prefix_space:
+            texts = [" " * (text[:1] not in ("", " ")) + text for text in texts]
+        return self._splitter.allowed(self._words.split(texts))
+
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.
 
@@ -133,7 +140,7 @@ class ByteBPE(Tokenizer):
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         with tf.device("/CPU:0"):
             for chunk in chunks([" " * b + whole for b, whole in zip(blanks, wholes, strict=True)]):
-                spelled = self._splitter.split_words(words(strings(chunk)))
+                spelled = self._words.split(chunk)
                 lengths.append(sizes[spelled.values])
                 ids.append(self._splitter.allowed(spelled).values.numpy())
         token_lengths = np.concatenate(lengths)  # in bytes

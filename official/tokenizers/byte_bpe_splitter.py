@@ -46,7 +46,7 @@ class ByteBPESplitter(Splitter):
     def split_words(self, text_words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the ids of the words of texts, string [N, None]: int32 [N, None]."""
         unique, numbers = tf.unique(text_words.values)
-        pieces = tf.gather(self._spell(unique), numbers)  # [all words, None]
+        pieces = tf.gather(self.spell(unique), numbers)  # [all words, None]
         ends = tf.gather(pieces.row_splits, text_words.row_splits)
         return tf.RaggedTensor.from_row_splits(pieces.values, ends, validate=False)
 
@@ -66,7 +66,7 @@ class ByteBPESplitter(Splitter):
         )
         return offsets.Tokens(ids, *offsets.trimmed(characters, *characters_of))
 
-    def _spell(self, words: tf.Tensor) -> tf.RaggedTensor:
+    def spell(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of words, string [W]: int32 [W, None]."""
         split = tf.strings.bytes_split(words)
         values = tf.reshape(tf.io.decode_raw(split.values, tf.uint8), [-1])
