@@ -2,9 +2,9 @@
 
   python -m benchmarks.byte_bpe [--text=FILE] [--tokenizer=DIR]
 
-Both sides read the same vocabulary and the same texts and take turns, round after round. Seconds are
-those of all processors together, so MB/s are those of one core. Each round starts without known
-words; the text is encoded twice, the second time with its words known. The long words are random
+Both sides read the same vocabulary and the same texts and take turns, round after round. Seconds
+are those of all processors together, so MB/s are those of one core. Each round starts without known
+words, and the text is encoded twice: the second time its words are known. The long words are random
 letters: GPT-2's pattern does not split them, so the cost of one word shows. The package runs in an
 environment of its own (made as by `make parity` when missing). The ids are compared.
 """
