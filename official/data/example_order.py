@@ -77,7 +77,7 @@ def bucketed(
     depends on all rows before, so reading cannot start in the middle.
 
     Args:
-      rows: the result of `in_order` or of `lanes.Lanes.dataset`.
+      rows: the result of `in_order`.
       lengths: a function from records, string [n], to their lengths, int32 [n].
       bounds: the largest length of each bucket, in ascending order; the last one is the length of
         the longest example.

@@ -17,7 +17,16 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import checks, example_order, lanes, row_groups, sharing, streams, taught
+from official.data import (
+    checks,
+    example_order,
+    lanes,
+    length_groups,
+    row_groups,
+    sharing,
+    streams,
+    taught,
+)
 from official.data.batches import BatchBuilder
 from official.shards import features, folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
@@ -251,7 +260,7 @@ class ShardDataset:
 
         Each batch becomes one element for each replica, in order; replica r of R has the rows from
         r·batch_size/R on. Of a stream, and in training without buckets, a worker reads its own rows
-        only. Otherwise every worker reads all records and parses its own.
+        only. Otherwise every worker reads all rows.
 
         In training, all shapes are static and the batches have no end. Otherwise the batches are
         one pass in order, and the rows that fill the last batch have `example_weights` (and
@@ -283,12 +292,11 @@ class ShardDataset:
         if self.rows is not None:
             batches = self._stream.dataset(start_step, *own, repeat=self.training)
             return self._with_options(self._built(batches, share))
-        if self.training and not self.config.recipe.bucket_lengths:
-            batches = self._lanes(batch_size).dataset(start_step, *own)
+        if self.training:
+            batches = self._shuffled(batch_size).dataset(start_step, *own)
             return self._with_options(self._built(batches, share))
-        batches = self._batches(batch_size, start_step)
-        if not self.training:
-            batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
+        batches = self._in_order(batch_size).skip(start_step)
+        batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
         if replicas > 1:
             batches = sharing.split(batches, share, worker, replicas_per_worker)
         return self._with_options(self._built(batches, share))
@@ -303,8 +311,8 @@ class ShardDataset:
     def _with_options(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """Sets the cardinality and the options of the finished batches."""
         if self.training:
-            # Buckets hide that there is no end. A strategy would then test for the end at each
-            # step, and the number of rows would be unknown.
+            # The pipeline hides that there is no end. A strategy would then test for the end at
+            # each step, and the number of rows would be unknown.
             batches = batches.apply(
                 tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             )
@@ -314,19 +322,36 @@ class ShardDataset:
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
-    def _batches(self, batch_size: int, start_step: int) -> tf.data.Dataset:
-        """Returns the batches of rows over all replicas; the last one may be shorter."""
-        if bounds := self.config.recipe.bucket_lengths:
-            rows = example_order.in_order(self._files)
-            if self.training:
-                rows = self._lanes(batch_size).dataset(0, 0, batch_size, batch_size)
-            bounds = [bound for bound in bounds if bound < self.max_length] + [self.max_length]
-            lengths = _longest_sequences if self._build_batch.sequences else _lengths
-            return example_order.bucketed(rows, lengths, bounds, batch_size).skip(start_step)
-        return example_order.in_order(self._files).rebatch(batch_size).skip(start_step)
+    def _in_order(self, batch_size: int) -> tf.data.Dataset:
+        """Returns the batches of one pass over all replicas; the last one may be shorter."""
+        rows = example_order.in_order(self._files)
+        if not (bounds := self._bounds):
+            return rows.rebatch(batch_size)
+        return example_order.bucketed(rows, self._lengths, bounds, batch_size)
 
-    def _lanes(self, batch_size: int) -> lanes.Lanes:
-        return lanes.Lanes(self._files, self.config.seed, batch_size)
+    def _shuffled(self, batch_size: int) -> lanes.Lanes | length_groups.LengthGroups:
+        """Returns the rows of the batches of training."""
+        order = lanes.Lanes(self._files, self.config.seed, batch_size)
+        if not (bounds := self._bounds):
+            return order
+        return length_groups.LengthGroups(
+            order, self._lengths, bounds, self.config.seed, batch_size, self.num_examples
+        )
+
+    @property
+    def _bounds(self) -> list[int]:
+        """The lengths that batches are padded to; empty = always `max_length`."""
+        bounds = self.config.recipe.bucket_lengths
+        shorter = [bound for bound in bounds if bound < self.max_length]
+        return [*shorter, self.max_length] if bounds else []
+
+    def _lengths(self, records: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
+        if self._build_batch.sequences:
+            lengths = features.parse(records, ["sequence_lengths"])["sequence_lengths"]
+            return tf.reduce_max(lengths, axis=1)
+        lengths = features.parse(records, ["segment_lengths"])["segment_lengths"]
+        return tf.reduce_sum(lengths, axis=1)
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:
@@ -344,14 +369,3 @@ class ShardDataset:
         if corruption is None or parts == 1:
             return None
         return corruption.row_predictions(self.max_length, parts)
-
-
-def _lengths(serialized: tf.Tensor) -> tf.Tensor:
-    """Returns the number of tokens of serialized examples, int32 [B], from strings [B]."""
-    return tf.reduce_sum(features.parse(serialized, ["segment_lengths"])["segment_lengths"], axis=1)
-
-
-def _longest_sequences(serialized: tf.Tensor) -> tf.Tensor:
-    """Returns the number of tokens of each example's longest sequence, int32 [B]."""
-    lengths = features.parse(serialized, ["sequence_lengths"])["sequence_lengths"]
-    return tf.reduce_max(lengths, axis=1)

@@ -34,6 +34,7 @@ class Stream(enum.IntEnum):
     CONTEXT = 10
     PARTS = 11
     TASK = 12
+    BATCH_ORDER = 13
 
 
 def numpy_rng(*counters: int) -> np.random.Generator:

@@ -7,7 +7,8 @@ CHECKOUT is a checkout of the version that writes the folders. Its command lines
 `test_earlier_folders.py` lets the present version go on from them. The folders are those of commit
 a445364, the last one of the first layout (one folder of modules). With --expected, CHECKOUT goes on
 from a folder, and only `expected.npz` is written: that of BERT is of the version that reads
-examples in lanes, and whose last layer computes the positions that are read.
+examples in lanes, and whose last layer computes the positions that are read, and that of the task
+of the version that sorts groups of batches by length.
 
 For BERT and XLNet:
   NAME/shards           pretraining shards
