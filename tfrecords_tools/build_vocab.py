@@ -1,11 +1,12 @@
 """Learns a vocabulary from text and writes a tokenizer folder.
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
-  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--normalize_text]
+  --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--normalize_text] \
+  [--workers=N]
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
-text. The same text and options give the same bytes.
+text. The same text and options give the same bytes, with any number of workers.
 """
 
 from absl import flags
@@ -13,11 +14,13 @@ from absl import flags
 from official.utils import errors
 from tfrecords_tools.text import options as text_options
 from tfrecords_tools.vocabulary import TYPES
+from tfrecords_tools.writing import parallel
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("tokenizer folder")
+    text_options.define_workers()
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "number of pieces, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
@@ -65,6 +68,10 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, "input", "output", "vocab_size")
+    if text_options.workers() > 1:
+        # TensorFlow is slow to load, so the process that workers are forked from loads it
+        # meanwhile.
+        parallel.start("tfrecords_tools.vocabulary.builder")
     from tfrecords_tools.vocabulary import builder
 
     builder.build(
@@ -81,6 +88,7 @@ def main(argv: list[str]) -> None:
         options.normalize_text,
         options.sentinels,
         options.split_punctuation,
+        text_options.workers(),
         report=text_options.say,
     )
 

@@ -1,10 +1,11 @@
 """Learns a vocabulary from text and writes a tokenizer folder."""
 
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,19 +17,17 @@ from official.utils import atomic
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
+from tfrecords_tools.vocabulary.passes import Chunk, Corpus, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts
 
-_SECONDS_BETWEEN_REPORTS = 5.0
 _EXAMPLE_LINES = 2000
 _LINES_AT_ONCE = 10_000
 # The kinds that do not change text.
 _KEEPS_CASE = {"byte_bpe": "byte-level BPE keeps", "words": "words keep"}
 
-Report = Callable[[str], None]
-
 
 @dataclasses.dataclass(frozen=True)
-class _Options:
+class Options:
     """The options of `build` that decide the vocabulary."""
 
     kind: str
@@ -79,6 +78,7 @@ def build(
     normalize_text: bool = False,
     sentinels: int = 0,
     split_punctuation: bool = False,
+    workers: int = 1,
     report: Report = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
@@ -100,12 +100,13 @@ def build(
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
       split_punctuation: whether punctuation signs and Chinese characters are words of their own, of
         the kind `words`.
+      workers: the number of processes that read the text. It does not change the vocabulary.
       report: is called with lines of progress and the summary.
 
     Raises:
       UserError: the input or an option cannot be used, or `output` exists.
     """
-    options = _Options(
+    options = Options(
         kind, vocab_size, lower_case, coverage, max_lines, add_prefix_space, normalize_text,
         sentinels, split_punctuation,
     )  # fmt: skip
@@ -114,8 +115,14 @@ def build(
     paths = documents.expand(inputs)
     tally = documents.Tally()
     with atomic.folder(output) as temporary:
-        read = documents.read(paths, on_bad_utf8, on_long_line, tally)
-        tokenizer, examples = _from_text(read, paths, options, tally, report)
+        corpus = Corpus(paths, on_bad_utf8, on_long_line, workers, report)
+        learner = _read(corpus, options, tally)
+        if not (examples := _first_lines(corpus, kind)):
+            raise UserError(
+                f"no text in the input ({len(paths)} files, {corpus.bytes:,} bytes): nothing to "
+                "learn from"
+            )
+        tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
     for reason, count in sorted(tally.skipped.items()):
         report(f"skipped: {count:,} {reason}")
@@ -124,25 +131,38 @@ def build(
     return tokenizer
 
 
-def _from_text(
-    read: Iterable[documents.Document],
-    paths: Sequence[Path],
-    options: _Options,
-    tally: documents.Tally,
-    report: Report,
-) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """Returns the tokenizer that is learned from the documents, and their first lines."""
-    total = sum(path.stat().st_size for path in paths)
+def start_worker() -> None:
+    """Sets up TensorFlow in a worker process: one thread, no accelerator."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.set_visible_devices([], "GPU")
+
+
+def collect(chunk: Chunk, options: Options) -> Any:
+    """Returns what a vocabulary is learned from, of a chunk of text: the state of a learner."""
+    learner = _learner(options, chunk.number)
+    for document in chunk.documents:
+        lines = document.sentences
+        if options.kind == "byte_bpe":
+            blank = options.add_prefix_space and not document.continues
+            learner.add([" " * blank + "".join(lines)])
+        else:
+            learner.add(documents.cleaned(lines))
+    return learner.state()
+
+
+def _read(
+    corpus: Corpus, options: Options, tally: documents.Tally
+) -> WordCounts | sentencepiece.Sample:
+    """Returns the learner of all text."""
     learner = _learner(options)
-    examples = _count(read, learner, options, _Progress(tally, total, report))
-    if not examples:
-        raise UserError(
-            f"no text in the input ({len(paths)} files, {total:,} bytes): nothing to learn from"
-        )
-    return _learn(learner, options, report), examples
+    function = functools.partial(collect, options=options)
+    for state in corpus.apply(function, start_worker, tally):
+        learner.merge(state)
+    return learner
 
 
-def _learner(options: _Options) -> WordCounts | sentencepiece.Sample:
+def _learner(options: Options, chunk: int = 0) -> WordCounts | sentencepiece.Sample:
     """Returns the object that collects what the vocabulary is learned from."""
     if options.kind == "wordpiece":
         return wordpiece.word_counts(options.lower_case)
@@ -150,33 +170,22 @@ def _learner(options: _Options) -> WordCounts | sentencepiece.Sample:
         return byte_bpe.word_counts()
     if options.kind == "words":
         return words.word_counts(options.split_punctuation)
-    return sentencepiece.Sample(options.max_lines)
+    return sentencepiece.Sample(options.max_lines, chunk=chunk)
 
 
-def _count(
-    read: Iterable[documents.Document],
-    learner: WordCounts | sentencepiece.Sample,
-    options: _Options,
-    progress: "_Progress",
-) -> list[str]:
-    """Passes all text to the learner and returns the first lines of it."""
-    examples: list[str] = []
-    for document in read:
+def _first_lines(corpus: Corpus, kind: str) -> list[str]:
+    """Returns the first lines of the text, for the summary."""
+    first: list[str] = []
+    for document in corpus.read():
         lines = document.sentences
-        if options.kind == "byte_bpe":
-            blank = options.add_prefix_space and not document.continues
-            learner.add([" " * blank + "".join(lines)])
-        else:
-            lines = documents.cleaned(lines)
-            learner.add(lines)
-        examples += lines[: max(0, _EXAMPLE_LINES - len(examples))]
-        progress()
-    progress.finish()
-    return examples
+        first += lines if kind == "byte_bpe" else documents.cleaned(lines)
+        if len(first) >= _EXAMPLE_LINES:
+            break
+    return first[:_EXAMPLE_LINES]
 
 
 def _learn(
-    learner: WordCounts | sentencepiece.Sample, options: _Options, report: Report
+    learner: WordCounts | sentencepiece.Sample, options: Options, report: Report
 ) -> tokenizers.Tokenizer:
     """Learns the vocabulary and returns its tokenizer."""
     if not isinstance(learner, WordCounts):
@@ -201,7 +210,7 @@ def _learn(
     return tokenizers.ByteBPE(pieces, merges, options.add_prefix_space)
 
 
-def _sentencepiece(sample: sentencepiece.Sample, options: _Options) -> tokenizers.SentencePiece:
+def _sentencepiece(sample: sentencepiece.Sample, options: Options) -> tokenizers.SentencePiece:
     """Learns a SentencePiece model and returns its tokenizer."""
     rules, lines = TextRules(), sample.lines
     if options.normalize_text:
@@ -233,31 +242,6 @@ def _normalized(lines: Sequence[str], rules: TextRules) -> list[str]:
         batch = rules.apply(tf.constant(lines[start : start + _LINES_AT_ONCE]))
         normalized += [line.decode() for line in batch.numpy()]
     return normalized
-
-
-class _Progress:
-    """Reports at intervals how much of the input is read."""
-
-    def __init__(self, tally: documents.Tally, total: int, report: Report):
-        self._tally, self._total, self._report = tally, total, report
-        self._started = time.monotonic()
-        self._due = self._started + _SECONDS_BETWEEN_REPORTS
-
-    def __call__(self) -> None:
-        """Reports if it is time."""
-        if time.monotonic() >= self._due:
-            self.finish()
-            self._due = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-
-    def finish(self) -> None:
-        """Reports."""
-        seconds = time.monotonic() - self._started
-        megabytes = self._tally.bytes_read / 1e6
-        self._report(
-            f"read {megabytes:.1f} of {self._total / 1e6:.1f} MB "
-            f"({100 * self._tally.bytes_read / self._total:.0f}%), "
-            f"{megabytes / seconds:.1f} MB/s, {self._tally.documents:,} documents"
-        )
 
 
 def _summary(tokenizer: tokenizers.Tokenizer, kind: str, examples: Sequence[str]) -> str:

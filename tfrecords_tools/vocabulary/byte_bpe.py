@@ -5,11 +5,10 @@ et al. 2016; Radford et al. 2019, section 2.2). Words are split as the tokenizer
 same text gives the same bytes.
 """
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import tensorflow as tf
-
-from official.tokenizers import byte_words
+from official.tokenizers import byte_word_ids
 from official.tokenizers.byte_alphabet import ALPHABET
 from official.utils.errors import UserError
 from tfrecords_tools.vocabulary.merges import grow
@@ -22,10 +21,10 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 def word_counts(max_words: int = MAX_WORDS) -> WordCounts:
     """Returns a counter of the words that the tokenizer sees, white space among them."""
 
-    def words(texts: tf.Tensor) -> list[bytes]:
-        return byte_words.words(texts).values.numpy().tolist()
+    def words(texts: Sequence[str]) -> Iterator[str]:
+        return itertools.chain.from_iterable(map(byte_word_ids.find, texts))
 
-    return WordCounts(lambda texts: filter(None, words(texts)), max_words)
+    return WordCounts(words, max_words, str.encode)
 
 
 def learn(

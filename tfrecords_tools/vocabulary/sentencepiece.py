@@ -15,6 +15,8 @@ from official.utils.errors import UserError
 
 # The trainer silently ignores longer lines, so they are cut before.
 MAX_LINE_CHARACTERS = 4000
+# A sample may have that many times the lines that are wanted, before the others are dropped.
+_SLACK = 1.25
 # The result depends on the number of threads, so it is fixed.
 _THREADS = 4
 # Text that spells a control symbol does not become one, unlike user-defined symbols.
@@ -32,28 +34,55 @@ _TEXT_TO_TEXT = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 
 class Sample:
-    """A uniform sample of lines (reservoir sampling).
+    """A uniform sample of lines: those with the smallest random keys.
+
+    The keys of a chunk of text depend on the seed and the number of the chunk. So the sample of a
+    text is the same, however many samples of its chunks are merged.
 
     Attributes:
-      lines: the sample.
       seen: the number of lines so far.
     """
 
-    def __init__(self, size: int, seed: int = 0):
-        self.lines: list[str] = []
+    def __init__(self, size: int, seed: int = 0, chunk: int = 0):
+        """Starts a sample of at most `size` lines of the chunk with number `chunk`."""
         self.seen = 0
-        self._size = size
-        self._random = random.Random(seed)
+        self._size, self._chunk = size, chunk
+        self._random = random.Random(f"{seed} {chunk}")
+        self._kept: list[tuple[float, int, int, str]] = []  # key, chunk, number in it, line
+        self._limit = 1.0
+
+    @property
+    def lines(self) -> list[str]:
+        """The sample, in the order of the text."""
+        self._cut_down()
+        return [line for *_, line in sorted(self._kept, key=lambda each: each[1:3])]
 
     def add(self, texts: Iterable[str]) -> None:
         """Adds lines, of which the sample may take some."""
         for text in texts:
             for line in _cut(text):
+                self._take([(self._random.random(), self._chunk, self.seen, line)])
                 self.seen += 1
-                if len(self.lines) < self._size:
-                    self.lines.append(line)
-                elif (index := self._random.randrange(self.seen)) < self._size:
-                    self.lines[index] = line
+
+    def state(self) -> tuple[int, list[tuple[float, int, int, str]]]:
+        """Returns the number of lines and the sample, for the `merge` of another sample."""
+        self._cut_down()
+        return self.seen, self._kept
+
+    def merge(self, state: tuple[int, list[tuple[float, int, int, str]]]) -> None:
+        """Adds the sample of another chunk."""
+        self.seen += state[0]
+        self._take(state[1])
+
+    def _take(self, lines: Iterable[tuple[float, int, int, str]]) -> None:
+        self._kept += [each for each in lines if each[0] < self._limit]
+        if len(self._kept) > self._size * _SLACK + 1:
+            self._cut_down()
+
+    def _cut_down(self) -> None:
+        if len(self._kept) > self._size:
+            self._kept = sorted(self._kept)[: self._size]
+            self._limit = self._kept[-1][0]
 
 
 def learn(

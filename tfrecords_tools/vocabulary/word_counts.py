@@ -1,10 +1,8 @@
 """Counts the words of a text in bounded memory."""
 
 import collections
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
-
-import tensorflow as tf
 
 MAX_WORDS = 1_000_000
 CHARACTERS_AT_ONCE = 1 << 20
@@ -21,18 +19,18 @@ class WordCounts:
 
     def __init__(
         self,
-        split: Callable[[tf.Tensor], Iterable[bytes]],
+        split: Callable[[Sequence[str]], Iterable[Hashable]],
         max_words: int = MAX_WORDS,
-        take: Callable[[bytes], Any] = lambda word: word,
+        take: Callable[[Any], Any] = lambda word: word,
     ):
         """Creates a counter.
 
         Args:
-          split: returns the words of strings [N].
+          split: returns the words of texts.
           max_words: the largest number of different words that `words` returns.
           take: returns the form of a word that is learned from, or None to leave the word out.
         """
-        self.counts: collections.Counter[bytes] = collections.Counter()
+        self.counts: collections.Counter = collections.Counter()
         self.total = 0
         self._split, self._take = split, take
         self._max_words = max_words
@@ -49,11 +47,18 @@ class WordCounts:
 
     def flush(self) -> None:
         """Counts the texts that are waiting for a full batch."""
-        with tf.device("/CPU:0"):
-            words = collections.Counter(self._split(tf.constant(self._waiting, tf.string)))
-        self.counts.update(words)
-        self.total += words.total()
+        self.merge(collections.Counter(self._split(self._waiting)))
         self._waiting, self._size = [], 0
+
+    def state(self) -> collections.Counter:
+        """Returns the counts, for the `merge` of another counter."""
+        self.flush()
+        return self.counts
+
+    def merge(self, counts: Mapping[Hashable, int]) -> None:
+        """Adds the counts of words of another text."""
+        self.counts.update(counts)
+        self.total += sum(counts.values())
         if len(self.counts) > 2 * self._max_words:
             self.counts = collections.Counter(dict(most_common(self.counts, self._max_words)))
 

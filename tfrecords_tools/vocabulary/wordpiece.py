@@ -6,7 +6,7 @@ by order, so the same text gives the same vocabulary.
 """
 
 import collections
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -26,9 +26,10 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def word_counts(lower_case: bool, max_words: int = MAX_WORDS) -> WordCounts:
     """Returns a counter of the words that the tokenizer sees."""
 
-    def words(texts: tf.Tensor) -> list[bytes]:
-        cleaned = clean(texts, lower_case, lower_case)
-        return b" ".join(space_words(cleaned).numpy().tolist()).split()
+    def words(texts: Sequence[str]) -> list[bytes]:
+        with tf.device("/CPU:0"):
+            cleaned = clean(tf.constant(texts, tf.string), lower_case, lower_case)
+            return b" ".join(space_words(cleaned).numpy().tolist()).split()
 
     def text(word: bytes) -> str | None:
         long = UNKNOWN_WORD.encode() in word

@@ -5,7 +5,7 @@ language model assumes (Peters et al., 2018, and its release). Words are split a
 splits them. Ties are in the order of the bytes, so the same text gives the same vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -17,8 +17,10 @@ from tfrecords_tools.vocabulary.word_counts import MAX_WORDS, WordCounts, most_c
 def word_counts(split_punctuation: bool = False, max_words: int = MAX_WORDS) -> WordCounts:
     """Returns a counter of the words that the tokenizer sees."""
 
-    def words(texts: tf.Tensor) -> list[bytes]:
-        return split_words(texts, split_punctuation).values.numpy().tolist()
+    def words(texts: Sequence[str]) -> list[bytes]:
+        with tf.device("/CPU:0"):
+            given = tf.constant(texts, tf.string)
+            return split_words(given, split_punctuation).values.numpy().tolist()
 
     return WordCounts(words, max_words, lambda word: word.decode("utf-8", "replace"))
 
