@@ -1,7 +1,7 @@
 """Finds phrases in text and writes them to a lexicon file, one on each line, best first.
 
   python -m tfrecords_tools.build_phrases --input='text/*.txt' --output=phrases.txt \
-    [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case]
+    [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case] [--workers=N]
 
 A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
 cut in two at any position, the parts have a normalised pointwise mutual information (Bouma, 2009)
@@ -13,7 +13,8 @@ which is 1 for parts that only occur together and 0 for independent parts. p is 
 words.
 
 The text is read `max_words` times. A run is counted only if it is frequent without its first word
-and without its last word, so memory grows with the number of phrases, not with the text.
+and without its last word, so memory grows with the number of phrases, not with the text. The same
+text and options give the same phrases, with any number of workers.
 """
 
 from absl import flags
@@ -25,6 +26,7 @@ from tfrecords_tools.text import options as text_options
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("lexicon file")
+    text_options.define_workers()
     flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
     flags.DEFINE_float("threshold", 0.4, "least normalised mutual information, -1 to 1")
     flags.DEFINE_integer("max_words", 4, "largest number of words of a phrase")
@@ -46,6 +48,7 @@ def main(argv: list[str]) -> None:
         options.lower_case,
         options.on_bad_utf8,
         options.on_long_line,
+        text_options.workers(),
         report=text_options.say,
     )
 

@@ -9,7 +9,8 @@ import pytest
 
 from official.utils.errors import UserError
 from tests import commands
-from tfrecords_tools.vocabulary import phrases
+from tfrecords_tools.vocabulary import passes, phrases, runs
+from tfrecords_tools.writing import parallel
 
 PHRASES = ["new york", "machine learning theory", "one of a kind"]
 
@@ -19,11 +20,11 @@ def write(path, lines=600, seed=0):
     rng = np.random.default_rng(seed)
     words = [f"w{i}" for i in range(40)] + ["york", "of", "a", "learning"]
     text = []
-    for _ in range(lines):
+    for number in range(lines):
         line = rng.choice(words, 12).tolist()
         line[rng.integers(12)] = PHRASES[rng.integers(3)]
         line[rng.integers(12)] += ","
-        text.append(" ".join(line))
+        text.append(" ".join(line) + "\n" * (number % 20 == 19))
     path.write_text("\n".join(text) + "\n")
     return path
 
@@ -51,9 +52,11 @@ def npmi_slowly(path, most):
     }
 
 
-@pytest.mark.parametrize("part", [1 << 20, 100])
-def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, part):
-    monkeypatch.setattr(phrases, "WORDS_AT_ONCE", part)
+@pytest.mark.parametrize("at_once", [1 << 20, 100])
+def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, at_once):
+    """Chunks of one document or all of them, whose counts are added up at once or all together."""
+    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", at_once)
+    monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", at_once)
     path = write(tmp_path / "a.txt")
     built = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
     expected = [
@@ -76,12 +79,48 @@ def test_case_and_longest_phrase(tmp_path):
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
-    monkeypatch.setattr(phrases, "WORDS_AT_ONCE", 500)
-    monkeypatch.setattr(phrases, "MAX_RUNS", 300)
+    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 4000)
+    monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
+    monkeypatch.setattr(runs, "MAX_RUNS", 300)
     said = []
     built = phrases.build(str(path), tmp_path / "out", 15, 0.3, report=said.append)
     assert "forgetting runs counted less than 2 times so far, to save memory" in said
     assert "machine learning" in built
+
+
+def test_words_are_bounded(tmp_path, monkeypatch):
+    """Of words that each chunk has once, the most frequent are kept."""
+    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(phrases, "MAX_WORDS", 4)
+    rare = [f"one of it x{i} y{i}" for i in range(30)]
+    (tmp_path / "a.txt").write_text("\n\n".join(rare))
+    said = []
+    built = phrases.build(str(tmp_path / "a.txt"), tmp_path / "out", report=said.append)
+    assert built == ["of it", "one of", "one of it"]
+    assert "150 words, 4 different, 3 of them frequent" in said
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forget):
+    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 4000)
+    if forget:
+        monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
+        monkeypatch.setattr(runs, "MAX_RUNS", 300)
+    # Workers of later tests are forked from the same process, which must not lack TensorFlow.
+    parallel.start("tfrecords_tools.vocabulary.builder")
+    path = write(tmp_path / "a.txt")
+    said = {workers: [] for workers in (1, 2, 4)}
+    for workers, lines in said.items():
+        output = tmp_path / f"{workers}"
+        phrases.build(str(path), output, 15, 0.3, workers=workers, report=lines.append)
+        assert output.read_bytes() == (tmp_path / "1").read_bytes()
+    assert any("forgetting" in line for line in said[1]) == forget
+    assert said[1][0].startswith("pass 1 of 4: 0.0 of 0.0 MB (100%), ")
+    assert said[4][0].endswith("MB/s, 30 documents")
+    assert [line for line in said[1] if "frequent" in line] == [
+        line for line in said[4] if "frequent" in line
+    ]
+    assert said[1][-1].startswith(f"wrote {tmp_path / '1'} in ")
 
 
 @pytest.mark.parametrize(

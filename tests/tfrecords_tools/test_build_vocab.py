@@ -12,7 +12,7 @@ import pytest
 from official import tokenizers
 from official.utils.errors import UserError
 from tests import ROOT
-from tfrecords_tools.vocabulary import TYPES, builder
+from tfrecords_tools.vocabulary import TYPES, builder, passes
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
@@ -127,6 +127,25 @@ def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
     packed = build(tmp_path / "text.gz", tmp_path / "b", kind)
     lines = build(f"{tmp_path}/one.jsonl,{tmp_path}/t*.jsonl", tmp_path / "c", kind)
     assert built.files == packed.files == lines.files
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "words", "bpe"])
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, kind):
+    """Of several chunks, some of whose lines are not in the sample."""
+    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 500)
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"{line}\n{i} x{i * 7 % 13}" for i, line in enumerate(PROSE * 8)))
+    built, lines = {}, {}
+    for workers in (1, 2, 4):
+        lines[workers] = []
+        built[workers] = build(
+            text, tmp_path / f"{workers}", kind, workers=workers, max_lines=60,
+            report=lines[workers].append,
+        ).files  # fmt: skip
+    assert built[1] == built[2] == built[4]
+    assert lines[1][1:-1] == lines[4][1:-1]
+    assert kind != "bpe" or lines[2][1] == "learning from 60 of 80 lines"
+    assert lines[4][0].endswith("MB/s, 40 documents")
 
 
 def test_vocabulary_is_of_frequent_words(tmp_path):

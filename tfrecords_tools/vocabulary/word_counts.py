@@ -8,14 +8,31 @@ MAX_WORDS = 1_000_000
 CHARACTERS_AT_ONCE = 1 << 20
 
 
-class WordCounts:
-    """Counts words.
+class Counts:
+    """Counts of words, in bounded memory.
 
     Attributes:
       counts: word → count. If there are more than twice `max_words` different words, only the
-        `max_words` most frequent are kept.
+        `max_words` most frequent are kept. So the counts depend on the order of the text.
       total: the number of words so far.
     """
+
+    def __init__(self, max_words: int):
+        """Starts without a word."""
+        self.counts: collections.Counter = collections.Counter()
+        self.total = 0
+        self._max_words = max_words
+
+    def merge(self, counts: Mapping[Hashable, int]) -> None:
+        """Adds the counts of words of another text."""
+        self.counts.update(counts)
+        self.total += sum(counts.values())
+        if len(self.counts) > 2 * self._max_words:
+            self.counts = collections.Counter(dict(most_common(self.counts, self._max_words)))
+
+
+class WordCounts(Counts):
+    """Counts the words of texts."""
 
     def __init__(
         self,
@@ -30,10 +47,8 @@ class WordCounts:
           max_words: the largest number of different words that `words` returns.
           take: returns the form of a word that is learned from, or None to leave the word out.
         """
-        self.counts: collections.Counter = collections.Counter()
-        self.total = 0
+        super().__init__(max_words)
         self._split, self._take = split, take
-        self._max_words = max_words
         self._waiting: list[str] = []
         self._size = 0
 
@@ -54,13 +69,6 @@ class WordCounts:
         """Returns the counts, for the `merge` of another counter."""
         self.flush()
         return self.counts
-
-    def merge(self, counts: Mapping[Hashable, int]) -> None:
-        """Adds the counts of words of another text."""
-        self.counts.update(counts)
-        self.total += sum(counts.values())
-        if len(self.counts) > 2 * self._max_words:
-            self.counts = collections.Counter(dict(most_common(self.counts, self._max_words)))
 
     def words(self) -> dict[Any, int]:
         """Returns the words to learn from, the most frequent first."""

@@ -37,6 +37,35 @@ def test_sample_is_the_same_each_time():
     assert samples[0].lines == samples[1].lines
 
 
+def test_samples_of_chunks_make_the_sample_of_all():
+    """The lines with the smallest keys, whatever the samples of the chunks leave out."""
+    samples = []
+    for size in (10, 15, 1000):
+        merged = Sample(10)
+        for chunk in range(20):
+            part = Sample(size, chunk=chunk)
+            part.add(f"{chunk} {i}" for i in range(30))
+            merged.merge(part.state())
+        assert merged.seen == 600 and len(merged.lines) == 10
+        samples.append(merged.lines)
+    assert samples[0] == samples[1] == samples[2]
+    places = [tuple(map(int, line.split())) for line in samples[0]]
+    assert places == sorted(places) and len({chunk for chunk, _ in places}) > 4
+
+
+def test_sample_is_even_over_chunks():
+    picked = np.zeros(40)
+    for offset in range(200):
+        merged = Sample(10, seed=offset)
+        for chunk in range(8):
+            part = Sample(10, offset, chunk)
+            part.add(str(5 * chunk + i) for i in range(5))
+            merged.merge(part.state())
+        picked[[int(line) for line in merged.lines]] += 1
+    assert abs(picked - 50).max() < 4 * 6.1
+    assert abs(picked[:10].mean() - 50) < 4 * 6.1 / 10**0.5
+
+
 def test_long_lines_are_cut_and_nothing_is_lost(monkeypatch):
     monkeypatch.setattr(sentencepiece_trainer, "MAX_LINE_CHARACTERS", 10)
     sample = Sample(100)
