@@ -86,7 +86,8 @@ def _define_run_flags() -> None:
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of shards. For several tasks at once: their folders, separated by commas.",
+        "Folder of shards. For several tasks at once: their folders, separated by commas. For "
+        "several corpora: FOLDER=SHARE,FOLDER=SHARE, the share that each has of every batch.",
     )
     flags.DEFINE_string(
         "validation_data",
@@ -182,9 +183,11 @@ def main(argv: list[str]) -> None:
     modes.get(FLAGS.mode, _sweep if FLAGS.sweep else _train)()
 
 
-def _folders(text: str) -> list[str]:
-    """Splits the value of --data. The name of a single folder may contain a comma."""
-    return [text] if Path(text).exists() else text.split(",")
+def _folders(text: str) -> list[str] | dict[str, float]:
+    """Splits the value of --data into folders, with their shares if it has them."""
+    from official.data import mixture
+
+    return mixture.parse(text)
 
 
 def _strategy() -> "tf.distribute.Strategy":

@@ -3,6 +3,7 @@
 Every function raises UserError with the folder, what it has, and what the config expects.
 """
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -26,6 +27,26 @@ def folders(
         raise UserError(
             f"{', '.join(map(str, paths))}: each folder lists candidates of its own: evaluate and "
             "predict one ranking at a time"
+        )
+
+
+def shares(
+    folder: str, content: manifest.Manifest, given: Sequence[float], training: bool, stream: bool
+) -> None:
+    """Checks that folders can have the shares of the batches that are given, if any are."""
+    if not all(0 < share < math.inf for share in given):
+        raise UserError(f"{folder}: shares {', '.join(map(str, given))}: all must be above 0")
+    if given and not training:
+        raise UserError(f"{folder}: shares are of training: name the folders without them")
+    if given and content.task:
+        raise UserError(
+            f"{folder}: shares are of corpora: name the folders of tasks without them; "
+            "recipe.task_sampling says how often each task is drawn"
+        )
+    if given and stream:
+        raise UserError(
+            f"{folder} is a stream, each row of which continues one text, so folders cannot have "
+            "shares of a batch: make one stream of the texts of all corpora"
         )
 
 

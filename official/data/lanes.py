@@ -13,6 +13,8 @@ lane is in memory. TensorFlow compares each record with its checksum (CRC-32C) w
 Shapes: S shards.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
@@ -31,20 +33,23 @@ class Lanes:
         of shards.
     """
 
-    def __init__(self, files: Files, seed: int, batch_size: int):
+    def __init__(self, files: Files, seed: int, batch_size: int, lanes: int | None = None):
         """Prepares the order; no shard is opened.
 
         Args:
           files: the shards.
           seed: the seed of the order.
           batch_size: rows of a batch, over all workers.
+          lanes: L, a divisor of the batch size; None = as above. If there are more lanes than
+            shards, several lanes read the same shard.
         """
         self._paths = tf.constant(files.paths)
         self._counts = tf.constant(files.counts, tf.int64)
         self._seed = seed
         self._total = sum(files.counts)
         most = min(MAX_LANES, batch_size, np.count_nonzero(files.counts))
-        self.lanes = max(count for count in range(1, most + 1) if batch_size % count == 0)
+        divisors = [count for count in range(1, most + 1) if batch_size % count == 0]
+        self.lanes = lanes or max(divisors)
         self._rows = batch_size // self.lanes  # of a lane in a batch
 
     def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:
@@ -61,17 +66,9 @@ class Lanes:
         """
 
         def read(lane):
-            own = slice(  # the rows of the lane that are read
-                tf.maximum(first - lane * self._rows, 0),
-                tf.minimum(first + count - lane * self._rows, self._rows),
-            )
-            batches = self._lane(lane, start * self._rows).rebatch(self._rows, drop_remainder=True)
-            return batches.map(lambda rows: {name: x[own] for name, x in rows.items()})
+            return self.lane(lane, start * self._rows).rebatch(self._rows, drop_remainder=True)
 
-        begin, end = first // self._rows, (first + count - 1) // self._rows + 1
-        lanes = tf.data.Dataset.range(begin, end)
-        rows = lanes.interleave(read, cycle_length=end - begin, block_length=1)
-        return rows.rebatch(share, drop_remainder=True)
+        return interleave(read, self._rows, first, count, share)
 
     def length(self, lane: int | tf.Tensor, epochs: int | tf.Tensor) -> int | tf.Tensor:
         """Returns the number of examples that a lane reads in its first `epochs` epochs.
@@ -87,7 +84,7 @@ class Lanes:
         """
         return (number * self.lanes + lane) // self._total
 
-    def _lane(self, lane: tf.Tensor, start: int) -> tf.data.Dataset:
+    def lane(self, lane: tf.Tensor, start: int | tf.Tensor) -> tf.data.Dataset:
         """Returns the rows of a lane from number `start` on, as the parts of shards."""
         first_epoch = self.epoch(lane, start)
 
@@ -137,3 +134,28 @@ class Lanes:
         """Returns a permutation of 0 … count - 1, int32, that the arguments determine."""
         rows = seeding.row_seeds(self._seed, epoch, tf.reshape(counter, [1]))
         return tf.argsort(tf.bitcast(seeding.bits(rows, stream, count)[0], tf.int64))
+
+
+def interleave(
+    read: Callable[[tf.Tensor], tf.data.Dataset], size: int, first: int, count: int, share: int
+) -> tf.data.Dataset:
+    """Returns rows of each batch from those of the lanes that have them.
+
+    Args:
+      read: a function from the number of a lane to its rows of each batch.
+      size: rows of a lane in a batch.
+      first: the first row of each batch that is read.
+      count: the number of rows of each batch that are read.
+      share: the rows of an element; a divisor of `count`.
+    """
+
+    def own(lane):
+        places = slice(
+            tf.maximum(first - lane * size, 0), tf.minimum(first + count - lane * size, size)
+        )
+        return read(lane).map(lambda rows: {name: x[places] for name, x in rows.items()})
+
+    begin, end = first // size, (first + count - 1) // size + 1
+    lanes = tf.data.Dataset.range(begin, end)
+    rows = lanes.interleave(own, cycle_length=end - begin, block_length=1)
+    return rows.rebatch(share, drop_remainder=True)

@@ -16,7 +16,8 @@ each step).
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -31,8 +32,38 @@ AVERAGE = "average"  # of the first metric of each task; it picks the best check
 _LOWEST = 0.2  # the last alpha of annealing
 
 
+def parse(text: str) -> list[str] | dict[str, float]:
+    """Returns the folders that `--data` names, with their shares if it has them.
+
+    Args:
+      text: `FOLDER`, `FOLDER,FOLDER` or `FOLDER=SHARE,FOLDER=SHARE`. The name of a single folder
+        may contain a comma.
+
+    Raises:
+      UserError: a share is no number, some folders have shares and some have none, or a folder with
+        a share is named twice.
+    """
+    if Path(text).exists():
+        return [text]
+    names = text.split(",")
+    shares: dict[str, float] = {}
+    for part in names:
+        name, equals, share = part.rpartition("=")
+        if Path(part).exists() or not equals:
+            continue
+        if name in shares:
+            raise UserError(f"{text}: {name} is named twice: give it one share")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise UserError(f"{part}: {share!r} is no number: give shares as FOLDER=0.7") from None
+    if shares and len(shares) < len(names):
+        raise UserError(f"{text}: give every folder a share, as FOLDER=0.7, or none")
+    return shares or names
+
+
 def open_data(
-    data: str | os.PathLike | Sequence[str | os.PathLike],
+    data: str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float],
     config: configs.Config,
     split: str,
     training: bool = False,
@@ -41,7 +72,8 @@ def open_data(
     """Opens the examples of a split.
 
     Args:
-      data: a folder of shards, or several of different tasks, which become a mixture.
+      data: a folder of shards; several of different tasks, which become a mixture; or several for
+        pretraining with the share that each has of a batch.
       config: the config of the run.
       split: the name of the split.
       training: whether the examples are shuffled and repeated.
@@ -50,6 +82,9 @@ def open_data(
     Raises:
       UserError: the folders do not match the config.
     """
+    if isinstance(data, Mapping):
+        shares = tuple(data.values())
+        return ShardDataset(list(data), config, split, training, verify=verify, shares=shares)
     folders = [data] if isinstance(data, str | os.PathLike) else data
     sources = [ShardDataset(folder, config, split, training, verify=verify) for folder in folders]
     return sources[0] if len(sources) == 1 else Mixture(sources, config)
@@ -97,7 +132,10 @@ class Mixture:
                 )
             if task is None or task.name in tasks:
                 what = "no task" if task is None else f"the task {task.name} again"
-                raise UserError(f"{source.folder} is of {what}: name a folder for each task")
+                raise UserError(
+                    f"{source.folder} is of {what}: name a folder for each task, or corpora for "
+                    "pretraining with their shares (--data=FOLDER=0.7,FOLDER=0.3)"
+                )
             tasks[task.name] = task
             for kind, ours, theirs in (
                 ("tokenizer", first.tokenizer.fingerprint[:16], source.tokenizer.fingerprint[:16]),

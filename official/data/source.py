@@ -17,18 +17,12 @@ from official import config as configs
 from official import tokenizers
 from official.config.registry import objective_fields
 from official.corruption.vocabulary import Vocabulary, check_tokens
-from official.data import (
-    checks,
-    example_order,
-    lanes,
-    length_groups,
-    row_groups,
-    sharing,
-    streams,
-    taught,
-)
+from official.data import checks, sharing, streams, taught
 from official.data.batches import BatchBuilder
-from official.shards import features, folder, layer_states, manifest, token_counts
+from official.data.example_order import Files
+from official.data.order import Order
+from official.data.row_groups import Folder
+from official.shards import folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
 from official.utils.errors import UserError
 
@@ -60,6 +54,7 @@ class ShardDataset:
         training: bool = False,
         numbered: bool = False,
         verify: bool | None = None,
+        shares: Sequence[float] = (),
     ):
         """Reads the manifests and compares the shards of the split with them.
 
@@ -74,6 +69,8 @@ class ShardDataset:
           verify: whether to compare every byte of the shards now. If not, only their sizes are
             compared now, and each record with its checksum (CRC-32C) when it is read. None = not in
             training, so that a run starts soon.
+          shares: in training, the share that each folder has of every batch, up to a factor; see
+            `official.data.corpora`. Empty = the examples of all folders are shuffled together.
 
         Raises:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
@@ -89,26 +86,15 @@ class ShardDataset:
             folder.verify(Path(path), split, deep=not training if verify is None else verify)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
-        files = [
-            example_order.Files.from_manifest(path, each, split)
-            for path, each in zip(paths, manifests, strict=True)
-        ]
-        self._files = example_order.Files(
-            [path for each in files for path in each.paths],
-            [count for each in files for count in each.counts],
-        )
-        self.num_examples = sum(self._files.counts)
-        self.fingerprint = manifest.fingerprint(manifests, split)
+        self.num_examples = sum(s.records for m in manifests for s in m.split(split))
+        self.fingerprint = manifest.fingerprint(manifests, split, shares)
         checks.folders(paths, manifests, training)
         self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
         features = self._features()
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
-        if self.rows is not None:
-            pairs = zip(files, manifests, strict=True)
-            folders = [row_groups.Folder(each, content.row_groups) for each, content in pairs]
-            self._stream = row_groups.RowGroups(folders, self.rows)
+        checks.shares(self.folder, self.manifest, shares, training, stream=self.rows is not None)
         self._longest_sequence = max(  # rows that several sequences share may be longer
             m.segments.max_length if m.segments else m.max_length for m in manifests
         )
@@ -122,6 +108,24 @@ class ShardDataset:
             parts=max(m.segments.packing if m.segments else 1 for m in manifests),
             token_counts=None if any(c is None for c in counts) else sum(counts),
         )
+        self._order = Order(
+            [
+                Folder(Files.from_manifest(path, each, split), each.row_groups)
+                for path, each in zip(paths, manifests, strict=True)
+            ],
+            config.seed,
+            training,
+            shares,
+            self.rows,
+            self._bounds(),
+            sequences=bool(self._build_batch.sequences),
+        )
+
+    def _bounds(self) -> list[int]:
+        """Returns the lengths that batches are padded to; empty = always `max_length`."""
+        bounds = self.config.recipe.bucket_lengths
+        shorter = [bound for bound in bounds if bound < self.max_length]
+        return [*shorter, self.max_length] if bounds else []
 
     def _features(self) -> frozenset[str]:
         """Returns the features of the split's examples."""
@@ -287,29 +291,11 @@ class ShardDataset:
         replicas = workers * replicas_per_worker
         self._check_shares(batch_size, replicas)
         share = batch_size // replicas
-        rows = share * replicas_per_worker
-        own = worker * rows, rows, share
-        if self.rows is not None:
-            batches = self._stream.dataset(start_step, *own, repeat=self.training)
-            return self._with_options(self._built(batches, share))
-        if self.training:
-            batches = self._shuffled(batch_size).dataset(start_step, *own)
-            return self._with_options(self._built(batches, share))
-        batches = self._in_order(batch_size).skip(start_step)
-        batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
-        if replicas > 1:
-            batches = sharing.split(batches, share, worker, replicas_per_worker)
-        return self._with_options(self._built(batches, share))
-
-    def _built(self, batches: tf.data.Dataset, share: int) -> tf.data.Dataset:
-        """Parses and corrupts the rows of each replica's batch."""
-        return batches.map(
+        rows = self._order.dataset(batch_size, start_step, workers, worker, replicas_per_worker)
+        batches = rows.map(
             tf.autograph.experimental.do_not_convert(lambda rows: self._build_batch(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-
-    def _with_options(self, batches: tf.data.Dataset) -> tf.data.Dataset:
-        """Sets the cardinality and the options of the finished batches."""
         if self.training:
             # The pipeline hides that there is no end. A strategy would then test for the end at
             # each step, and the number of rows would be unknown.
@@ -321,37 +307,6 @@ class ShardDataset:
         # The workers already have different rows; a strategy would also split the files.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
-
-    def _in_order(self, batch_size: int) -> tf.data.Dataset:
-        """Returns the batches of one pass over all replicas; the last one may be shorter."""
-        rows = example_order.in_order(self._files)
-        if not (bounds := self._bounds):
-            return rows.rebatch(batch_size)
-        return example_order.bucketed(rows, self._lengths, bounds, batch_size)
-
-    def _shuffled(self, batch_size: int) -> lanes.Lanes | length_groups.LengthGroups:
-        """Returns the rows of the batches of training."""
-        order = lanes.Lanes(self._files, self.config.seed, batch_size)
-        if not (bounds := self._bounds):
-            return order
-        return length_groups.LengthGroups(
-            order, self._lengths, bounds, self.config.seed, batch_size, self.num_examples
-        )
-
-    @property
-    def _bounds(self) -> list[int]:
-        """The lengths that batches are padded to; empty = always `max_length`."""
-        bounds = self.config.recipe.bucket_lengths
-        shorter = [bound for bound in bounds if bound < self.max_length]
-        return [*shorter, self.max_length] if bounds else []
-
-    def _lengths(self, records: tf.Tensor) -> tf.Tensor:
-        """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
-        if self._build_batch.sequences:
-            lengths = features.parse(records, ["sequence_lengths"])["sequence_lengths"]
-            return tf.reduce_max(lengths, axis=1)
-        lengths = features.parse(records, ["segment_lengths"])["segment_lengths"]
-        return tf.reduce_sum(lengths, axis=1)
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:

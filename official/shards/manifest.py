@@ -169,7 +169,7 @@ def read(folder: str | os.PathLike) -> Manifest:
         raise UserError(f"{error}: make the shards again") from None
 
 
-def fingerprint(manifests: Sequence[Manifest], split: str) -> str:
+def fingerprint(manifests: Sequence[Manifest], split: str, shares: Sequence[float] = ()) -> str:
     """Returns the SHA-256 of all that decides the batches of a split, beside the run's config.
 
     It covers the examples, their order and the layout of rows, and not the paths of the folders.
@@ -177,6 +177,7 @@ def fingerprint(manifests: Sequence[Manifest], split: str) -> str:
     Args:
       manifests: the manifests of the folders that are read together, in their order.
       split: the split that is read.
+      shares: the share that each folder has of the batches; empty = none are given.
     """
     parts = [
         {
@@ -191,7 +192,8 @@ def fingerprint(manifests: Sequence[Manifest], split: str) -> str:
         }
         for manifest in manifests
     ]
-    return checksums.hash_bytes(json.dumps([split, parts], sort_keys=True).encode())
+    given = [list(map(float, shares))] if shares else []
+    return checksums.hash_bytes(json.dumps([split, parts, *given], sort_keys=True).encode())
 
 
 def _from_dict(values: Mapping[str, Any], source: str) -> Manifest:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -20,7 +20,7 @@ from official.training.trainer import Trainer
 from official.utils import atomic
 from official.utils.errors import UserError
 
-Paths = str | os.PathLike | Sequence[str | os.PathLike]
+Paths = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float]
 
 
 def train(
@@ -43,7 +43,8 @@ def train(
 
     Args:
       config: a config, or the path of its YAML file.
-      data: a folder of shards, or a list of folders, one for each task.
+      data: a folder of shards; a list of folders, one for each task; or, for pretraining, a
+        mapping of folders to the share that each has of every batch.
       model_dir: the model folder, which all workers share.
       validation_data: shards of held-out text, for pretraining. Shards of a task contain a
         validation split.

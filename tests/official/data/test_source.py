@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -438,6 +439,53 @@ def test_several_folders_are_counted_through(tmp_path):
     # The same masks, so the same numbers, in another order.
     key = lambda rows, i: (*rows["token_ids"][i], *rows["masked_ids"][i])  # noqa: E731
     assert sorted(key(first, i) for i in range(12)) == sorted(key(batch, i) for i in range(12))
+
+
+@pytest.mark.parametrize("buckets", [(), (8, 11)])
+def test_folders_with_shares(tmp_path, buckets):
+    a = write(tmp_path / "a", make_examples(70, seed=1), shards=4)
+    b = write(tmp_path / "b", make_examples(50, seed=2), shards=4)
+    config = make_config(MASKS, bucket_lengths=buckets)
+    source = data.ShardDataset([a, b], config, training=True, shares=(0.75, 0.25))
+    assert source.num_examples == 120
+    plain = data.ShardDataset([a, b], config, training=True)
+    equal = data.ShardDataset([a, b], config, training=True, shares=(1, 1))
+    assert len({each.fingerprint for each in (source, plain, equal)}) == 3
+    batches = arrays(source.dataset(8).take(15))
+    ours = {tuple(example["token_ids"]) for example in make_examples(50, seed=2)}
+    originals = [_originals(batch) for batch in batches]
+    shares = [sum(row in ours for row in rows) for rows in originals]
+    assert sum(shares) == 30
+    if not buckets:
+        assert shares == [2] * 15
+    halves = [
+        arrays(source.dataset(8, start_step=7, workers=2, worker=w).take(8)) for w in range(2)
+    ]
+    for batch, *parts in zip(batches[7:], *halves, strict=True):
+        assert_same([{n: np.concatenate([p[n] for p in parts]) for n in batch}], [batch])
+
+
+def _originals(batch):
+    """The tokens of each row as they are stored."""
+    ids = batch["token_ids"].copy()
+    for row, positions in enumerate(batch["masked_positions"]):
+        real = batch["masked_weights"][row] > 0
+        ids[row, positions[real]] = batch["masked_ids"][row][real]
+    return [tuple(row[row != PAD].tolist()) for row in ids]
+
+
+def test_shares_that_cannot_be_given(tmp_path):
+    a = write(tmp_path / "a", make_examples(7))
+    description = Description("rte", "classification")
+    task = write(tmp_path / "task", make_examples(7), kind="task", task=description)
+    for folders, shares, training, message in (
+        ([a, a], (1, 0), True, "shares 1, 0: all must be above 0"),
+        ([a, a], (1, math.nan), True, "shares 1, nan: all must be above 0"),
+        ([a, a], (1, 1), False, "shares are of training: name the folders without them"),
+        ([task], (1,), True, "shares are of corpora: name the folders of tasks without them"),
+    ):
+        with pytest.raises(UserError, match=message):
+            data.ShardDataset(folders, make_config(), training=training, shares=shares)
 
 
 def test_splits(tmp_path):

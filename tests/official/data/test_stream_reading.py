@@ -171,6 +171,8 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     message = f"_length: {longest + 1}, and the longest text that a row continues has {longest}"
     with pytest.raises(UserError, match=message):
         source.check(dataclasses.replace(same, encoder=remembers(longest + 1)))
+    with pytest.raises(UserError, match="is a stream, .* so folders cannot have shares of a batch"):
+        data.ShardDataset([folder, folder], same, training=True, shares=(1, 1))
     two = made(tmp_path / "two", backward=True, rows=2)
     with pytest.raises(UserError, match="are streams of 2 and 4 rows, which cannot be read one"):
         data.ShardDataset([folder, two], same)

@@ -1,0 +1,105 @@
+"""Which rows each batch has, in which order: of training, of a stream, or of one pass.
+
+Shapes: n rows.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from official.data import example_order, sharing
+from official.data.corpora import Corpora
+from official.data.example_order import Files
+from official.data.lanes import Lanes
+from official.data.length_groups import LengthGroups
+from official.data.row_groups import Folder, RowGroups
+from official.shards import features
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The batches of a split; `dataset` reads a worker's part of them.
+
+    Attributes:
+      folders: the shards of each folder.
+      seed: the seed of the order.
+      training: True = batches without end, shuffled unless they are a stream; False = one pass in
+        order.
+      shares: in training, the share that each folder has of the batches; empty = the examples of
+        all folders are shuffled together.
+      rows: of a stream, the number of rows.
+      bounds: the lengths that batches are padded to, in ascending order; empty = all have one
+        length.
+      sequences: whether an example has several sequences, each of which is padded to the length.
+    """
+
+    folders: Sequence[Folder]
+    seed: int
+    training: bool
+    shares: Sequence[float] = ()
+    rows: int | None = None
+    bounds: Sequence[int] = ()
+    sequences: bool = False
+
+    def dataset(
+        self, batch_size: int, start: int, workers: int, worker: int, replicas_per_worker: int
+    ) -> tf.data.Dataset:
+        """Returns an element for each replica of a worker in each batch.
+
+        Args:
+          batch_size: rows of a batch, over all replicas of all workers.
+          start: the number of the first batch.
+          workers: the number of workers.
+          worker: the index of this worker.
+          replicas_per_worker: the number of replicas of each worker.
+
+        Returns:
+          Rows; see `official.data.example_order`.
+        """
+        share = batch_size // (workers * replicas_per_worker)
+        count = share * replicas_per_worker
+        if self.rows is not None:
+            stream = RowGroups(self.folders, self.rows)
+            return stream.dataset(start, worker * count, count, share, repeat=self.training)
+        if self.training:
+            return self._shuffled(batch_size).dataset(start, worker * count, count, share)
+        batches = self._one_pass(batch_size).skip(start)
+        batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
+        return sharing.split(batches, share, worker, replicas_per_worker)
+
+    def _shuffled(self, batch_size: int) -> Lanes | Corpora | LengthGroups:
+        """Returns the rows of training."""
+        if self.shares:
+            files = [folder.files for folder in self.folders]
+            rows = Corpora(files, self.shares, self.seed, batch_size)
+        else:
+            rows = Lanes(self._files, self.seed, batch_size)
+        if not self.bounds:
+            return rows
+        total = sum(self._files.counts)
+        return LengthGroups(rows, self._lengths, self.bounds, self.seed, batch_size, total)
+
+    def _one_pass(self, batch_size: int) -> tf.data.Dataset:
+        """Returns the batches of one pass; the last one may be shorter."""
+        rows = example_order.in_order(self._files)
+        if not self.bounds:
+            return rows.rebatch(batch_size)
+        return example_order.bucketed(rows, self._lengths, self.bounds, batch_size)
+
+    @property
+    def _files(self) -> Files:
+        """The shards of all folders."""
+        files = [folder.files for folder in self.folders]
+        return Files(
+            [path for each in files for path in each.paths],
+            [count for each in files for count in each.counts],
+        )
+
+    def _lengths(self, records: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
+        if self.sequences:
+            lengths = features.parse(records, ["sequence_lengths"])["sequence_lengths"]
+            return tf.reduce_max(lengths, axis=1)
+        lengths = features.parse(records, ["segment_lengths"])["segment_lengths"]
+        return tf.reduce_sum(lengths, axis=1)
