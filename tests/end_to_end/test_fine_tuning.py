@@ -99,7 +99,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     labelled_text.build(task, files, tokenizer, shards, 24, report=lambda line: None)
     recipe = {
         "steps": 120, "batch_size": 16, "bucket_lengths": [12, 18], "report_every": 60,
-        "optimizer": {"learning_rate": 5e-3, "layer_decay": 0.9, "weight_decay": 0.0},
+        "optimizer": {"learning_rate": 2e-3, "layer_decay": 0.9, "weight_decay": 0.0},
         "schedule": {"type": "xlnet", "warmup_steps": 10},
     }  # fmt: skip
     config = {"name": "tuned", "objectives": [{"type": kind}], "recipe": recipe}
