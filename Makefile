@@ -27,11 +27,11 @@ help:
 	@echo "make bench     speed, side by side with the references (installs them)"
 	@echo "make docs      the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
-.venv/.ready: requirements.txt requirements-dev.txt
+.venv/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet -r requirements.txt -r requirements-dev.txt
+	$(PY) -m pip install --quiet -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
 	@touch $@
 
 demo: .venv/.ready

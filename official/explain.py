@@ -31,13 +31,12 @@ learning rate, gradient norm and each metric of the evaluations, by step:
 """
 
 import dataclasses
-from pathlib import Path
 
 from absl import flags
 
 from official.config.corruption import PermutationConfig
 from official.config.text_to_text import SentinelsConfig, TextToTextConfig
-from official.utils import errors
+from official.utils import errors, paths
 from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -200,7 +199,7 @@ def split_folders(names: str) -> list[str]:
     folders = []
     while parts:
         candidates = (",".join(parts[:count]) for count in range(1, len(parts) + 1))
-        name = next((name for name in candidates if name and Path(name).is_dir()), None)
+        name = next((name for name in candidates if name and paths.path(name).is_dir()), None)
         if name is None:
             raise UserError(f"--model_dir: {parts[0]!r} is not a folder")
         if name in folders:

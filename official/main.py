@@ -51,13 +51,12 @@ command and share --model_dir. If one of them is stopped, all of them stop.
 
 import dataclasses
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.serving import command_flags
-from official.utils import errors
+from official.utils import errors, paths
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -238,7 +237,9 @@ def _sweep() -> None:
         *("distribution_strategy", "tpu", "num_replicas"),
     )
     options = {name: FLAGS[name].value for name in names}
-    sweep.train(FLAGS.sweep, FLAGS.config, FLAGS.override, options, Path(FLAGS.model_dir), _say)
+    sweep.train(
+        FLAGS.sweep, FLAGS.config, FLAGS.override, options, paths.path(FLAGS.model_dir), _say
+    )
 
 
 def _evaluate() -> None:

@@ -7,11 +7,9 @@ The files have the format of SQuAD's released evaluation: a JSON object with the
 question. The metrics are those of this evaluation (`official.evaluation.squad_metrics`).
 """
 
-from pathlib import Path
-
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, paths
 
 FLAGS = flags.FLAGS
 
@@ -35,9 +33,9 @@ def main(argv: list[str]) -> None:
     errors.require(FLAGS, "data", "answers")
     from official.evaluation import answer_files
 
-    odds = Path(FLAGS.null_odds) if FLAGS.null_odds else None
+    odds = paths.path(FLAGS.null_odds) if FLAGS.null_odds else None
     metrics, count = answer_files.score(
-        Path(FLAGS.data), FLAGS.split, Path(FLAGS.answers), odds, FLAGS.threshold
+        paths.path(FLAGS.data), FLAGS.split, paths.path(FLAGS.answers), odds, FLAGS.threshold
     )
     print(f"{'questions':28} {count}")
     for name, value in metrics.items():

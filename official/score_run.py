@@ -5,11 +5,9 @@
 The metrics are those of `--mode=eval`: means over the judged queries of the run.
 """
 
-from pathlib import Path
-
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, paths
 
 FLAGS = flags.FLAGS
 
@@ -29,7 +27,9 @@ def main(argv: list[str]) -> None:
     from official.evaluation import ranking_metrics
 
     names = FLAGS.metrics or tasks.METRICS["ranking"]
-    metrics, queries = ranking_metrics.score_run(Path(FLAGS.qrels), Path(FLAGS.run), names)
+    metrics, queries = ranking_metrics.score_run(
+        paths.path(FLAGS.qrels), paths.path(FLAGS.run), names
+    )
     print(f"{'queries':24} {queries}")
     for name, value in metrics.items():
         print(f"{name:24} {value:.6f}")

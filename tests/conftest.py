@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import re
 import resource
 
 import pytest
@@ -17,6 +18,7 @@ os.environ.setdefault(
 import tensorflow as tf  # isort: skip
 
 from official.distribution import strategies
+from official.utils import paths
 from tests import commands
 
 commands.start_server()
@@ -41,6 +43,15 @@ def _mirrored(replicas: int) -> tf.distribute.Strategy:
 def mirrored():
     """Gives the strategy of so many logical CPUs."""
     return _mirrored
+
+
+@pytest.fixture
+def ram(request):
+    """A folder of its own in TensorFlow's file system in memory."""
+    folder = paths.path(f"ram://{re.sub('[^a-z_]', '_', request.node.name)}")
+    folder.mkdir()
+    yield folder
+    paths.remove_tree(folder)
 
 
 @pytest.fixture

@@ -6,13 +6,9 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
-from official.utils import seeding
+from official.utils import host_seeding
 from tests import small
-from tfrecords_tools.pretraining import sentence_corpus, sentence_rows
-from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.pretraining.streams import Plan
-from tfrecords_tools.writing.row_groups import RowGroupWriter
 
 BEGIN, END, UNK = range(3)
 # The last words are not in the vocabulary, and one is longer than 48 bytes.
@@ -50,8 +46,9 @@ def by_hand(texts: list[list[str]], seed: int, copies: int = 1) -> list[list[tup
     Of the forward text, and of the backward one.
     """
     forward, backward = [], []
+    identities = host_seeding.sort_keys(0, 0, 0, np.arange(len(texts)))  # of one piece of one file
     for i in range(copies):
-        for n in seeding.numpy_rng(seed, i).permutation(len(texts)):
+        for n in np.argsort(host_seeding.sort_keys(seed, i, identities.view(np.int64))):
             for sentence in texts[n]:
                 words = sentence.split()
                 for direction, order, first, last in (
@@ -69,26 +66,8 @@ def tokenizer_folder(folder: Path) -> Path:
     return folder
 
 
-def shard_folder(
-    folder: Path, run_config: configs.Config, texts: list[list[str]], chunks: int = 2
-) -> Path:
+def shard_folder(folder: Path, run_config: configs.Config, texts: list[list[str]]) -> Path:
     """A shard folder of the rows of `texts`, made in this process."""
     tokens = tokenizer_folder(folder.with_name(folder.name + "-tokenizer"))
-    folder.mkdir(parents=True)
-    settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
-    writer = RowGroupWriter(folder, run_config.segments.rows, 3)
-    corpus = sentence_corpus.Corpus(folder / ".stream")
-    size = -(-len(texts) // chunks)
-    counts = 0
-    for i in range(chunks):
-        chunk = DocumentChunk(i, texts[i * size : (i + 1) * size])
-        words, counted = sentence_corpus.read_chunk(chunk, settings)
-        corpus.add(words)
-        counts = counts + counted.token_counts
-    plan, arranged = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.start(plan.steps)
-    for block in plan.blocks:
-        writer.write(sentence_rows.make(block, plan))
-    corpus.close()
-    small.write_manifest(folder, run_config, settings, writer, counts, dict(arranged.more))
+    small.built_here(folder, Settings.from_config(run_config, tokens), texts, 3)
     return folder

@@ -11,9 +11,12 @@ from official import config as configs
 from official import tokenizers
 from official.data.example_order import Files
 from official.shards import manifest, token_counts
-from tfrecords_tools.pretraining import examples
-from tfrecords_tools.pretraining.chunks import DocumentChunk
+from official.utils import host_seeding
+from tfrecords_tools.pretraining import builder, examples
+from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.text.chunks import DocumentChunk
+from tfrecords_tools.text.documents import Document, Tally
 from tfrecords_tools.writing.shard_writer import ShardWriter
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -35,6 +38,18 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
     word = lambda: "".join(rng.choice(WORDS, rng.integers(1, 3)))  # noqa: E731
     sentence = lambda: " ".join(word() for _ in range(rng.integers(3, 9)))  # noqa: E731
     return [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
+
+
+def chunk(texts: Sequence[Sequence[str]], group: int = 0) -> DocumentChunk:
+    """Documents, each of some sentences, as they are read from a file."""
+    read = [Document("\n".join(text), (0, 0, i)) for i, text in enumerate(texts)]
+    return DocumentChunk(group, 0, read, Tally(documents=len(read)))
+
+
+def tokenized(ids, row_splits, counts) -> TokenizedDocuments:
+    """Whole documents of so many sentences each; see `TokenizedDocuments.from_sentences`."""
+    read = [Document("", (0, 0, i)) for i in range(len(counts))]
+    return TokenizedDocuments.from_sentences(ids, row_splits, counts, read)
 
 
 def config(**changes) -> configs.Config:
@@ -80,14 +95,15 @@ def shard_folder(folder: Path, run_config: configs.Config, count: int = 60, seed
         phrases = folder.with_name(folder.name + "-phrases")
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
     settings = Settings.from_config(run_config, tokens, phrases=phrases)
-    records = examples.process_chunk(DocumentChunk(0, documents(count, seed)), settings)
+    records, counts = examples.process_chunk(chunk(documents(count, seed)), settings)
     writer = ShardWriter(folder, num_shards=2)
-    writer.write(records.examples)
-    write_manifest(folder, run_config, settings, writer, records.token_counts)
+    keys = host_seeding.sort_keys(settings.seed, 0, np.arange(len(records)))
+    writer.write([records[i] for i in np.argsort(keys)])
+    write_manifest(folder, run_config, settings, writer, counts.tokens)
     return folder
 
 
-def write_manifest(folder, run_config, settings, writer, counts, totals=None):
+def write_manifest(folder, run_config, settings, writer, counts):
     """Finishes a folder of shards that were made with `settings`, as `builder.build` does."""
     tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
@@ -102,10 +118,19 @@ def write_manifest(folder, run_config, settings, writer, counts, totals=None):
             seed=settings.seed,
             config=settings.to_record(),
             shards=writer.finish(),
-            totals=totals,
             token_counts=token_counts.write(folder, counts),
-            row_groups=getattr(writer, "groups", 1),
         ),
+    )
+
+
+def built_here(
+    folder: Path, settings: Settings, texts: Sequence[Sequence[str]], num_shards: int = 0
+) -> manifest.Manifest:
+    """Shards of texts as `build_shards` makes them, in this process."""
+    path = folder.with_name(folder.name + "-text.txt")
+    path.write_text("\n\n".join("\n".join(text) for text in texts) + "\n")
+    return builder.build(
+        settings, str(path), folder, num_shards=num_shards, report=lambda line: None
     )
 
 

@@ -8,12 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from official import config as configs
-from official import tokenizers
 from tests import small
-from tfrecords_tools.pretraining import examples, stream_corpus, streams
-from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.writing.row_groups import RowGroupWriter
 
 FIRST = len(small.SPECIALS)
 PAD, UNK, CLS, SEP, MASK = range(FIRST)
@@ -67,18 +63,5 @@ def stream_folder(
 ) -> Path:
     """A shard folder of the rows of `documents`, whose words stand in `words`."""
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
-    folder.mkdir(parents=True)
-    settings, tokenizer = Settings.from_config(run_config, tokens), tokenizers.load(tokens)
-    writer = RowGroupWriter(folder, run_config.segments.rows, shard_count)
-    corpus = stream_corpus.Corpus(folder / ".stream")
-    text, counted = examples.tokenize_chunk(DocumentChunk(0, documents), settings)
-    corpus.add(text)
-    plan, arranged = corpus.arrange(streams.Plan.from_settings(corpus.folder, settings, tokenizer))
-    writer.start(plan.steps)
-    for block in plan.blocks:
-        writer.write(streams.make(block, plan))
-    corpus.close()
-    small.write_manifest(
-        folder, run_config, settings, writer, counted.token_counts, dict(arranged.more)
-    )
+    small.built_here(folder, Settings.from_config(run_config, tokens), documents, shard_count)
     return folder

@@ -1,7 +1,8 @@
 """Finds phrases in text and writes them to a lexicon file, one on each line, best first.
 
   python -m tfrecords_tools.build_phrases --input='text/*.txt' --output=phrases.txt \
-    [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case] [--workers=N]
+    [--min_count=20] [--threshold=0.4] [--max_words=4] [--lower_case] \
+    [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
 cut in two at any position, the parts have a normalised pointwise mutual information (Bouma, 2009)
@@ -21,12 +22,13 @@ from absl import flags
 
 from official.utils import errors
 from tfrecords_tools.text import options as text_options
+from tfrecords_tools.writing import execution
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("lexicon file")
-    text_options.define_workers()
+    execution.define_flags()
     flags.DEFINE_integer("min_count", 20, "least number of occurrences of a phrase")
     flags.DEFINE_float("threshold", 0.4, "least normalised mutual information, -1 to 1")
     flags.DEFINE_integer("max_words", 4, "largest number of words of a phrase")
@@ -37,6 +39,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, "input", "output")
+    where = execution.from_flags(argv)
     from tfrecords_tools.vocabulary import phrases
 
     phrases.build(
@@ -48,7 +51,7 @@ def main(argv: list[str]) -> None:
         options.lower_case,
         options.on_bad_utf8,
         options.on_long_line,
-        text_options.workers(),
+        where,
         report=text_options.say,
     )
 
@@ -56,7 +59,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    errors.run(main)
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,9 @@ the queries. For WikiQA, a run has the answers of each question, in the splits o
 metrics of the runs are a baseline.
 """
 
-from pathlib import Path
-
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, paths
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import bm25
 from tfrecords_tools.tasks.readers import collections
@@ -53,13 +51,13 @@ def main(argv: list[str]) -> None:
             f"--validation={options.validation} and --test={options.test} leave nothing to learn "
             "from: their sum must be less than 1"
         )
-    collection = collections.READERS[options.format](Path(options.input))
+    collection = collections.READERS[options.format](paths.path(options.input))
     if not collection.splits:
         collection.splits = collections.split_queries(
             collection.queries, options.validation, options.test, options.seed
         )
         collection.splits = {name: them for name, them in collection.splits.items() if them}
-    sizes = bm25.write(collection, Path(options.output), options.depth)
+    sizes = bm25.write(collection, paths.path(options.output), options.depth)
     for reason, count in sorted(collection.left_out.items()):
         if count:
             print(f"left out: {count:,} {reason}")

@@ -1,22 +1,21 @@
 """Builds a shard folder for pretraining from text.
 
   python -m tfrecords_tools.build_shards --config=FILE --input=GLOB --tokenizer=DIR --output=DIR \
-    --workers=N
+    [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 The input is text with one sentence (or, with --split_sentences, one paragraph) on each line and a
 blank line between documents, or JSON Lines with a `text` field; plain or gzipped. Byte-level BPE
 encodes the text of a document unchanged, with its line breaks and blanks. The same command gives
-the same bytes with any number of workers.
+the same bytes with any number of workers, and on Apache Beam. If it was stopped, the same command
+goes on where it ended.
 """
-
-import os
 
 from absl import flags
 
 from official import config
 from official.utils import errors
 from tfrecords_tools.text import options as text_options
-from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing import execution, parallel
 
 
 def define_flags() -> None:
@@ -25,11 +24,9 @@ def define_flags() -> None:
     flags.DEFINE_string("config", None, "YAML file of the config")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
+    execution.define_flags()
     flags.DEFINE_integer(
-        "workers", None, "number of processes; default: the number of cores", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "num_shards", 0, "number of shards; 0 = by the size of the input", lower_bound=0
+        "num_shards", 0, "number of shards; 0 = by the size of the examples", lower_bound=0
     )
     flags.DEFINE_integer("seed", None, "default: the seed of the config", lower_bound=0)
     flags.DEFINE_enum(
@@ -44,8 +41,10 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, "config", "input", "tokenizer", "output")
-    # TensorFlow is slow to load, so the process that workers are forked from loads it meanwhile.
-    parallel.start("tfrecords_tools.pretraining.examples")
+    where = execution.from_flags(argv)
+    if where.workers:
+        # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
+        parallel.start("tfrecords_tools.pretraining.examples")
     from tfrecords_tools.pretraining import builder
     from tfrecords_tools.pretraining.settings import Settings
 
@@ -62,7 +61,7 @@ def main(argv: list[str]) -> None:
         settings,
         options.input,
         options.output,
-        options.workers or os.cpu_count(),
+        where,
         options.num_shards,
         options.on_bad_utf8,
         options.on_long_line,
@@ -73,7 +72,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    errors.run(main)
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from absl import flags
 
@@ -49,8 +48,9 @@ from official.tasks import (
     tagging,
     text_to_text,
 )
-from official.utils import errors
+from official.utils import errors, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
@@ -58,7 +58,7 @@ SPAN_FLAGS = ("doc_stride", "max_query_length")
 TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix")
 
 
-def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
+def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     """Returns the task and the file of each split that the flags describe.
 
     Raises:
@@ -81,7 +81,7 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, Path]]:
             raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
     if options.prefix is not None:
         task = dataclasses.replace(task, prefix=options.prefix)
-    files = {split: Path(options.input, name) for split, name in names.items()}
+    files = {split: paths.join(options.input, name) for split, name in names.items()}
     _check_files(files)
     return task, files
 
@@ -180,7 +180,7 @@ def _plan_named(
             wanted = "its files: --train_file, --validation_file, --test_file"
         raise UserError(f"--task={task.name} wants {wanted}")
     for test in [split for split in names if split.startswith("test")]:
-        if given[test] is None and not Path(options.input, names[test]).exists():
+        if given[test] is None and not paths.join(options.input, names[test]).exists():
             names.pop(test)
     if not names:
         raise UserError(f"{options.input} has none of {', '.join(task.files.values())}")
@@ -206,7 +206,7 @@ def _check_kind(options: flags.FlagValues, task: Task) -> None:
         raise UserError(f"--format is for tasks of tables: {task.name} has the format that it has")
 
 
-def _check_files(files: Mapping[str, Path]) -> None:
+def _check_files(files: Mapping[str, AnyPath]) -> None:
     """Checks that the files exist and are different."""
     for split, path in files.items():
         if not path.exists():

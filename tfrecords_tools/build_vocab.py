@@ -2,7 +2,7 @@
 
 python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' --output=DIR \
   --type=wordpiece|unigram|bpe|byte_bpe|words --vocab_size=N [--lower_case] [--normalize_text] \
-  [--workers=N]
+  [--workers=N | --runner=beam -- BEAM_OPTIONS]
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the
@@ -14,13 +14,13 @@ from absl import flags
 from official.utils import errors
 from tfrecords_tools.text import options as text_options
 from tfrecords_tools.vocabulary import TYPES
-from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing import execution, parallel
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("tokenizer folder")
-    text_options.define_workers()
+    execution.define_flags()
     flags.DEFINE_enum("type", "wordpiece", TYPES, "kind of vocabulary")
     flags.DEFINE_integer("vocab_size", None, "number of pieces, special tokens counted", 1)
     flags.DEFINE_bool("lower_case", False, "lower-case the text (WordPiece: strip accents too)")
@@ -68,7 +68,8 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, "input", "output", "vocab_size")
-    if text_options.workers() > 1:
+    where = execution.from_flags(argv)
+    if where.workers:
         # TensorFlow is slow to load, so the process that workers are forked from loads it
         # meanwhile.
         parallel.start("tfrecords_tools.vocabulary.builder")
@@ -88,7 +89,7 @@ def main(argv: list[str]) -> None:
         options.normalize_text,
         options.sentinels,
         options.split_punctuation,
-        text_options.workers(),
+        where,
         report=text_options.say,
     )
 
@@ -96,7 +97,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    errors.run(main)
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ context. --verify checks every checksum and record; the exit status is 1 if anyt
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from official.utils import checksums, errors, strict
+from official.utils import checksums, errors, paths, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -43,7 +43,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("verify", False, "check every checksum and record")
 
 
-def summary(folder: Path) -> Iterator[str]:
+def summary(folder: AnyPath) -> Iterator[str]:
     """Yields the lines of the summary of a folder.
 
     Raises:
@@ -75,7 +75,7 @@ def summary(folder: Path) -> Iterator[str]:
         yield f"  … and {len(stored.shards) - _SHARDS_SHOWN} more shards"
 
 
-def examples(folder: Path, count: int) -> Iterator[str]:
+def examples(folder: AnyPath, count: int) -> Iterator[str]:
     """Yields the first examples of a folder, as text.
 
     Raises:
@@ -102,24 +102,24 @@ def examples(folder: Path, count: int) -> Iterator[str]:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
 
 
-def _records(folder: Path, stored: "Manifest") -> "Iterator[tf.Tensor]":
+def _records(folder: AnyPath, stored: "Manifest") -> "Iterator[tf.Tensor]":
     """Yields the records in the order of the examples; that of a stream is step by step."""
     import tensorflow as tf
 
     groups = stored.row_groups
     size = stored.segments.rows // groups if groups > 1 else 1  # rows of a group
     group_records = sum(shard.records for shard in stored.shards) // groups
-    paths, before = [[] for _ in range(groups)], 0
+    names, before = [[] for _ in range(groups)], 0
     for shard in stored.shards:
         if shard.records:
-            paths[before // group_records].append(str(folder / shard.name))
+            names[before // group_records].append(str(folder / shard.name))
         before += shard.records
-    parts = [iter(tf.data.TFRecordDataset(of_group)) for of_group in paths]
+    parts = [iter(tf.data.TFRecordDataset(of_group)) for of_group in names]
     while step := [record for part in parts for record in itertools.islice(part, size)]:
         yield from step
 
 
-def verify(folder: Path) -> list[str]:
+def verify(folder: AnyPath) -> list[str]:
     """Returns the problems of the shards and tokenizer files of a folder, one sentence each.
 
     Raises:
@@ -134,7 +134,7 @@ def verify(folder: Path) -> list[str]:
     return problems
 
 
-def unigram_entropy(folder: Path) -> tuple[float, int]:
+def unigram_entropy(folder: AnyPath) -> tuple[float, int]:
     """Returns the entropy of the token frequencies, in nats, and the number of tokens.
 
     Special tokens are not counted.
@@ -146,7 +146,7 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
     import tensorflow as tf
 
     from official import tokenizers
-    from official.shards import features, manifest
+    from official.shards import manifest, parsing
 
     stored = manifest.read(folder)
     if "token_ids" not in stored.features:
@@ -156,7 +156,7 @@ def unigram_entropy(folder: Path) -> tuple[float, int]:
     paths = [str(folder / shard.name) for shard in stored.shards]
     try:
         for records in tf.data.TFRecordDataset(paths).batch(1024):
-            ids = features.parse(records, ["token_ids"])["token_ids"].flat_values
+            ids = parsing.parse(records, ["token_ids"])["token_ids"].flat_values
             counts += np.bincount(ids, minlength=len(counts))
     except tf.errors.OpError:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
@@ -260,7 +260,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line; `argv` has the folder as its only argument."""
     if len(argv) != 2:
         raise UserError("name one shard folder: python -m tfrecords_tools.inspect_shards DIR")
-    folder = Path(argv[1])
+    folder = paths.path(argv[1])
     for line in summary(folder):
         print(line)
     if flags.FLAGS.examples:

@@ -229,7 +229,7 @@ def _write(folder: Path, groups: list[list[bytes]], as_json: bool) -> tuple[str,
         begins = sum(not b and (a or i == 0) for i, (a, b) in enumerate(zip([True, *blank], blank)))  # noqa: B905
         counts = {"broken": len(file) - len(kept), "documents": begins}
         name = "text.txt"
-    return name, {**counts, "texts": [documents.clean(line) for line in kept]}
+    return name, {**counts, "texts": ["".join(documents.cleaned(line)) for line in kept]}
 
 
 def _surrogates(line: bytes) -> str:

@@ -16,7 +16,7 @@ from official.convert import huggingface, tf1
 from official.data import ShardDataset
 from official.serving import loaded_model
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents
+from tfrecords_tools.text import pieces
 
 ROOM = 2 << 30  # bytes of addresses beyond those of the start
 
@@ -32,7 +32,7 @@ READERS = {
     "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,
-    "text": lambda folder: list(documents.read(documents.expand(f"{folder}/text.txt.gz"))),
+    "text": lambda folder: list(pieces.unpack(folder / "text.txt.gz", 1 << 20)),
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import environments
-from official.utils import atomic, seeding
+from official.utils import atomic, host_seeding
 
 # Published system → kind and size of the vocabulary of its smoke training.
 SYSTEMS = {
@@ -59,7 +59,7 @@ def run(module: str, *options: str) -> None:
 
 def documents(count: int, seed: int = 0) -> list[list[str]]:
     """Documents of a few sentences of made-up words, with capitals and signs."""
-    rng = seeding.numpy_rng(seed)
+    rng = host_seeding.numpy_rng(seed)
 
     def sentence() -> str:
         words = ["".join(rng.choice(_WORDS, rng.integers(1, 3))) for _ in range(rng.integers(3, 9))]
@@ -139,7 +139,7 @@ class Materials:
                 from tfrecords_tools.vocabulary import builder
 
                 text = path.with_name("fuzzed.txt")
-                result = lines.lines(seeding.numpy_rng(1), 20_000)
+                result = lines.lines(host_seeding.numpy_rng(1), 20_000)
                 text.write_bytes(b"\n".join(filter(lines.is_utf8, result)))
                 lower = kind == "wordpiece"
                 # SentencePiece has all characters but the rarest 2% in its vocabulary.

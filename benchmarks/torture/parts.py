@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from official.training.reporting import duration
-from official.utils import seeding
+from official.utils import host_seeding
 
 _SECONDS_BETWEEN_REPORTS = 15.0
 
@@ -74,7 +74,7 @@ class Part(abc.ABC):
 
     def rng(self, case: int) -> np.random.Generator:
         """The random numbers of a case."""
-        return seeding.numpy_rng(self.seed, zlib.crc32(self.name.encode()), case)
+        return host_seeding.numpy_rng(self.seed, zlib.crc32(self.name.encode()), case)
 
     @abc.abstractmethod
     def run(self, case: int) -> Outcome:

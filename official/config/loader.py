@@ -8,7 +8,6 @@ UserError with the dotted key.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,6 +19,7 @@ from official.config.registry import CORRUPTIONS, ENCODERS, OBJECTIVES
 from official.config.sections import Config
 from official.utils import atomic, checksums, files, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # The beginning of the first line of a saved config, before the checksum of the rest.
 _SEAL = "# SHA-256 of the text below: "
@@ -133,7 +133,7 @@ def _seal(text: str) -> str:
     return f"{_SEAL}{checksums.hash_bytes(text.encode())}"
 
 
-def _check_seal(text: str, path: Path) -> None:
+def _check_seal(text: str, path: AnyPath) -> None:
     """Refuses a file that `save` wrote and that has changed since."""
     first, _, rest = text.partition("\n")
     if first.startswith(_SEAL) and first != _seal(rest):

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from official.saving import model_folder
 from official.tokenizers import sentencepiece, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # The tables of some models have additional rows, up to a multiple of at most this.
 _ROUNDED_TO = 128
@@ -49,7 +49,7 @@ class Converted:
 
 
 def read(
-    folder: Path,
+    folder: AnyPath,
     described: Mapping[str, Any],
     source: str | os.PathLike,
     system: System,
@@ -101,7 +101,7 @@ def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System
 
 
 def tokenizer_of(
-    folder: Path, vocab_size: int, source: str | os.PathLike, system: System
+    folder: AnyPath, vocab_size: int, source: str | os.PathLike, system: System
 ) -> tokenizers.Tokenizer:
     """Loads the tokenizer of a folder.
 

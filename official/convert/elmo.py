@@ -7,15 +7,15 @@ Shapes: C cells, P projection.
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
 from official.config.bilm import BilmConfig
-from official.utils import json_files
+from official.utils import json_files, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 _DIRECTIONS = ("forward", "backward")
@@ -24,7 +24,7 @@ _CHARACTERS = (261, 262)
 _WORD = 50
 
 
-def read_options(path: Path) -> BilmConfig:
+def read_options(path: AnyPath) -> BilmConfig:
     """Reads an options file.
 
     Raises:
@@ -116,7 +116,7 @@ def names(config: BilmConfig) -> Iterator[tuple[str, str]]:
             yield f"encoder/{direction}_{i}/projection", f"{cell}/W_P_0"
 
 
-def read_weights(path: Path, config: BilmConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict:
+def read_weights(path: AnyPath, config: BilmConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict:
     """Reads the weights of an encoder.
 
     Args:
@@ -131,7 +131,7 @@ def read_weights(path: Path, config: BilmConfig, shapes: Mapping[str, tuple[int,
       UserError: the file cannot be read, or has other data sets or shapes; all are named.
     """
     try:
-        with h5py.File(path) as file:
+        with paths.local_copy(path) as local, h5py.File(local) as file:
             found = {}
             file.visititems(
                 lambda name, item: (
@@ -160,7 +160,7 @@ def read_weights(path: Path, config: BilmConfig, shapes: Mapping[str, tuple[int,
     return variables
 
 
-def write(config: BilmConfig, variables: Mapping[str, np.ndarray], folder: Path) -> None:
+def write(config: BilmConfig, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
     """Writes `options.json` and `weights.hdf5` into a folder.
 
     Raises:

@@ -7,7 +7,6 @@ encoder reads the characters of words.
 
 import dataclasses
 import os
-from pathlib import Path
 
 import numpy as np
 
@@ -16,8 +15,9 @@ from official import tokenizers
 from official.convert import converted_model, elmo
 from official.saving import model_folder
 from official.tokenizers.characters import SPECIALS, Characters
-from official.utils import atomic, files
+from official.utils import atomic, files, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # What the names of the files end in: those of a release begin with its sizes.
 _ENDINGS = ("options.json", "weights.hdf5")
@@ -37,7 +37,7 @@ def read(
       UserError: a file is missing, there are several, or one is broken; or the weights do not
         belong to the options: each data set that disagrees is named.
     """
-    folder = Path(folder)
+    folder = paths.path(folder)
     options, weights = (_only(folder, ending) for ending in _ENDINGS)
     tokenizer = _tokenizer(folder, vocabulary)
     encoder = dataclasses.replace(elmo.read_options(options), vocab_size=tokenizer.vocab_size)
@@ -61,17 +61,17 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     if config.encoder.type != "bilm":
         raise UserError(
-            f"{Path(model_dir) / model_folder.CONFIG}: encoder.type: {config.encoder.type}: "
+            f"{paths.path(model_dir) / model_folder.CONFIG}: encoder.type: {config.encoder.type}: "
             "--target=elmo writes bilm alone; take --target=hf"
         )
     variables = {path: np.asarray(value) for path, value in model.variables_by_path().items()}
-    with atomic.folder(output) as temporary:
+    with atomic.folder(output, elmo.OPTIONS) as temporary:
         elmo.write(config.encoder, variables, temporary)
         tokenizer.save(temporary)
     return [objective.type for objective in config.objectives]
 
 
-def _only(folder: Path, ending: str) -> Path:
+def _only(folder: AnyPath, ending: str) -> AnyPath:
     """Returns the file of a folder whose name has an ending."""
     found = sorted(folder.glob(f"*{ending}"))
     if len(found) == 1:
@@ -83,12 +83,12 @@ def _only(folder: Path, ending: str) -> Path:
     )
 
 
-def _tokenizer(folder: Path, vocabulary: str | os.PathLike | None) -> Characters:
+def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Characters:
     """Returns the tokenizer of a vocabulary; that of a folder may have settings."""
     own = folder / Characters.FILE
     if vocabulary is None and own.exists():
         return tokenizers.load(folder)
     if vocabulary is None:
         return Characters(SPECIALS)
-    files.check(Path(vocabulary))
-    return Characters.read(Path(vocabulary), {})
+    files.check(paths.path(vocabulary))
+    return Characters.read(paths.path(vocabulary), {})

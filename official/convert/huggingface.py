@@ -8,7 +8,7 @@ import fnmatch
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,9 @@ from official.convert import (
 from official.convert.heads import name_of
 from official.convert.system import System
 from official.saving import model_folder
-from official.utils import atomic, files, json_files
+from official.utils import atomic, files, json_files, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # `model_type` of config.json → its table.
 SYSTEMS = {
@@ -42,6 +43,7 @@ SYSTEMS = {
     for module in (bert, roberta, albert, electra, distilbert, gpt2, xlnet, transfo_xl, t5)
 }
 
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
@@ -52,7 +54,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     Raises:
       UserError: a file is missing or broken, or the model type is not supported.
     """
-    folder = Path(folder)
+    folder = paths.path(folder)
     converted, system = _read(folder)
     small = folder / electra.GENERATOR
     if system is not electra.SYSTEM or not small.is_dir():
@@ -63,8 +65,8 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     return electra.join(converted, generator, str(small))
 
 
-def _read(folder: Path) -> tuple[converted_model.Converted, System]:
-    source = folder / "config.json"
+def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
+    source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
     system = SYSTEMS.get(str(config.get("model_type")))
     if system is None:
@@ -125,14 +127,14 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         name: _files(network, arrays, system, tokenizer)
         for name, (network, arrays) in electra.split(config, variables).items()
     }
-    with atomic.folder(output) as temporary:
+    with atomic.folder(output, CONFIG) as temporary:
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)
             tokenizer.save(folder)
             if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
                 _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
-            (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+            (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
@@ -170,16 +172,16 @@ class Tensors(Mapping[str, np.ndarray]):
       source: the name of the file for messages.
     """
 
-    def __init__(self, folder: Path, system: System, aliases: Mapping[str, str]):
+    def __init__(self, folder: AnyPath, system: System, aliases: Mapping[str, str]):
         """Opens the file or, if `save_pretrained` has split it, the files."""
         self.source = folder / WEIGHTS
-        paths = [self.source]
+        parts = [self.source]
         if not self.source.exists():
             self.source = folder / INDEX
             if not self.source.exists():
                 raise UserError(_no_weights(folder))
-            paths = _split_files(self.source)
-        self._handles = [_open(path) for path in paths]
+            parts = _split_files(self.source)
+        self._handles = [_open(path) for path in parts]
         self._files = {name: handle for handle in self._handles for name in handle.keys()}
         self._names = {_current_name(name, system): name for name in self._files}
         for buffer in system.buffers:
@@ -228,30 +230,31 @@ def _current_name(name: str, system: System) -> str:
     return system.prefix + name if name.startswith(system.bare) else name
 
 
-def _set_tokenizer_class(path: Path, name: str) -> None:
+def _set_tokenizer_class(path: AnyPath, name: str) -> None:
     settings = json_files.read(path)
     settings["tokenizer_class"] = name
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
-def _split_files(index: Path) -> list[Path]:
+def _split_files(index: AnyPath) -> list[AnyPath]:
     """Returns the files that an index names. They are always in the folder of the index."""
     files_by_tensor = json_files.read(index).get("weight_map")
     names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
     if not all(isinstance(name, str) for name in names):
         raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
-    return [index.with_name(Path(name).name) for name in sorted(set(names))]
+    return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
 
 
-def _open(path: Path) -> safetensors.safe_open:
+def _open(path: AnyPath) -> safetensors.safe_open:
     files.check(path, max_bytes=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
     try:
-        return safetensors.safe_open(path, framework="np").__enter__()
+        with paths.local_copy(path) as file:  # which may be removed when it is open
+            return safetensors.safe_open(file, framework="np").__enter__()
     except (OSError, MemoryError, safetensors.SafetensorError) as error:
         raise UserError(f"{path} is broken ({error}): copy or download it again") from None
 
 
-def _no_weights(folder: Path) -> str:
+def _no_weights(folder: AnyPath) -> str:
     pickles = [*folder.glob("pytorch_model*.bin"), *folder.glob("*.pt")]
     if not pickles:
         return f"{folder / WEIGHTS} is missing: is this the folder of a Hugging Face model?"

@@ -15,8 +15,9 @@ of the classes, so they become LABEL_0, LABEL_1, ... They can be changed in conf
 import dataclasses
 import glob
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ import tensorflow as tf
 
 from official.convert import albert, bert, converted_model, electra, t5, xlnet
 from official.convert.system import System
-from official.utils import files, json_files
+from official.utils import files, json_files, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # The config file of a release → its system.
 RELEASES = {
@@ -48,7 +50,7 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
     Raises:
       UserError: a file is missing or broken, or the checkpoint holds another model.
     """
-    folder = Path(folder)
+    folder = paths.path(folder)
     present = [name for name in RELEASES if (folder / name).exists()]
     if not present and list(folder.glob("*.index")):
         tensors = Checkpoint(folder)
@@ -74,7 +76,7 @@ def _labels(system: System, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]
     return {"id2label": {str(i): f"LABEL_{i}" for i in range(len(tensors[bias]))}}
 
 
-def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
+def _electra(folder: AnyPath, tensors: "Checkpoint") -> converted_model.Converted:
     """Reads the discriminator and the generator of a checkpoint."""
     networks = {}
     for scope, system in electra.release(tensors).items():
@@ -88,7 +90,7 @@ def _electra(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
     return dataclasses.replace(joined, leftover=leftover)
 
 
-def _t5(folder: Path, tensors: "Checkpoint") -> converted_model.Converted:
+def _t5(folder: AnyPath, tensors: "Checkpoint") -> converted_model.Converted:
     """Reads a T5."""
     system, config = t5.release(tensors)
     converted = converted_model.read(folder, config, tensors.source, system, tensors)
@@ -103,23 +105,27 @@ class Checkpoint(Mapping[str, np.ndarray]):
       source: the path without `.index`.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: AnyPath):
         """Finds and opens the checkpoint."""
         found = [str(path)[: -len(".index")] for path in folder.glob("*.index")]
         # The file `checkpoint` may contain the path of another machine.
         latest = (folder / "checkpoint").is_file() and tf.train.latest_checkpoint(folder)
-        if latest and str(folder / Path(latest).name) in found:
-            found = [str(folder / Path(latest).name)]
+        if latest and str(folder / PurePosixPath(latest).name) in found:
+            found = [str(folder / PurePosixPath(latest).name)]
         if not found:
             raise UserError(f"{folder} holds no checkpoint: a file *.ckpt.index is expected")
         if len(found) > 1:
-            names = ", ".join(sorted(Path(prefix).name for prefix in found))
+            names = ", ".join(sorted(PurePosixPath(prefix).name for prefix in found))
             raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
-        self.source = Path(found[0])
+        self.source = paths.path(found[0])
+        self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
         for path in folder.glob(f"{glob.escape(self.source.name)}.*"):
             files.check(path, max_bytes=None)
+            if self._copies:
+                paths.copy(path, os.path.join(self._copies.name, path.name))
+        prefix = os.path.join(self._copies.name if self._copies else folder, self.source.name)
         try:
-            self._reader = tf.train.load_checkpoint(found[0])
+            self._reader = tf.train.load_checkpoint(prefix)
         except _READ_ERRORS as error:
             raise UserError(f"{self.source}: cannot be read: {error}") from None
         self._names = {

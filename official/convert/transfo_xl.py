@@ -5,7 +5,6 @@ one table with the same embeddings. The adaptive softmax is not supported and is
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from official.config.encoders import TransformerXLConfig
 from official.convert.encoder_keys import EncoderKeys
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
+from official.utils.paths import AnyPath
 
 _TABLE = "transformer.word_emb.weight"
 _CLUSTER = "transformer.word_emb.emb_layers.{}.weight"
@@ -64,7 +64,7 @@ class OneTable(Mapping[str, np.ndarray]):
       source: the name of the file for messages.
     """
 
-    def __init__(self, tensors: Mapping[str, np.ndarray], source: str | Path):
+    def __init__(self, tensors: Mapping[str, np.ndarray], source: str | AnyPath):
         """Wraps tensors whose names have the prefix `transformer.`, except those of heads."""
         self.source = source
         self._tensors = tensors

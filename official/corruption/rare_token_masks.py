@@ -44,10 +44,11 @@ def corrupt(
     token_ids = batch["token_ids"]
     taken = _taken(config, _log_weights(config, vocabulary), batch, seeds)
     times = tf.cast(taken, tf.int32)
+    listed = targets.listed(times, token_ids, config.max_predictions)
     return {
         **batch,
-        **targets.listed(times, token_ids, config.max_predictions),
-        "token_ids": token_masks.replaced(config, vocabulary, token_ids, times - 1, times, seeds),
+        **listed,
+        "token_ids": token_masks.replaced(config, vocabulary, token_ids, times - 1, listed, seeds),
     }
 
 

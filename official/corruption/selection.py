@@ -16,6 +16,32 @@ from official.utils import seeding
 from official.utils.seeding import Stream
 
 
+def tokens(
+    units: tf.Tensor, number: tf.Tensor, max_predictions: int, seeds: tf.Tensor
+) -> tf.Tensor:
+    """Takes tokens at random: what `whole_units` takes if each unit is a token.
+
+    Args:
+      units: number of each token that can be taken, from 0, -1 = none; int32 [B, T].
+      number: tokens to take, int32 [B].
+      max_predictions: the largest number of tokens to take in a row.
+      seeds: uint64 [B].
+
+    Returns:
+      int32 [B, T]: `units`, -1 where a token is not taken.
+    """
+    draws = tf.bitcast(seeding.bits(seeds, Stream.MASK_ORDER, units), tf.int64)
+    draws = tf.where(units >= 0, draws, tf.int64.max)
+    # Bits that are inverted are in the opposite order.
+    smallest = tf.bitwise.invert(
+        tf.math.top_k(
+            tf.bitwise.invert(draws), tf.minimum(max_predictions, tf.shape(units)[1])
+        ).values
+    )
+    last = tf.gather(smallest, tf.minimum(number, tf.shape(smallest)[1]) - 1, batch_dims=1)
+    return tf.where(draws <= last[:, None], units, -1)
+
+
 def whole_units(units: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Takes units in random order, each if it fits into the number of tokens left.
 

@@ -5,7 +5,8 @@ Shapes: B rows, T tokens with padding, P predictions (padded).
 
 import tensorflow as tf
 
-GIVES = frozenset({"masked_positions", "masked_ids", "masked_weights"})
+NAMES = ("masked_positions", "masked_ids", "masked_weights")
+GIVES = frozenset(NAMES)
 
 
 def listed(times: tf.Tensor, token_ids: tf.Tensor, max_predictions: int) -> dict[str, tf.Tensor]:

@@ -57,10 +57,11 @@ def corrupt(
     """
     token_ids = batch["token_ids"]
     taken, times = select(config, vocabulary, batch, seeds)
+    listed = targets.listed(times, token_ids, config.max_predictions)
     corrupted = {
         **batch,
-        **targets.listed(times, token_ids, config.max_predictions),
-        "token_ids": replaced(config, vocabulary, token_ids, taken, times, seeds),
+        **listed,
+        "token_ids": replaced(config, vocabulary, token_ids, taken, listed, seeds),
     }
     return {**corrupted, **follows(config, vocabulary, corrupted)}
 
@@ -118,6 +119,9 @@ def select(
     if config.replacement:
         times = selection.with_replacement(numbered, number, seeds)
         return tf.where(times > 0, numbered, -1), times
+    if config.unit == "token" and config.count != "each":
+        taken = selection.tokens(numbered, number, config.max_predictions, seeds)
+        return taken, tf.cast(taken >= 0, tf.int32)
     if config.unit in RUNS:
         lengths = run_lengths(config, seeds, tf.shape(numbered)[1])
         taken = selection.runs(numbered, number, lengths, config.unit == "span", seeds)
@@ -156,7 +160,7 @@ def replaced(
     vocabulary: Vocabulary,
     token_ids: tf.Tensor,
     taken: tf.Tensor,
-    times: tf.Tensor,
+    listed: Mapping[str, tf.Tensor],
     seeds: tf.Tensor,
 ) -> tf.Tensor:
     """Returns the token ids, with the hidden ones masked, randomised or kept.
@@ -166,23 +170,28 @@ def replaced(
       vocabulary: the vocabulary of the tokens.
       token_ids: int32 [B, T].
       taken: the number of the hidden unit that each token is in, int32 [B, T], -1 = not hidden.
-      times: how often each token is predicted, int32 [B, T].
+      listed: the hidden tokens, as `targets.listed` returns them.
       seeds: uint64 [B].
     """
-    length = tf.shape(token_ids)[1]
-    action = seeding.uniforms(seeds, Stream.MASK_ACTION, length)
+    positions, originals, times = (listed[name] for name in targets.NAMES)  # [B, P]
+    drawn_by = positions
     if config.action == "unit":
-        action = tf.gather(action, tf.maximum(taken, 0), batch_dims=1)
+        drawn_by = tf.maximum(tf.gather(taken, positions, batch_dims=1), 0)
+    action = seeding.uniforms(seeds, Stream.MASK_ACTION, drawn_by)
     if config.replacement:
         # A token becomes [MASK] if one of its draws does: the minimum of several uniform numbers.
-        action = 1 - (1 - action) ** (1 / tf.cast(tf.maximum(times, 1), tf.float32))
+        action = 1 - (1 - action) ** (1 / tf.maximum(times, 1))
     if config.random_tokens == "unigram":
-        random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, length, vocabulary.counted)
+        random_ids = seeding.weighted(seeds, Stream.MASK_TOKEN, positions, vocabulary.counted)
     elif config.random_tokens == "non_special":
         ids = vocabulary.text_ids
-        random_ids = tf.gather(ids, seeding.integers(seeds, Stream.MASK_TOKEN, length, len(ids)))
+        drawn = seeding.integers(seeds, Stream.MASK_TOKEN, positions, len(ids))
+        random_ids = tf.gather(ids, drawn)
     else:
-        random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, length, vocabulary.size)
-    result = tf.where(action < config.mask_prob + config.random_prob, random_ids, token_ids)
+        random_ids = seeding.integers(seeds, Stream.MASK_TOKEN, positions, vocabulary.size)
+    result = tf.where(action < config.mask_prob + config.random_prob, random_ids, originals)
     result = tf.where(action < config.mask_prob, vocabulary.mask_id, result)
-    return tf.where(taken >= 0, result, token_ids)
+    changes = units.sum_at(
+        tf.where(times > 0, positions, -1), result - originals, tf.shape(token_ids)[1]
+    )
+    return token_ids + changes

@@ -72,8 +72,15 @@ def _numbered(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
     return tf.where(maskable, tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, -1)
 
 
-def sum_at(columns: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Sums the values [B, T] of each row by their column [B, T]; -1 = no column."""
-    rows, length = tf.unstack(tf.shape(columns))
+def sum_at(
+    columns: tf.Tensor, values: tf.Tensor, length: int | tf.Tensor | None = None
+) -> tf.Tensor:
+    """Sums the values [B, N] of each row by their column [B, N]; -1 = no column.
+
+    Returns:
+      [B, length]; without a length [B, N].
+    """
+    rows = tf.shape(columns)[0]
+    length = tf.shape(columns)[1] if length is None else length
     cells = tf.where(columns < 0, -1, columns + tf.range(rows)[:, None] * length)
     return tf.reshape(tf.math.unsorted_segment_sum(values, cells, rows * length), [rows, length])

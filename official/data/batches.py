@@ -18,7 +18,7 @@ from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, tagged, words
-from official.shards import features, layer_states
+from official.shards import features, layer_states, parsing
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
@@ -164,7 +164,7 @@ class BatchBuilder:
 
     def _parsed(self, records: tf.Tensor, size: int, seeds: tf.Tensor) -> dict[str, Any]:
         """Parses records, and corrupts the parts of rows that several sequences share."""
-        parsed = features.parse(tf.ensure_shape(records, [size]), sorted(self.features))
+        parsed = parsing.parse(tf.ensure_shape(records, [size]), sorted(self.features))
         if self.corruption is not None and self.parts > 1 and not self.static_masks:
             flags = {
                 name: _flags(parsed[name], parsed["token_ids"]) for name in self.corruption.needs()

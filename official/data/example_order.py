@@ -14,11 +14,11 @@ Until they are parsed, examples are rows, a dict of
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import tensorflow as tf
 
 from official.shards.manifest import Manifest
+from official.utils import paths
 
 _CHUNK = 64
 
@@ -44,7 +44,7 @@ class Files:
         """Returns the shards of a folder, of one split or of all."""
         shards = content.shards if split is None else content.split(split)
         return cls(
-            [str(Path(folder) / shard.name) for shard in shards],
+            [str(paths.path(folder) / shard.name) for shard in shards],
             [shard.records for shard in shards],
         )
 

@@ -17,7 +17,6 @@ each step).
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +24,7 @@ import tensorflow as tf
 from official import config as configs
 from official.data import ShardDataset
 from official.tasks import Description, MixtureDescription
-from official.utils import checksums, seeding
+from official.utils import checksums, host_seeding, paths, seeding
 from official.utils.errors import UserError
 
 AVERAGE = "average"  # of the first metric of each task; it picks the best checkpoint
@@ -43,13 +42,13 @@ def parse(text: str) -> list[str] | dict[str, float]:
       UserError: a share is no number, some folders have shares and some have none, or a folder with
         a share is named twice.
     """
-    if Path(text).exists():
+    if paths.path(text).exists():
         return [text]
     names = text.split(",")
     shares: dict[str, float] = {}
     for part in names:
         name, equals, share = part.rpartition("=")
-        if Path(part).exists() or not equals:
+        if paths.path(part).exists() or not equals:
             continue
         if name in shares:
             raise UserError(f"{text}: {name} is named twice: give it one share")
@@ -260,5 +259,5 @@ def choices(shares: np.ndarray, seed: int) -> np.ndarray:
       seed: the seed of the draws.
     """
     bounds = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
-    rng = seeding.numpy_rng(seed, seeding.Stream.TASK)
+    rng = host_seeding.numpy_rng(seed, seeding.Stream.TASK)
     return (rng.random(len(shares))[:, None] >= bounds[:, :-1]).sum(axis=1)

@@ -14,7 +14,7 @@ from official.data.example_order import Files
 from official.data.lanes import Lanes
 from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
-from official.shards import features
+from official.shards import parsing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Order:
     def _lengths(self, records: tf.Tensor) -> tf.Tensor:
         """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
         if self.sequences:
-            lengths = features.parse(records, ["sequence_lengths"])["sequence_lengths"]
+            lengths = parsing.parse(records, ["sequence_lengths"])["sequence_lengths"]
             return tf.reduce_max(lengths, axis=1)
-        lengths = features.parse(records, ["segment_lengths"])["segment_lengths"]
+        lengths = parsing.parse(records, ["segment_lengths"])["segment_lengths"]
         return tf.reduce_sum(lengths, axis=1)

@@ -37,7 +37,7 @@ def fields(
     """Returns the batch fields of the parts of each row.
 
     Args:
-      parsed: `part_lengths` and the labels of the parts, from `features.parse`.
+      parsed: `part_lengths` and the labels of the parts, from `parsing.parse`.
       segment_numbers: the number of segments of the row that end before each token, int32 [B, T].
       weights: the weights of the rows, float32 [B].
       max_parts: K.
@@ -86,7 +86,7 @@ def corrupted(
     Args:
       corruption: the config of the corruption.
       vocabulary: the vocabulary of the tokens.
-      parsed: `token_ids` and `part_lengths`, from `features.parse`.
+      parsed: `token_ids` and `part_lengths`, from `parsing.parse`.
       flags: the features that the corruption reads, a flag for each token, bool [B, None].
       seeds: the seeds of the rows, uint64 [B]. The seed of a part is a function of its row's seed
         and its index.

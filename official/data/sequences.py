@@ -19,7 +19,7 @@ def split_sequences(parsed: Mapping[str, tf.RaggedTensor], rows: int) -> dict[st
     """Splits examples into rows of one sequence each.
 
     Args:
-      parsed: token_ids, segment_lengths and sequence_lengths [B, None], from `features.parse`.
+      parsed: token_ids, segment_lengths and sequence_lengths [B, None], from `parsing.parse`.
       rows: N.
 
     Returns:

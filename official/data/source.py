@@ -8,7 +8,6 @@ Shapes: B examples of a replica's batch, C sequences of an example, T tokens wit
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +23,7 @@ from official.data.order import Order
 from official.data.row_groups import Folder
 from official.shards import folder, layer_states, manifest, token_counts
 from official.tasks import KINDS
+from official.utils import paths
 from official.utils.errors import UserError
 
 _TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
@@ -76,20 +76,20 @@ class ShardDataset:
           UserError: a folder or split does not exist, a shard has changed since it was written, or
             the folders do not fit one another or the config.
         """
-        paths = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
-        self.folder = ", ".join(map(str, paths))
+        folders = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+        self.folder = ", ".join(map(str, folders))
         self.config = config
         self.split = split
         self.training = training
-        manifests = [folder.read(Path(path), split) for path in paths]
-        for path in paths:
-            folder.verify(Path(path), split, deep=not training if verify is None else verify)
+        manifests = [folder.read(paths.path(path), split) for path in folders]
+        for path in folders:
+            folder.verify(paths.path(path), split, deep=not training if verify is None else verify)
         self.manifest = manifests[0]
         self.max_length = max(m.max_length for m in manifests)
         self.num_examples = sum(s.records for m in manifests for s in m.split(split))
         self.fingerprint = manifest.fingerprint(manifests, split, shares)
-        checks.folders(paths, manifests, training)
-        self.tokenizer = folder.load_tokenizer(Path(paths[0]), self.manifest)
+        checks.folders(folders, manifests, training)
+        self.tokenizer = folder.load_tokenizer(paths.path(folders[0]), self.manifest)
         features = self._features()
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
@@ -103,7 +103,7 @@ class ShardDataset:
         if given := config.recipe.layer_states:
             self._states = layer_states.read(given, split, self.fingerprint, required=training)
         self._numbered = numbered
-        counts = [token_counts.read(*pair) for pair in zip(paths, manifests, strict=True)]
+        counts = [token_counts.read(*pair) for pair in zip(folders, manifests, strict=True)]
         self._build_batch = self._batch_builder(
             parts=max(m.segments.packing if m.segments else 1 for m in manifests),
             token_counts=None if any(c is None for c in counts) else sum(counts),
@@ -111,7 +111,7 @@ class ShardDataset:
         self._order = Order(
             [
                 Folder(Files.from_manifest(path, each, split), each.row_groups)
-                for path, each in zip(paths, manifests, strict=True)
+                for path, each in zip(folders, manifests, strict=True)
             ],
             config.seed,
             training,

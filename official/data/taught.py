@@ -4,13 +4,13 @@ Shapes: N examples of the split, K teachers, C outputs.
 """
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 
 from official import config as configs
 from official.config.distillation import DistillationConfig
 from official.shards import teacher_outputs
+from official.utils import paths
 from official.utils.errors import UserError
 
 
@@ -72,7 +72,7 @@ def read(
     objective = _distillation(config)
     if objective is None or not objective.cache:
         return None
-    if not training and not Path(objective.cache).exists():
+    if not training and not paths.path(objective.cache).exists():
         return None
     record = teacher_outputs.read_record(objective.cache)
     found = record.splits.get(split)

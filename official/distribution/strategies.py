@@ -17,6 +17,7 @@ from official import config as configs
 from official.data import ShardDataset
 from official.data.mixture import Mixture
 from official.modeling.model import Model
+from official.utils import gfile
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
@@ -147,19 +148,20 @@ def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Reports the loss of another worker as a user error.
+    """Reports the loss of another worker, or of a remote file system, as a user error.
 
     Raises:
-      UserError: another worker cannot be reached.
+      UserError: another worker cannot be reached, or this one cannot read its shards.
     """
     try:
         yield
-    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-        if num_workers(strategy) == 1:
+    except tf.errors.OpError as error:
+        if num_workers(strategy) == 1 or not gfile.may_pass(error):
             raise
         raise UserError(
-            "another worker has ended or cannot be reached; its own output may say why. Start all "
-            "workers again with the same command: the run goes on from its last checkpoint"
+            "another worker has ended or cannot be reached (its own output may say why), or a "
+            f"file system fails ({gfile.words(error)}). Start all workers again with the same "
+            "command: the run goes on from its last checkpoint"
         ) from error
 
 

@@ -2,18 +2,23 @@
 
 import json
 import math
-from pathlib import Path
 from typing import TypeVar
 
 from official.evaluation import squad_metrics
 from official.shards import manifest, questions
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _Value = TypeVar("_Value", str, float)
 
 
 def score(
-    data: Path, split: str, answers: Path, null_odds: Path | None = None, threshold: float = 1.0
+    data: AnyPath,
+    split: str,
+    answers: AnyPath,
+    null_odds: AnyPath | None = None,
+    threshold: float = 1.0,
 ) -> tuple[dict[str, float], int]:
     """Scores a file of answers.
 
@@ -48,10 +53,10 @@ def score(
     return metrics, len(asked)
 
 
-def _read(path: Path, kind: type[_Value], description: str) -> dict[str, _Value]:
+def _read(path: AnyPath, kind: type[_Value], description: str) -> dict[str, _Value]:
     """Reads a JSON object whose values all have the same type."""
     try:
-        values = json.loads(Path(path).read_bytes())
+        values = json.loads(paths.path(path).read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except ValueError as error:

@@ -5,14 +5,13 @@ Shapes: K statistics, B examples.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset
+from official.data import ShardDataset, retries
 from official.data.mixture import AVERAGE, Mixture
 from official.distribution import memory
 from official.distribution.statistics import Statistics
@@ -22,6 +21,7 @@ from official.modeling import greedy
 from official.modeling.model import Model
 from official.tasks import kinds
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # Outputs that are fields of the batch, and the names of these fields.
 _FIELDS = {"example_weights": "example_weights", "row": "row"} | {
@@ -44,10 +44,10 @@ class Scorer(Protocol):
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Computes the task's metrics. Filler in `outputs` has `example_weights` of 0."""
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Raises UserError if predictions cannot be written to a file of this name."""
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes the predictions. `outputs` has no filler."""
 
 
@@ -234,7 +234,7 @@ def target_entropy(source: ShardDataset, batch_size: int) -> float | None:
     Returns None if the batches have no masked tokens.
     """
     counts = np.zeros(source.tokenizer.vocab_size)
-    for batch in source.dataset(batch_size):
+    for batch in retries.each_batch(source, batch_size):
         if "masked_ids" not in batch:
             return None
         ids, weights = batch["masked_ids"].numpy(), batch["masked_weights"].numpy()

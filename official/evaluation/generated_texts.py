@@ -8,7 +8,6 @@ Shapes: B examples, U tokens of a generated text.
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from official.tasks import text_to_text
 from official.tokenizers import Tokenizer
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 class Scorer:
@@ -111,7 +111,7 @@ class Scorer:
                 found[name] = CORPUS_METRICS[name](texts, answers)
         return found
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file with another suffix than `rows.SUFFIXES`."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
@@ -120,7 +120,7 @@ class Scorer:
                 f"{output}: predictions are written as {' or '.join(rows.SUFFIXES)}: name one"
             )
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes a line for each row in the order of the source file.
 
         It has the number of the row, the id of a question, the text, and the label that the text

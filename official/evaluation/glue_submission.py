@@ -7,13 +7,13 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from official.tasks import TASKS, Task
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _HEADER = "index\tprediction"
 _SCORES = (0.0, 5.0)  # the range of STS-B
@@ -26,7 +26,7 @@ def write(
     split: str,
     rows: np.ndarray,
     outputs: Mapping[str, np.ndarray],
-) -> Path:
+) -> AnyPath:
     """Writes the submission file of a split with the labels of GLUE.
 
     Args:
@@ -58,7 +58,7 @@ def write(
         values = [f"{score:.3f}" for score in np.clip(outputs["score"], *_SCORES)]
     else:
         values = [task.values[i] for i in outputs["probabilities"].argmax(-1)]
-    path = Path(folder) / task.submissions[split].file
+    path = paths.path(folder) / task.submissions[split].file
     with atomic.file(path) as stream:
         stream.write(f"{_HEADER}\n")
         stream.writelines(f"{row}\t{value}\n" for row, value in zip(rows, values, strict=True))
@@ -78,10 +78,10 @@ def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> lis
     Raises:
       UserError: a file is missing or exists twice, or has another format than GLUE's.
     """
-    files: dict[str, Path] = {}
+    files: dict[str, AnyPath] = {}
     missing = []
     for name, task, rows in _wanted():
-        there = [path for folder in folders if (path := Path(folder) / name).is_file()]
+        there = [path for folder in folders if (path := paths.path(folder) / name).is_file()]
         if len(there) > 1:
             raise UserError(f"{name} is there twice, {there[0]} and {there[1]}: keep one of them")
         if there:
@@ -112,7 +112,7 @@ def _wanted() -> Iterator[tuple[str, Task, int]]:
             yield submission.file, task, submission.rows
 
 
-def _check(path: Path, task: Task, rows: int) -> None:
+def _check(path: AnyPath, task: Task, rows: int) -> None:
     """Refuses a file that GLUE would refuse."""
     try:
         header, *lines = path.read_text(encoding="utf-8").splitlines()

@@ -6,17 +6,16 @@ Shapes: B batch, T length, N examples, K layers with the token layer, D hidden.
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
-from official.data import ShardDataset
+from official.data import ShardDataset, retries
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
 from official.shards import layer_states, manifest
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 
 _LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
@@ -62,11 +61,11 @@ def write(
         config, segments=None, corruption=None, objectives=(), recipe=recipe
     )
     encoded = _encoder(model)
-    with atomic.folder(output) as temporary:
+    with atomic.folder(output, layer_states.FILE) as temporary:
         writer = layer_states.Writer(temporary, str(model_dir), checksum(model))
         for split in splits or _splits(data):
             source = ShardDataset(data, reading, split, numbered=True)
-            source.check_tokenizer(Path(model_dir) / "tokenizer")
+            source.check_tokenizer(paths.path(model_dir) / "tokenizer")
             source.check(reading, predicting=True)
             if "text_mask" in source.fields:
                 raise UserError(
@@ -83,7 +82,7 @@ def write(
 
 def _splits(data: str | os.PathLike) -> list[str]:
     """Returns the names of the splits of a shard folder that have examples."""
-    shards = manifest.read(Path(data)).shards
+    shards = manifest.read(paths.path(data)).shards
     return list(dict.fromkeys(shard.split for shard in shards if shard.records))
 
 
@@ -102,7 +101,7 @@ def _numbered(
     source: ShardDataset, batch_size: int
 ) -> Iterator[tuple[np.ndarray, dict[str, tf.Tensor]]]:
     """Yields each batch after the numbers of its examples, without those that fill it."""
-    for batch in source.dataset(batch_size):
+    for batch in retries.each_batch(source, batch_size):
         numbers = batch["example_number"].numpy()
         yield numbers[numbers >= 0], batch
 

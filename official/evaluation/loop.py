@@ -3,14 +3,14 @@
 Shapes: B examples of a batch, K sums.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from official.data import ShardDataset
+from official.data import ShardDataset, retries
 from official.distribution.numerics import keep_order_of_sums
-from official.distribution.strategies import distribute
+from official.distribution.strategies import distribute, num_workers
 from official.utils.errors import UserError
 
 Outputs = dict[str, np.ndarray]
@@ -56,7 +56,7 @@ class ReplicaLoop:
           UserError: the source has no examples.
         """
         sums, outputs = [], []
-        for number, batch in enumerate(distribute(self._strategy, source, batch_size)):
+        for number, batch in enumerate(self._batches(source, batch_size)):
             if batches and number == batches:
                 break
             before_batch()
@@ -67,6 +67,15 @@ class ReplicaLoop:
             raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
         joined = {name: _joined([output[name] for output in outputs]) for name in outputs[0]}
         return np.stack(sums), joined
+
+    def _batches(self, source: ShardDataset, batch_size: int) -> Iterable:
+        """Returns the batches; a lone worker tries again to read one that cannot be read."""
+
+        def read(start):
+            return distribute(self._strategy, source, batch_size, start)
+
+        lone = num_workers(self._strategy) == 1
+        return retries.batches(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         sums, outputs = self._strategy.run(self._step, args=(batch,))

@@ -1,7 +1,6 @@
 """Writes the predictions of a split to files."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.evaluation import generated_texts, glue_submission, rows
 from official.evaluation.evaluator import Evaluator
+from official.utils import paths
 
 
 def predict(
@@ -37,10 +37,10 @@ def predict(
         numbers, or the folder exists.
     """
     scorer = evaluator.scorer(source)
-    scorer.check_output(Path(output), top)
+    scorer.check_output(paths.path(output), top)
     outputs = evaluator.predict(source, scorer.outputs)
     if strategies.is_chief(evaluator.strategy):
-        scorer.write(outputs, Path(output), top)
+        scorer.write(outputs, paths.path(output), top)
     return len(np.unique(outputs["row"]))
 
 

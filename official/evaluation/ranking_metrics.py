@@ -5,7 +5,6 @@ prints only five digits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import ir_measures
 import numpy as np
@@ -13,7 +12,9 @@ import numpy as np
 from official.data import ShardDataset
 from official.shards import candidates
 from official.tasks import METRICS, nearest, trec
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # Measures of trec_eval by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
@@ -69,7 +70,7 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
 
 
 def score_run(
-    qrels: Path, run: Path, metrics: Iterable[str] = METRICS["ranking"]
+    qrels: AnyPath, run: AnyPath, metrics: Iterable[str] = METRICS["ranking"]
 ) -> tuple[dict[str, float], int]:
     """Computes metrics of a TREC run file.
 
@@ -99,7 +100,7 @@ def evaluate(source: ShardDataset, outputs: Mapping[str, np.ndarray]) -> dict[st
     Raises:
       UserError: the split has no candidates (the training split has triples) or no judgements.
     """
-    listed = candidates.read(Path(source.folder), source.manifest, source.split)
+    listed = candidates.read(paths.path(source.folder), source.manifest, source.split)
     if not listed.qrels:
         raise UserError(
             f"{source.folder}: nothing is known of what is relevant in the {source.split} split: "

@@ -1,7 +1,6 @@
 """Metrics of rankings, and their predictions as TREC runs."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -10,8 +9,9 @@ from official.data import ShardDataset
 from official.evaluation import ranking_metrics, rows
 from official.shards import candidates
 from official.tasks import trec
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 SUFFIX = ".run"
 
@@ -28,14 +28,14 @@ class Scorer:
         """See `ranking_metrics.evaluate`."""
         return ranking_metrics.evaluate(self._source, outputs)
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file that is not a run, and a split without candidates."""
         del top
         if output.suffix != SUFFIX:
             raise UserError(f"{output}: rankings are written as TREC runs: name a file {SUFFIX}")
         self._candidates()
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes the candidates of each query, the best first."""
         numbers, outputs = rows.in_order(outputs, self._source)
         run = self._candidates().run(numbers, outputs["score"])
@@ -44,4 +44,4 @@ class Scorer:
 
     def _candidates(self) -> candidates.Candidates:
         source = self._source
-        return candidates.read(Path(source.folder), source.manifest, source.split)
+        return candidates.read(paths.path(source.folder), source.manifest, source.split)

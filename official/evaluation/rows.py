@@ -6,7 +6,6 @@ Shapes: B examples, C classes.
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TextIO
 
 import numpy as np
@@ -17,6 +16,7 @@ from official.evaluation import task_metrics
 from official.tasks.kinds import KINDS
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 SUFFIXES = (".tsv", ".jsonl")
 
@@ -32,7 +32,7 @@ class Scorer:
         """See `task_metrics.evaluate`."""
         return task_metrics.evaluate(self._source.manifest.task, outputs)
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file with another suffix than `SUFFIXES`."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
@@ -41,7 +41,7 @@ class Scorer:
                 f"{output}: predictions are written as {' or '.join(SUFFIXES)}: name one"
             )
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes a line for each row in the order of the source file."""
         del top
         rows, outputs = in_order(outputs, self._source)

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -18,7 +17,8 @@ from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import teachers, warm_start
 from official.shards import manifest
-from official.utils import errors
+from official.utils import errors, paths
+from official.utils.paths import AnyPath
 
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
@@ -114,7 +114,7 @@ class _TrainedModel:
       strategy: where to compute.
     """
 
-    model_dir: Path
+    model_dir: AnyPath
     checkpoint: str
     config: configs.Config
     strategy: tf.distribute.Strategy
@@ -131,7 +131,7 @@ class _TrainedModel:
         config = configs.load(model_dir, overrides)
         numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
         strategy = strategy or tf.distribute.get_strategy()
-        return cls(Path(model_dir), checkpoint, config, strategy)
+        return cls(paths.path(model_dir), checkpoint, config, strategy)
 
     def splits(self, data: Paths, split: str | None, kind: str, single: bool) -> list[str]:
         """Returns the split that is named, or the splits of a kind that all folders have.
@@ -179,7 +179,7 @@ class _TrainedModel:
         objective = teachers.distillation(self.config)
         if objective is None or objective.cache:
             return
-        gone = [folder for folder in objective.teachers if not Path(folder).exists()]
+        gone = [folder for folder in objective.teachers if not paths.path(folder).exists()]
         if gone:
             errors.warn(
                 f"{', '.join(gone)}: no such folder: without teacher, no distillation terms"

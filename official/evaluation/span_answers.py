@@ -10,7 +10,6 @@ Shapes: B windows, K spans of a window.
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from official.evaluation import squad_metrics
 from official.shards import questions
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FILES = ("predictions.json", "nbest.json", "null_odds.json")
 
@@ -152,7 +152,7 @@ class Scorer:
             self.config.null_threshold,
         )
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses the name of a file, and a folder that exists."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
@@ -163,7 +163,7 @@ class Scorer:
                 "name one"
             )
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes the answers to a new folder.
 
         `predictions.json` contains the answer to each question by its id ("" = no answer), in the
@@ -179,11 +179,11 @@ class Scorer:
         predictions = {each.question.id: self.answer(each) for each in results}
         best = {each.question.id: self._ranked(each) for each in results}
         odds = {each.question.id: each.null_odds for each in results}
-        with atomic.folder(output) as temporary:
+        with atomic.folder(output, FILES[0]) as temporary:
             for name, values in zip(FILES, (predictions, best, odds), strict=True):
                 if name == "null_odds.json" and not self.no_answers:
                     continue
-                with open(Path(temporary) / name, "w", encoding="utf-8") as stream:
+                with (temporary / name).open("w", encoding="utf-8") as stream:
                     json.dump(values, stream, ensure_ascii=False, indent=1)
                     stream.write("\n")
 

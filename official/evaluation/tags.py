@@ -9,7 +9,6 @@ Shapes: B windows, T tokens.
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from official.shards import tagged_texts
 from official.tasks import tags as tag_rules
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 SUFFIXES = (".conll", ".jsonl")
 _SCHEMES = {tag_rules.BIO: seqeval_schemes.IOB2, tag_rules.BIOES: seqeval_schemes.IOBES}
@@ -126,14 +126,14 @@ class Scorer:
             )
         return compute([each.text.tags for each in results], [each.tags for each in results])
 
-    def check_output(self, output: Path, top: int) -> None:
+    def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file with another suffix than `SUFFIXES`."""
         if top:
             raise UserError(f"--top_k={top}: is of rankings, and this is no ranking: leave it out")
         if output.suffix not in SUFFIXES:
             raise UserError(f"{output}: tags are written as {' or '.join(SUFFIXES)}: name one")
 
-    def write(self, outputs: Mapping[str, np.ndarray], output: Path, top: int) -> None:
+    def write(self, outputs: Mapping[str, np.ndarray], output: AnyPath, top: int) -> None:
         """Writes the words and tags of each text.
 
         `.conll` has a word, a blank and its tag on each line, and a blank line after each text.

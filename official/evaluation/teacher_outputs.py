@@ -6,7 +6,6 @@ Shapes: N examples, K teachers, C outputs.
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +19,9 @@ from official.evaluation.rows import in_order
 from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
 
@@ -113,7 +114,7 @@ def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
     return in_order({name: array[real] for name, array in given.items()}, source)[1]["outputs"]
 
 
-def default_output(data: str | os.PathLike) -> Path:
+def default_output(data: str | os.PathLike) -> AnyPath:
     """Returns the folder beside the shards that outputs are written to by default."""
-    path = Path(data)
+    path = paths.path(data)
     return path.with_name(f"{path.name}-teacher")

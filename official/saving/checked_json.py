@@ -1,15 +1,15 @@
 """Reads and writes JSON objects with a checksum, and checks the types of their entries."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from official.utils import atomic, json_files
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
-def write(path: Path, record: Mapping[str, Any]) -> None:
+def write(path: AnyPath, record: Mapping[str, Any]) -> None:
     """Writes an object with its checksum.
 
     Raises:
@@ -20,7 +20,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(
-    path: Path, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
+    path: AnyPath, kinds: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Reads an object that `write` wrote. Objects of older versions have no checksum.
 
@@ -45,7 +45,7 @@ def read(
     return record
 
 
-def unreadable(path: Path, error: Exception) -> UserError:
+def unreadable(path: AnyPath, error: Exception) -> UserError:
     """Returns an error that says why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return UserError(f"{path}: missing")

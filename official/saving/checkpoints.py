@@ -12,6 +12,10 @@ exactly, because the position in the data and all random draws are functions of 
    the new checkpoint intact. Other leftovers are removed at the next start.
 2. `best.json` names the best step so far. It is written after the checkpoint of this step.
 3. Old checkpoints are removed last. The newest `keep` checkpoints and the best one are kept.
+
+On a remote file system, a checkpoint is written in place, `state.json` last, and is removed in the
+opposite order: a folder without `state.json` is no checkpoint. `last.json` names the newest step,
+because a listing may not have it yet.
 """
 
 import contextlib
@@ -20,7 +24,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +31,9 @@ import safetensors
 import safetensors.numpy
 
 from official.saving import checked_json
-from official.utils import atomic, checksums, errors
+from official.utils import atomic, checksums, errors, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-(\d{8,})$")
@@ -37,6 +41,7 @@ _VARIABLES = "variables.safetensors"
 _ANY_VARIABLES = re.compile(r"variables(-\d+)?\.safetensors")
 _STATE = "state.json"
 _BEST = "best.json"
+_LAST = "last.json"  # of remote folders
 OPTIMIZER = "optimizer/"
 MEMORY = "memory/"
 _STATE_OF_RUN = (OPTIMIZER, MEMORY)
@@ -52,7 +57,7 @@ class Checkpoint:
       variables: arrays by path.
     """
 
-    path: Path
+    path: AnyPath
     state: Mapping[str, Any]
     variables: Mapping[str, np.ndarray]
 
@@ -68,7 +73,7 @@ def save(
     variables: Mapping[str, np.ndarray],
     state: Mapping[str, Any],
     keep: int = 2,
-) -> Path:
+) -> AnyPath:
     """Writes the checkpoint of a step and removes old checkpoints.
 
     Args:
@@ -82,11 +87,12 @@ def save(
       UserError: the checkpoint cannot be written. Existing checkpoints are not changed.
     """
     path = _path(model_dir, step)
-    if os.path.lexists(path) and not _has_state(path):
+    if _exists(path) and not _has_state(path):
         atomic.remove(path)  # damaged and of no use
     arrays = {name: np.asarray(array, order="C") for name, array in variables.items()}
-    with contextlib.nullcontext(path) if path.is_dir() else atomic.folder(path) as folder:
-        file = next(f for f in map(folder.joinpath, _file_names()) if not os.path.lexists(f))
+    again, remote = path.is_dir(), paths.is_remote(path)
+    with contextlib.nullcontext(path) if again or remote else atomic.folder(path) as folder:
+        file = next(f for f in map(folder.joinpath, _file_names()) if not _exists(f))
         with atomic.replacing(file) as temporary:
             safetensors.numpy.save_file(arrays, temporary)
             record = {
@@ -96,21 +102,24 @@ def save(
                 **state,
             }
         checked_json.write(folder / _STATE, record)
-        _remove_others(folder, file.name)
+        if again:
+            _remove_others(folder, file.name)
+    if remote:
+        checked_json.write(path.with_name(_LAST), {"step": step})
     _remove_old(model_dir, step, keep)
     return path
 
 
 def mark_best(model_dir: str | os.PathLike, step: int, metric: str, value: float) -> None:
     """Names the best checkpoint so far."""
-    path = Path(model_dir) / _FOLDER / _BEST
+    path = paths.path(model_dir) / _FOLDER / _BEST
     checked_json.write(path, {"step": step, "metric": metric, "value": value})
 
 
 def unmark_best(model_dir: str | os.PathLike) -> None:
     """Removes the file that `mark_best` writes, if it exists."""
-    path = Path(model_dir) / _FOLDER / _BEST
-    if os.path.lexists(path):
+    path = paths.path(model_dir) / _FOLDER / _BEST
+    if _exists(path):
         atomic.remove(path)
 
 
@@ -120,8 +129,8 @@ def best(model_dir: str | os.PathLike) -> dict[str, Any] | None:
     Raises:
       UserError: the file is damaged.
     """
-    path = Path(model_dir) / _FOLDER / _BEST
-    if not os.path.lexists(path):
+    path = paths.path(model_dir) / _FOLDER / _BEST
+    if not _exists(path):
         return None
     return checked_json.read(path, {"step": int, "metric": str, "value": int | float})
 
@@ -133,13 +142,16 @@ def last_step(model_dir: str | os.PathLike) -> int | None:
 
 def remove_leftovers(model_dir: str | os.PathLike) -> None:
     """Removes incomplete files of a killed process."""
-    parent = Path(model_dir) / _FOLDER
+    parent = paths.path(model_dir) / _FOLDER
+    for step in _steps(model_dir) if paths.is_remote(model_dir) else ():
+        if not (_path(model_dir, step) / _STATE).exists():
+            atomic.remove(_path(model_dir, step))
     for folder in (parent, *(_path(model_dir, step) for step in _steps(model_dir))):
         if folder.is_dir():
             atomic.remove_leftovers(folder)
 
 
-def find(model_dir: str | os.PathLike, which: str = "best") -> Path:
+def find(model_dir: str | os.PathLike, which: str = "best") -> AnyPath:
     """Returns the folder of a checkpoint, which may be damaged.
 
     Args:
@@ -149,16 +161,16 @@ def find(model_dir: str | os.PathLike, which: str = "best") -> Path:
     Raises:
       UserError: there is no such checkpoint, or the best one is not known.
     """
-    model_dir = Path(model_dir)
+    model_dir = paths.path(model_dir)
     if which in ("best", "last"):
         step = last_step(model_dir)
         if step is None:
             raise UserError(f"{model_dir}: no checkpoint in it: it is not a trained model folder")
         path = _path(model_dir, step)
         return _find_best(model_dir, path) if which == "best" else path
-    path = _path(model_dir, int(which)) if which.isdecimal() else Path(which)
-    if not path.is_dir():
-        have = ", ".join(map(str, sorted(_steps(model_dir)))) or "none"
+    path = _path(model_dir, int(which)) if which.isdecimal() else paths.path(which)
+    if not path.is_dir() and not (path / _STATE).exists():
+        have = ", ".join(map(str, _steps(model_dir))) or "none"
         raise UserError(f"{path}: no such checkpoint (steps in {model_dir}: {have})")
     return path
 
@@ -169,12 +181,12 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     Raises:
       UserError: the file is damaged.
     """
-    file = Path(path) / _STATE
+    file = paths.path(path) / _STATE
     kinds = {"step": int, "sha256": str, "file": str, "figures": dict, "waited": int}
     state = checked_json.read(file, kinds, {"file": _VARIABLES, "figures": {}, "waited": 0})
     if not _ANY_VARIABLES.fullmatch(state["file"]):
         raise UserError(f"{file}: damaged (file: {state['file']!r} is no name of variables)")
-    named = _NAME.search(Path(path).name)
+    named = _NAME.search(paths.path(path).name)
     if named and int(named[1]) != state["step"]:
         raise UserError(f"{file}: damaged (it is of step {state['step']})")
     return state
@@ -201,7 +213,7 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
                 "(--checkpoint=last takes the newest one that is whole)"
             ) from None
     problems = []
-    for step in sorted(_steps(model_dir), reverse=True):
+    for step in reversed(_steps(model_dir)):
         try:
             checkpoint = _load(_path(model_dir, step), optimizer)
         except UserError as error:
@@ -212,7 +224,7 @@ def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = Fa
         return checkpoint
     raise UserError(
         f"{'; '.join(problems)}: no checkpoint of {model_dir} is whole: copy it again from where "
-        f"it is, or remove {Path(model_dir) / _FOLDER} to begin anew"
+        f"it is, or remove {paths.path(model_dir) / _FOLDER} to begin anew"
     )
 
 
@@ -223,13 +235,19 @@ def load_variables(
     return dict(load(model_dir, which, optimizer).variables)
 
 
-def _path(model_dir: str | os.PathLike, step: int) -> Path:
-    return Path(model_dir) / _FOLDER / f"step-{step:08d}"
+def _path(model_dir: str | os.PathLike, step: int) -> AnyPath:
+    return paths.path(model_dir) / _FOLDER / f"step-{step:08d}"
 
 
 def _steps(model_dir: str | os.PathLike) -> list[int]:
-    names = (_NAME.search(p.name) for p in (Path(model_dir) / _FOLDER).glob("step-*"))
-    return [int(match[1]) for match in names if match]
+    """Returns the steps with a folder, intact or damaged."""
+    folder = paths.path(model_dir) / _FOLDER
+    names = (_NAME.search(path.name) for path in folder.glob("step-*"))
+    steps = {int(match[1]) for match in names if match}
+    if paths.is_remote(folder) and (folder / _LAST).exists():
+        last = checked_json.read(folder / _LAST, {"step": int})["step"]
+        steps |= {last} if (_path(model_dir, last) / _STATE).exists() else set()
+    return sorted(steps)
 
 
 def _file_names() -> Iterator[str]:
@@ -239,7 +257,7 @@ def _file_names() -> Iterator[str]:
         yield _VARIABLES.replace(".", f"-{number}.")
 
 
-def _find_best(model_dir: Path, newest: Path) -> Path:
+def _find_best(model_dir: AnyPath, newest: AnyPath) -> AnyPath:
     file = model_dir / _FOLDER / _BEST
     another = "name another checkpoint, such as --checkpoint=last"
     try:
@@ -256,25 +274,26 @@ def _find_best(model_dir: Path, newest: Path) -> Path:
             )
         return newest
     path = _path(model_dir, record["step"])
-    if not path.is_dir():
+    if not path.is_dir() and not (path / _STATE).exists():
         raise UserError(f"{file} names {path}, which is missing: {another}")
     return path
 
 
-def _load(path: Path, optimizer: bool) -> Checkpoint:
+def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
     state = load_state(path)
     file = path / state["file"]
     try:
-        if checksums.hash_file(file) != state["sha256"]:
-            raise UserError(f"{file}: damaged (its SHA-256 is not the one in {_STATE})")
-        with safetensors.safe_open(file, framework="numpy") as stream:
-            names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
-            return Checkpoint(path, state, {name: stream.get_tensor(name) for name in names})
+        with paths.local_copy(file) as copied:
+            if checksums.hash_file(copied) != state["sha256"]:
+                raise UserError(f"{file}: damaged (its SHA-256 is not the one in {_STATE})")
+            with safetensors.safe_open(copied, framework="numpy") as stream:
+                names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
+                return Checkpoint(path, state, {name: stream.get_tensor(name) for name in names})
     except (OSError, safetensors.SafetensorError) as error:
         raise checked_json.unreadable(file, error) from None
 
 
-def _remove_others(folder: Path, name: str) -> None:
+def _remove_others(folder: AnyPath, name: str) -> None:
     """Removes the files of variables that the state of a step does not name."""
     for path in folder.iterdir():
         if _ANY_VARIABLES.fullmatch(path.name) and path.name != name:
@@ -290,13 +309,17 @@ def _remove_old(model_dir: str | os.PathLike, step: int, keep: int) -> None:
         named = best(model_dir)
     except UserError:
         return  # the best one is not known
-    before = sorted(other for other in _steps(model_dir) if other <= step)
+    before = [other for other in _steps(model_dir) if other <= step]
     for old in before[:-keep]:
         if named is None or old != named["step"]:
-            atomic.remove(_path(model_dir, old))
+            atomic.remove(_path(model_dir, old), _STATE)
 
 
-def _has_state(path: Path) -> bool:
+def _exists(path: AnyPath) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def _has_state(path: AnyPath) -> bool:
     try:
         load_state(path)
     except UserError:

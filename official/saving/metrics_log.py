@@ -3,10 +3,9 @@
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-from official.utils import files
+from official.utils import files, paths
 from official.utils.errors import UserError
 
 FILE = "metrics.jsonl"
@@ -36,8 +35,8 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
     Raises:
       UserError: the folder has no metrics, or a line is damaged.
     """
-    path = Path(model_dir) / FILE
-    if not Path(model_dir).is_dir():
+    path = paths.path(model_dir) / FILE
+    if not path.exists() and not path.parent.is_dir():
         raise UserError(f"{model_dir}: no such folder: give the model folder of a training run")
     if not path.exists():
         raise UserError(

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.shards import manifest
 from official.tasks import Description, MixtureDescription, description_from_dict
-from official.utils import atomic, json_files, keras_private, strict
+from official.utils import atomic, json_files, keras_private, paths, strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 def restore(
@@ -25,7 +25,7 @@ def restore(
     Raises:
       UserError: it is not a model folder, or its parts do not belong together.
     """
-    model_dir = Path(model_dir)
+    model_dir = paths.path(model_dir)
     if not (model_dir / "config.yaml").is_file():
         raise UserError(
             f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
@@ -68,7 +68,7 @@ def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:
 
 def task(model_dir: str | os.PathLike) -> dict[str, Any]:
     """Reads the task of the training data: `pair`, `max_length` and more; empty if unknown."""
-    path = Path(model_dir) / "task.json"
+    path = _task_file(model_dir)
     return json_files.checked(json_files.read(path), path) if path.exists() else {}
 
 
@@ -76,7 +76,7 @@ def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescr
     """Returns the task that a model was trained on; None in pretraining."""
     values = task(model_dir)
     values.pop("max_length", None)
-    return description_from_dict(values, str(Path(model_dir) / "task.json")) if values else None
+    return description_from_dict(values, str(_task_file(model_dir))) if values else None
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
@@ -84,7 +84,7 @@ def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
     if length := task(model_dir).get("max_length"):
         if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
             raise UserError(
-                f"{Path(model_dir) / 'task.json'}: max_length: {length!r} is not a whole number "
+                f"{_task_file(model_dir)}: max_length: {length!r} is not a whole number "
                 f"from 4 to {manifest.MAX_TOKENS}"
             )
         return length
@@ -105,14 +105,18 @@ def write_new(
     Raises:
       UserError: `output` exists.
     """
-    with atomic.folder(output) as temporary:
+    with atomic.folder(output, CONFIG) as temporary:
         configs.save(config, temporary / CONFIG)
         tokenizer.save(temporary / "tokenizer")
         checkpoints.save(temporary, 0, dict(variables), {})
 
 
-def save_task(found: manifest.Manifest, model_dir: Path) -> None:
+def save_task(found: manifest.Manifest, model_dir: AnyPath) -> None:
     """Writes the task of the training data to the model folder, for prediction and export."""
     if found.task is not None:
-        with atomic.file(model_dir / "task.json") as stream:
+        with atomic.file(_task_file(model_dir)) as stream:
             json_files.dump({**strict.to_dict(found.task), "max_length": found.max_length}, stream)
+
+
+def _task_file(model_dir: str | os.PathLike) -> AnyPath:
+    return paths.path(model_dir) / "task.json"

@@ -7,7 +7,6 @@ student. `attach` loads them. Teachers are never part of the student's variables
 import contextlib
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 from official import config as configs
 from official import tokenizers
@@ -15,7 +14,9 @@ from official.config.distillation import TOKEN_HEADS, DistillationConfig
 from official.config.part import ObjectiveConfig
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 def distillation(config: configs.Config) -> DistillationConfig | None:
@@ -24,7 +25,7 @@ def distillation(config: configs.Config) -> DistillationConfig | None:
     return found[0] if found else None
 
 
-def checksum(folder: str | Path, checkpoint: str = "best") -> str:
+def checksum(folder: str | AnyPath, checkpoint: str = "best") -> str:
     """Returns the SHA-256 of the weights of a model folder."""
     return checkpoints.load_state(checkpoints.find(folder, checkpoint))["sha256"]
 
@@ -99,13 +100,13 @@ def attach(
     student.attach_teachers(teachers)
 
 
-def check_data(folder: str | Path, tokenizer: tokenizers.Tokenizer, max_length: int) -> None:
+def check_data(folder: str | AnyPath, tokenizer: tokenizers.Tokenizer, max_length: int) -> None:
     """Checks that a teacher can read the data of a student.
 
     Raises:
       UserError: it has another tokenizer, or fewer positions than the rows have tokens.
     """
-    theirs = tokenizers.load(Path(folder) / "tokenizer")
+    theirs = tokenizers.load(paths.path(folder) / "tokenizer")
     if theirs.fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"distillation.teachers: {folder} has another vocabulary ({theirs.vocab_size:,} pieces,"
@@ -121,7 +122,7 @@ def check_data(folder: str | Path, tokenizer: tokenizers.Tokenizer, max_length: 
         )
 
 
-def restored(folder: str | Path, checkpoint: str) -> Model:
+def restored(folder: str | AnyPath, checkpoint: str) -> Model:
     """Returns the model of a teacher with its weights, in the precision of the run."""
     config = _config(folder)
     loaded = checkpoints.load(folder, checkpoint)
@@ -132,9 +133,9 @@ def restored(folder: str | Path, checkpoint: str) -> Model:
     return model
 
 
-def _config(folder: str | Path) -> configs.Config:
+def _config(folder: str | AnyPath) -> configs.Config:
     """Returns the config of a teacher, without a memory of earlier rows."""
-    path = Path(folder) / "config.yaml"
+    path = paths.path(folder) / "config.yaml"
     if not path.is_file():
         raise UserError(
             f"distillation.teachers: {folder}: not a model folder: there is no config.yaml in it. "

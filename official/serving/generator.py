@@ -14,7 +14,6 @@ Shapes: B prompts, P length of the padded prompts, N maximum number of new token
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +24,7 @@ from official.modeling import masks
 from official.modeling.model import Model
 from official.serving import padding, text_lists, token_loop
 from official.serving.sampling import Settings
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 
 
@@ -196,5 +195,5 @@ def save(output: str | os.PathLike, prompts: Sequence[str], texts: Sequence[str]
 
 def check_output(output: str | os.PathLike) -> None:
     """Refuses a file that is not `.jsonl`."""
-    if Path(output).suffix != ".jsonl":
+    if paths.path(output).suffix != ".jsonl":
         raise UserError(f"{output}: texts are written as .jsonl: name such a file")

@@ -1,7 +1,6 @@
 """Compares the metrics of the validation split in float32 and in the precision of an export."""
 
 import os
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -13,6 +12,8 @@ from official.modeling.model import Model
 from official.saving import model_folder
 from official.serving import precision as precisions
 from official.serving.task_head import with_one_head
+from official.utils import paths
+from official.utils.paths import AnyPath
 
 
 def compare(
@@ -43,11 +44,13 @@ def compare(
         config = with_one_head(config, model, task)
         if name == "int8":
             precisions.round_weights(model)
-        results[name] = _metrics(config, model, Path(model_dir), str(data))
+        results[name] = _metrics(config, model, paths.path(model_dir), str(data))
     return results
 
 
-def _metrics(config: configs.Config, model: Model, model_dir: Path, data: str) -> dict[str, float]:
+def _metrics(
+    config: configs.Config, model: Model, model_dir: AnyPath, data: str
+) -> dict[str, float]:
     source = ShardDataset(data, config, "validation")
     source.check(config)
     check_labels(config, source.manifest, data)

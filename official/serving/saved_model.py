@@ -68,7 +68,7 @@ def export(
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     source = TextModel(config, tokenizer, model, max_length, about)
     parts = ServingContext(source, weights, head, generation)
-    with atomic.folder(output) as temporary, gradient.left_out():
+    with atomic.folder(output, "saved_model.pb") as temporary, gradient.left_out():
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
     return inputs, max_length

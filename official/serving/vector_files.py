@@ -7,13 +7,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from official.serving.embedder import Embedder, TokenVectors
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 
 CHUNK = 2048  # texts of a file that are sorted by length together
@@ -49,7 +48,7 @@ def write(
     """
     check_output(output, tokens)
     start_time = last_report = time.monotonic()
-    suffix = Path(output).suffix
+    suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
             shape = (len(texts), *embedder.shape(layer))
@@ -79,9 +78,9 @@ def write(
 
 def check_output(output: str | os.PathLike, tokens: bool) -> None:
     """Refuses a file that `write` cannot write."""
-    if Path(output).suffix not in (".npy", ".jsonl"):
+    if paths.path(output).suffix not in (".npy", ".jsonl"):
         raise UserError(f"{output}: vectors are written as .npy or .jsonl: name such a file")
-    if tokens and Path(output).suffix == ".npy":
+    if tokens and paths.path(output).suffix == ".npy":
         raise UserError(
             f"{output}: texts have different numbers of tokens, which one array does not hold: "
             "name a .jsonl file"

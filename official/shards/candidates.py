@@ -7,7 +7,6 @@ The manifest has their checksums under `candidates` of its config.
 """
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from official.shards.manifest import ADVICE, Manifest
 from official.tasks import trec
 from official.utils import checksums
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,25 +39,25 @@ class Candidates:
 
 
 def write(
-    folder: Path, split: str, run: trec.Run, qrels: trec.Qrels
+    folder: AnyPath, split: str, run: trec.Run, qrels: trec.Qrels
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
     """Writes the files of a split.
 
     Returns:
       The pairs in the order of their rows, and the SHA-256 of each file by name.
     """
-    with open(folder / f"{split}.run", "w", encoding="utf-8") as stream:
+    with (folder / f"{split}.run").open("w", encoding="utf-8") as stream:
         trec.write_run(stream, run, "candidates")
     names = [f"{split}.run"]
     judged = {query: qrels[query] for query in run if qrels.get(query)}
     if judged:
         names.append(f"{split}.qrels")
-        with open(folder / names[-1], "w", encoding="utf-8") as stream:
+        with (folder / names[-1]).open("w", encoding="utf-8") as stream:
             trec.write_qrels(stream, judged)
     return _pairs(folder / names[0]), {name: checksums.hash_file(folder / name) for name in names}
 
 
-def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
+def read(folder: AnyPath, manifest: Manifest, split: str) -> Candidates:
     """Reads the files of a split.
 
     Raises:
@@ -80,6 +80,6 @@ def read(folder: Path, manifest: Manifest, split: str) -> Candidates:
     )
 
 
-def _pairs(path: Path) -> tuple[tuple[str, str], ...]:
-    with open(path, encoding="utf-8") as stream:
+def _pairs(path: AnyPath) -> tuple[tuple[str, str], ...]:
+    with path.open(encoding="utf-8") as stream:
         return tuple((cells[0], cells[2]) for cells in map(str.split, stream))

@@ -1,9 +1,7 @@
-"""The table of features, from which examples are written and parsed.
+"""The table of features, from which examples are written; `parsing` reads them.
 
 An example on disk is a `tf.train.Example` without padding. A new feature is a new row of
 `FEATURES`; a manifest names the features that its shards have.
-
-Shapes: B examples of a batch.
 """
 
 import dataclasses
@@ -11,7 +9,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from official.shards import example_bytes
 from official.utils.errors import UserError
@@ -103,32 +100,3 @@ def _column(
         dtype = np.float32 if kind == "float" else np.int64
         lists = [np.atleast_1d(np.asarray(value, dtype)) for value in values]
     return np.concatenate(lists), np.cumsum([0, *map(len, lists)])
-
-
-def parse(serialized: tf.Tensor, names: Iterable[str]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Parses a batch of serialized examples.
-
-    Args:
-      serialized: strings [B].
-      names: the features to parse, which every example must have.
-
-    Returns:
-      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
-      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
-      otherwise.
-    """
-    names = set(names)
-    kinds = {
-        "ints": tf.io.RaggedFeature(tf.int64),
-        "int": tf.io.FixedLenFeature([], tf.int64),
-        "float": tf.io.FixedLenFeature([], tf.float32),
-        "bytes": tf.io.FixedLenFeature([], tf.string, ""),
-    }
-    kinds["part"] = kinds["ints" if "part_lengths" in names else "int"]
-    parsed = tf.io.parse_example(
-        serialized, {name: kinds[FEATURES[name].kind] for name in sorted(names)}
-    )
-    return {
-        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
-        for name, value in parsed.items()
-    }

@@ -1,15 +1,15 @@
 """Opens shard folders: verifies them, loads their tokenizer, and compares two folders."""
 
 import os
-from pathlib import Path
 
 from official import tokenizers
 from official.shards import integrity, manifest
 from official.utils import strict
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
-def read(folder: Path, split: str) -> manifest.Manifest:
+def read(folder: AnyPath, split: str) -> manifest.Manifest:
     """Reads the manifest of a folder.
 
     Raises:
@@ -29,7 +29,7 @@ def read(folder: Path, split: str) -> manifest.Manifest:
     return content
 
 
-def verify(folder: Path, split: str, deep: bool) -> None:
+def verify(folder: AnyPath, split: str, deep: bool) -> None:
     """Compares the shards of a split with the manifest.
 
     Args:
@@ -65,7 +65,7 @@ def check_alike(
             )
 
 
-def load_tokenizer(folder: Path, content: manifest.Manifest) -> tokenizers.Tokenizer:
+def load_tokenizer(folder: AnyPath, content: manifest.Manifest) -> tokenizers.Tokenizer:
     """Loads the tokenizer in the folder, and checks that the examples were made with it."""
     path = folder / manifest.TOKENIZER_FOLDER
     tokenizer = tokenizers.load(path)

@@ -7,11 +7,14 @@ sizes and checksums of the manifest show such damage.
 import mmap
 import os
 import struct
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from official.shards import manifest
-from official.utils import checksums
+from official.utils import checksums, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+_AT_ONCE = 16  # shards
 
 
 def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> list[str]:
@@ -33,10 +36,14 @@ def verify(folder: str | os.PathLike, deep: bool, split: str | None = None) -> l
     problems = []
     if deep:
         for name, recorded in content.files.items():
-            problems.append(checksums.problem(Path(folder) / name, recorded))
-    for shard in content.shards:
-        if split is None or shard.split == split:
-            problems.append(_problem(Path(folder) / shard.name, shard, deep))
+            problems.append(checksums.problem(paths.path(folder) / name, recorded))
+    shards = content.shards if split is None else content.split(split)
+    # The answers of a remote file system take their time, also about sizes.
+    at_once = _AT_ONCE if paths.is_remote(folder) and not deep else 1
+    with ThreadPoolExecutor(at_once) as pool:
+        problems += pool.map(
+            lambda shard: _problem(paths.path(folder) / shard.name, shard, deep), shards
+        )
     return [problem for problem in problems if problem]
 
 
@@ -46,13 +53,13 @@ def describe(path: str | os.PathLike, split: str = "train") -> manifest.Shard:
     Raises:
       UserError: the file ends within a record.
     """
-    records, size, digest = _measure(Path(path))
+    records, size, digest = _measure(paths.path(path))
     if records is None:
         raise UserError(f"{path} ends within a record: write it again")
-    return manifest.Shard(Path(path).name, records, size, digest, split)
+    return manifest.Shard(paths.path(path).name, records, size, digest, split)
 
 
-def _problem(path: Path, shard: manifest.Shard, deep: bool) -> str | None:
+def _problem(path: AnyPath, shard: manifest.Shard, deep: bool) -> str | None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -73,7 +80,7 @@ def _problem(path: Path, shard: manifest.Shard, deep: bool) -> str | None:
     return None
 
 
-def _measure(path: Path) -> tuple[int | None, int, str]:
+def _measure(path: AnyPath) -> tuple[int | None, int, str]:
     """Returns the number of records, the bytes and the SHA-256 of a TFRecord file, in one read.
 
     The number of records is None if the last one is cut.
@@ -81,7 +88,11 @@ def _measure(path: Path) -> tuple[int | None, int, str]:
     size = path.stat().st_size
     if size == 0:
         return 0, 0, checksums.hash_bytes(b"")
-    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with (
+        paths.local_copy(path) as file,
+        open(file, "rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
         digest = checksums.hash_bytes(data)
         records = position = 0
         while position + 12 <= size:  # a record: length (8 bytes), its CRC (4), content, its CRC

@@ -11,11 +11,11 @@ D hidden.
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from official.utils import atomic, checksums, files, json_files, strict
+from official.utils import atomic, checksums, files, json_files, paths, strict
 from official.utils.errors import UserError
 
 FILE = "layer_states.json"
@@ -61,7 +61,7 @@ class Writer:
     """Writes the states of splits to a folder.
 
     Args:
-      folder: the folder, which exists.
+      folder: the folder, which exists. It is a local one.
       model: as in `Record`.
       encoder: as in `Record`.
     """
@@ -126,12 +126,15 @@ class States:
         """
         self.folder = folder
         self.encoder = record.encoder
+        advice = f"copy the folder again, or {_ADVICE}"
         arrays = {}
         for name, sha256 in ((split.states, split.sha256), (split.lengths, split.lengths_sha256)):
-            path = Path(folder) / Path(name).name
-            checksums.check(path, sha256, f"copy the folder again, or {_ADVICE}")
-            files.check(path, max_bytes=None)
-            arrays[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+            path = paths.path(folder) / PurePosixPath(name).name
+            files.check(path, None, advice)
+            with paths.local_copy(path) as file:
+                if changed := checksums.difference(path, sha256, checksums.hash_file(file)):
+                    raise UserError(f"{changed}: {advice}")
+                arrays[name] = np.load(file, mmap_mode="r", allow_pickle=False)
         self._states = arrays[split.states]
         self.lengths = np.array(arrays[split.lengths])
         self._starts = _starts(self.lengths)
@@ -175,7 +178,7 @@ def read(folder: str | os.PathLike, split: str, fingerprint: str, required: bool
     Raises:
       UserError: the states are needed and there are none of these examples, or a file has changed.
     """
-    path = Path(folder) / FILE
+    path = paths.path(folder) / FILE
     if not required and not path.exists():
         return None
     values = json_files.read(path, f"{folder} has no states of an encoder: {_ADVICE}")

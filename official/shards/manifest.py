@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from official.config import corruption_from_dict
@@ -19,7 +19,7 @@ from official.shards.provenance import (
 )
 from official.tasks import SPLITS
 from official.tasks.description import Description, MixtureDescription, description_from_dict
-from official.utils import atomic, checksums, json_files, strict
+from official.utils import atomic, checksums, json_files, paths, strict
 from official.utils.errors import UserError
 from official.utils.validators import one_of
 
@@ -137,7 +137,7 @@ class Manifest:
 
 def write(folder: str | os.PathLike, manifest: Manifest) -> None:
     """Writes `manifest.json` into a shard folder."""
-    with atomic.file(Path(folder) / FILE) as stream:
+    with atomic.file(paths.path(folder) / FILE) as stream:
         json_files.dump(strict.to_dict(manifest), stream)
 
 
@@ -148,8 +148,8 @@ def read(folder: str | os.PathLike) -> Manifest:
       UserError: there is no such folder or file, the file is not JSON, it has changed since it was
         written, it has another version, or an entry is missing, unknown or of the wrong type.
     """
-    path = Path(folder) / FILE
-    if not Path(folder).is_dir():
+    path = paths.path(folder) / FILE
+    if not path.exists() and not path.parent.is_dir():
         raise UserError(f"{folder}: no such folder; name a folder that build_shards has made")
     values = json_files.read(
         path,
@@ -221,5 +221,5 @@ def _settings(values: Any, pretraining: bool, source: str) -> PretrainingSetting
 
 def _check_file_name(field: str, name: str) -> None:
     """Refuses a name that leads out of the folder."""
-    if Path(name).name != name:
+    if PurePosixPath(name).name != name:
         raise ValueError(f"{field}: {name!r} is no plain file name")

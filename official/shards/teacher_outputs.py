@@ -7,11 +7,11 @@ with the SHA-256 of the weights of each teacher, of each file, and of the exampl
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import numpy as np
 
-from official.utils import atomic, checksums, files, json_files, strict
+from official.utils import atomic, checksums, files, json_files, paths, strict
 from official.utils.errors import UserError
 
 FILE = "teachers.json"
@@ -69,7 +69,7 @@ def write(
       UserError: the folder exists, or cannot be written.
     """
     splits = {}
-    with atomic.folder(folder) as temporary:
+    with atomic.folder(folder, FILE) as temporary:
         for split, (fingerprint, array) in outputs.items():
             name = f"{split}.npy"
             np.save(temporary / name, np.asarray(array, np.float32), allow_pickle=False)
@@ -85,7 +85,7 @@ def read_record(folder: str | os.PathLike) -> Record:
     Raises:
       UserError: there is no such file, or it has changed.
     """
-    path = Path(folder) / FILE
+    path = paths.path(folder) / FILE
     values = json_files.read(path, f"{folder} has no outputs of a teacher: {_ADVICE}")
     return strict.build(Record, json_files.checked(values, path), str(path))
 
@@ -103,10 +103,11 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
             f"{found.fingerprint[:16]}…) than the {split} split that is read "
             f"({fingerprint[:16]}…): name the shards that they were made of, or {_ADVICE}"
         )
-    path = Path(folder) / Path(found.file).name
+    path = paths.path(folder) / PurePosixPath(found.file).name
     checksums.check(path, found.sha256, f"copy the folder again, or {_ADVICE}")
     files.check(path)
-    return np.load(path, allow_pickle=False)
+    with path.open("rb") as stream:
+        return np.load(stream, allow_pickle=False)
 
 
 def check_teachers(folder: str | os.PathLike, record: Record, wanted: Sequence[str]) -> None:

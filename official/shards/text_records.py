@@ -3,11 +3,10 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from official.shards import manifest
-from official.utils import checksums
+from official.utils import checksums, paths
 from official.utils.errors import UserError
 
 
@@ -19,10 +18,10 @@ def write(
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    with open(Path(folder) / name, "wb") as stream:
+    with (paths.path(folder) / name).open("wb") as stream:
         for record in records:
             stream.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
-    return {name: checksums.hash_file(Path(folder) / name)}
+    return {name: checksums.hash_file(paths.path(folder) / name)}
 
 
 def read(
@@ -41,7 +40,7 @@ def read(
     """
     if name not in content.files:
         raise UserError(f"{folder} has no {name}: its shards are not those of {advice}")
-    path = Path(folder) / name
+    path = paths.path(folder) / name
     checksums.check(path, content.files[name], manifest.ADVICE)
     for line in path.read_bytes().splitlines():
         yield json.loads(line)

@@ -4,12 +4,11 @@ Shapes: V entries of the vocabulary.
 """
 
 import os
-from pathlib import Path
 
 import numpy as np
 
 from official.shards.manifest import ADVICE, Manifest
-from official.utils import checksums
+from official.utils import checksums, paths
 from official.utils.errors import UserError
 
 FILE = "token_counts.npy"
@@ -21,8 +20,9 @@ def write(folder: str | os.PathLike, counts: np.ndarray) -> str:
     Returns:
       The SHA-256 of the file, for the manifest.
     """
-    path = Path(folder) / FILE
-    np.save(path, counts)
+    path = paths.path(folder) / FILE
+    with path.open("wb") as stream:
+        np.save(stream, counts)
     return checksums.hash_file(path)
 
 
@@ -34,10 +34,11 @@ def read(folder: str | os.PathLike, manifest: Manifest) -> np.ndarray | None:
     """
     if not manifest.token_counts:
         return None
-    path = Path(folder) / FILE
+    path = paths.path(folder) / FILE
     checksums.check(path, manifest.token_counts, ADVICE)
     try:
-        counts = np.load(path, mmap_mode="r", allow_pickle=False)
+        with paths.local_copy(path) as file:
+            counts = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise UserError(f"{path} holds no counts ({error}): make the shards again") from None
     if not isinstance(counts, np.ndarray) or (counts.dtype, counts.ndim) != (np.int64, 1):

@@ -11,12 +11,13 @@ import gzip
 import math
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from official.utils import text_lines
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 Qrels = dict[str, dict[str, int]]  # query → document → grade
 Run = dict[str, dict[str, float]]  # query → document → score
@@ -41,7 +42,7 @@ def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def read_qrels(
-    path: Path,
+    path: AnyPath,
     queries: Container[str] | None = None,
     documents: Container[str] | None = None,
     bad: Bad = refuse,
@@ -76,7 +77,7 @@ def read_qrels(
 
 
 def read_run(
-    path: Path,
+    path: AnyPath,
     queries: Container[str] | None = None,
     documents: Container[str] | None = None,
     bad: Bad = refuse,
@@ -134,7 +135,7 @@ def check_id(text: str) -> str:
 
 
 def _records(
-    path: Path,
+    path: AnyPath,
     columns: int,
     names: str,
     queries: Container[str] | None,
@@ -143,7 +144,7 @@ def _records(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields 'file, line n' and the columns of each valid line."""
     lines = 0
-    for number, line in enumerate(_lines(Path(path)), 1):
+    for number, line in enumerate(_lines(path), 1):
         place = f"{path}, line {number}"
         try:
             cells = line.decode("utf-8").split()
@@ -166,9 +167,9 @@ def _records(
         raise UserError(f"{path} is empty: it has no lines")
 
 
-def _lines(path: Path) -> Iterable[bytes]:
+def _lines(path: AnyPath) -> Iterable[bytes]:
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
+        with text_lines.opened(path) as stream:
             for number, line in enumerate(stream):
                 yield line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
     except FileNotFoundError as error:

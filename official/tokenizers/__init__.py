@@ -9,7 +9,6 @@ and tf.data. Neither adds special tokens; `pack` does.
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from official.tokenizers import settings_file
@@ -20,7 +19,7 @@ from official.tokenizers.characters import Characters
 from official.tokenizers.packing import arrange, pack, pack_arrays
 from official.tokenizers.sentencepiece import SentencePiece
 from official.tokenizers.wordpiece import WordPiece
-from official.utils import files
+from official.utils import atomic, files, paths
 from official.utils.errors import UserError
 
 __all__ = [
@@ -54,15 +53,16 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
       UserError: there are no such files or those of several kinds, or the files are not valid or
         not those that were saved.
     """
-    folder = Path(folder)
+    folder = paths.path(folder)
+    atomic.check_complete(folder, settings_file.FILE)
     looked_for = (
         "vocab.txt (WordPiece), spiece.model (SentencePiece), vocab.json with merges.txt "
         "(byte-level BPE) or words.txt (characters)"
     )
-    if not folder.is_dir():
+    names = [name for name in KINDS if (folder / name).is_file()]
+    if not names and not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
         raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
-    names = [name for name in KINDS if (folder / name).is_file()]
     if not names:
         inner = any((folder / "tokenizer" / name).is_file() for name in KINDS)
         has = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"

@@ -8,7 +8,6 @@ import functools
 import itertools
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,8 @@ import tensorflow as tf
 from official.tokenizers import offsets, settings_file, word_starts
 from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_tensors import characters, chunks, strings
-from official.utils import atomic, checksums
+from official.utils import atomic, checksums, paths
+from official.utils.paths import AnyPath
 
 _EOD = "<eod>"  # as in XLNet's vocabulary
 _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
@@ -96,7 +96,7 @@ class Tokenizer(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> Self:
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> Self:
         """Reads a tokenizer from its vocabulary file and settings."""
 
     @abc.abstractmethod
@@ -260,7 +260,7 @@ class Tokenizer(abc.ABC):
         """
         contents = {**self._vocabulary_files(), settings_file.FILE: self._settings_file()}
         for name, data in contents.items():
-            with atomic.file(Path(folder) / name, "wb") as file:
+            with atomic.file(paths.path(folder) / name, "wb") as file:
                 file.write(data)
 
     def _settings_file(self) -> bytes:

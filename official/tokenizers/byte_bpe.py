@@ -18,7 +18,6 @@ Shapes: N texts, S slices.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from official.tokenizers.merges import check as check_merges
 from official.tokenizers.settings_file import find_specials, switch
 from official.tokenizers.text_tensors import chunks
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # GPT-2 has one special token, which also separates documents.
 END = "<|endoftext|>"
@@ -99,7 +99,7 @@ class ByteBPE(Tokenizer):
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> "ByteBPE":
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> "ByteBPE":
         """Reads a tokenizer from a `vocab.json`, the `merges.txt` beside it, and settings.
 
         Raises:

@@ -1,15 +1,15 @@
 """Reads the files of a byte-level BPE: `vocab.json` and `merges.txt`."""
 
 import json
-from pathlib import Path
 
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 MERGES_FILE = "merges.txt"
 VERSION = "#version: 0.2"
 
 
-def read_pieces(path: Path) -> list[str]:
+def read_pieces(path: AnyPath) -> list[str]:
     """Returns the pieces of a `vocab.json`, by id.
 
     Raises:
@@ -40,7 +40,7 @@ def read_pieces(path: Path) -> list[str]:
     return [pieces[i] for i in range(len(pieces))]
 
 
-def read_merges(path: Path) -> list[tuple[str, str]]:
+def read_merges(path: AnyPath) -> list[tuple[str, str]]:
     """Returns the merges of a `merges.txt`, in the order in which pairs are joined.
 
     Raises:

@@ -14,7 +14,6 @@ Shapes: N texts, C characters of a text; a ragged dimension is written None.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from official.tokenizers.settings_file import find_specials, switch
 from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
 BEGIN_ID, END_ID, UNKNOWN_ID = range(3)
@@ -145,7 +145,7 @@ class Characters(Tokenizer):
         super().__init__(pieces, specials, splitter, settings or {})
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> "Characters":
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> "Characters":
         """Reads a tokenizer from a `words.txt`, with one word per line, and its settings.
 
         Raises:

@@ -1,12 +1,12 @@
 """Vocabulary files with one piece per line."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
-def read(path: Path) -> list[str]:
+def read(path: AnyPath) -> list[str]:
     """Reads a vocabulary with one piece per line.
 
     Raises:

@@ -24,7 +24,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from official.tokenizers.settings_file import FILE, find_specials, has_capitals,
 from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_rules import WHITE_SPACE, TextRules
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 # The classes of transformers that normalise text, by the `model_type` of config.json.
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
@@ -159,7 +159,7 @@ class SentencePiece(Tokenizer):
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> "SentencePiece":
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> "SentencePiece":
         """Reads a tokenizer from a `spiece.model`, its settings, and a `config.json` beside it.
 
         Raises:
@@ -270,7 +270,7 @@ def _extra_ids(settings: dict[str, Any]) -> int:
     return number
 
 
-def _class_of_model(path: Path) -> str | None:
+def _class_of_model(path: AnyPath) -> str | None:
     """Returns the class that transformers would load for the `config.json` beside a vocabulary."""
     config = path.with_name("config.json")
     if not config.is_file():

@@ -5,11 +5,11 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from official.utils import json_files
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FILE = "tokenizer_config.json"
 # The key of the fingerprint. `check_fingerprint` compares it to find damaged files, and folders in
@@ -25,7 +25,7 @@ SPECIALS = {
 }
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: AnyPath) -> dict[str, Any]:
     """Reads `tokenizer_config.json`; returns an empty dict if there is no such file.
 
     Raises:
@@ -44,7 +44,7 @@ def read(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: Path) -> None:
+def check_fingerprint(fingerprint: str, settings: dict[str, Any], folder: AnyPath) -> None:
     """Checks that a tokenizer is the one that was saved; older files have no fingerprint.
 
     Raises:

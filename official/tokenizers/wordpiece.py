@@ -23,7 +23,6 @@ Shapes: N texts.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from official.tokenizers.base import Tokenizer
 from official.tokenizers.settings_file import find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 CONTINUES = "##"
 MAX_CHARACTERS = "max_input_chars_per_word"  # the setting: transformers' name for it
@@ -259,7 +259,7 @@ class WordPiece(Tokenizer):
         super().__init__(pieces, specials, splitter, settings)
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> "WordPiece":
+    def read(cls, path: AnyPath, settings: dict[str, Any]) -> "WordPiece":
         """Reads a tokenizer from a `vocab.txt`, with one piece per line, and its settings.
 
         Raises:

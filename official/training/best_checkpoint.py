@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 from official.saving import checkpoints
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 class BestCheckpoint:
@@ -23,7 +23,7 @@ class BestCheckpoint:
       waited: the number of evaluations since then.
     """
 
-    def __init__(self, model_dir: Path, metric: str, higher: bool, patience: int, chief: bool):
+    def __init__(self, model_dir: AnyPath, metric: str, higher: bool, patience: int, chief: bool):
         self.metric = metric
         self.record: dict[str, int | str | float] | None = None
         self.waited = 0

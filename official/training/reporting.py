@@ -6,18 +6,10 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-import numpy as np
-import tensorflow as tf
 
 from official.saving import metrics_log
-from official.utils import atomic
-
-# Marks a value as a scalar for TensorBoard; `tf.summary.scalar` would need that installed.
-_SCALAR = tf.compat.v1.SummaryMetadata(
-    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-)
+from official.training.events import Events
+from official.utils import atomic, paths
 
 
 class Reporter:
@@ -40,12 +32,11 @@ class Reporter:
     ):
         self.total_steps = total_steps
         self._silent = silent
-        self._path = Path(model_dir) / metrics_log.FILE
-        self._writers: dict[str, tf.summary.SummaryWriter] = {}
-        self._model_dir = Path(model_dir)
+        self._path = paths.path(model_dir) / metrics_log.FILE
         self.started = False
         if not silent:
-            atomic.make_folder(self._model_dir)
+            atomic.make_folder(model_dir)
+            self._events = Events(model_dir)
             if self._path.exists():
                 self._drop_after(start_step)
 
@@ -95,9 +86,8 @@ class Reporter:
 
     def close(self) -> None:
         """Flushes the events."""
-        with atomic.disk_errors(self._model_dir):
-            for writer in self._writers.values():
-                writer.close()
+        if not self._silent:
+            self._events.close()
 
     def _write(self, split: str, step: int, metrics: Mapping[str, float]) -> None:
         if self._silent:
@@ -105,13 +95,7 @@ class Reporter:
         # JSON has no NaN and no infinity.
         plain = {k: (v if math.isfinite(v) else str(v)) for k, v in metrics.items()}
         atomic.append(self._path, json.dumps({"step": step, "split": split, **plain}) + "\n")
-        events = self._model_dir / split
-        with atomic.disk_errors(events):
-            if split not in self._writers:
-                self._writers[split] = tf.summary.create_file_writer(str(events))
-            with self._writers[split].as_default(step=step):
-                for name, value in metrics.items():
-                    tf.summary.write(name, np.float32(value), metadata=_SCALAR)
+        self._events.write(split, step, metrics)
 
     def _drop_after(self, step: int) -> None:
         kept = []

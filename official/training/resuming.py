@@ -1,7 +1,6 @@
 """Checks whether a run may be resumed: the same data and config, and the same state everywhere."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -10,6 +9,7 @@ from official.data import ShardDataset
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 def data_record(source: ShardDataset) -> dict[str, str | int]:
@@ -85,7 +85,7 @@ _HARMLESS = ("name", "recipe.report_every", "recipe.save_every", "recipe.keep_ch
              "recipe.eval_batch_size", "recipe.max_bad_steps", "recipe.patience")  # fmt: skip
 
 
-def check_same_run(config: configs.Config, model_dir: Path) -> None:
+def check_same_run(config: configs.Config, model_dir: AnyPath) -> None:
     """Refuses to resume a run with another config."""
     path = model_dir / model_folder.CONFIG
     if not path.exists():

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -17,8 +16,9 @@ from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, teachers, warm_start
 from official.training import resolve, resuming
 from official.training.trainer import Trainer
-from official.utils import atomic
+from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 Paths = str | os.PathLike | Sequence[str | os.PathLike] | Mapping[str | os.PathLike, float]
 
@@ -76,16 +76,54 @@ def train(
         config = teachers.described(config)
         source.check(config, strategy.num_replicas_in_sync)
         if init:
-            source.check_tokenizer(Path(init) / "tokenizer")
+            source.check_tokenizer(paths.path(init) / "tokenizer")
         held_out = None
         if evaluate:
             held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
-        model_dir = Path(model_dir)
+        model_dir = paths.path(model_dir)
         resuming.check_same_run(config, model_dir)
-        trainer = _trainer(
-            config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
-        )
-        trainer.train(held_out)
+
+        def train_on():
+            return _trainer(
+                config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
+            ).train(held_out)
+
+        if strategies.num_workers(strategy) > 1:
+            train_on()
+        else:
+            _with_patience(train_on, source.folder, model_dir, report)
+
+
+def _with_patience(
+    train_on: Callable[[], object], folder: str, model_dir: AnyPath, report: Callable[[str], None]
+) -> None:
+    """Trains on from the last checkpoint when a step has failed to read its batch.
+
+    A remote file system may fail for a while. The graph of the steps cannot try again, and the
+    variables may be in the middle of an update.
+
+    Args:
+      train_on: trains from the last checkpoint, or from the beginning.
+      folder: the shards, for messages.
+      model_dir: the model folder.
+      report: takes the lines to print.
+
+    Raises:
+      UserError: there were enough tries without a new checkpoint.
+    """
+    patience, reached = gfile.Patience(folder), checkpoints.last_step(model_dir)
+    while True:
+        try:
+            train_on()
+            return
+        except tf.errors.OpError as error:
+            if not gfile.may_pass(error):
+                raise
+            before, reached = reached, checkpoints.last_step(model_dir)
+            if reached != before:
+                patience = gfile.Patience(folder)
+            patience.wait(error)
+            report(f"{gfile.words(error)}: training again from step {reached or 0}")
 
 
 @contextlib.contextmanager
@@ -133,7 +171,7 @@ def _trainer(
     config: configs.Config,
     source: ShardDataset | Mixture,
     strategy: tf.distribute.Strategy,
-    model_dir: Path,
+    model_dir: AnyPath,
     init: str | os.PathLike | None,
     checkpoint: str,
     allow_other_data: bool,

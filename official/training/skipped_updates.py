@@ -1,11 +1,10 @@
 """Stops a run after too many consecutive updates without a finite gradient."""
 
-from pathlib import Path
-
 import numpy as np
 
 from official.training.train_step import Steps, TrainStep
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 
 class SkippedUpdates:
@@ -17,7 +16,7 @@ class SkippedUpdates:
       model_dir: the model folder, for the message.
     """
 
-    def __init__(self, train_step: TrainStep, max_bad_steps: int, model_dir: Path):
+    def __init__(self, train_step: TrainStep, max_bad_steps: int, model_dir: AnyPath):
         self._train_step = train_step
         self._max = max_bad_steps
         self._model_dir = model_dir

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from official import config as configs
@@ -26,6 +25,7 @@ from official.training.sweep_summary import summarise, table, write_table
 from official.training.sweep_values import Sweep, overrides
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FILE = "sweep.json"
 TABLE = "sweep.tsv"
@@ -38,7 +38,7 @@ def train(
     config: str,
     config_overrides: Sequence[str],
     flags: Mapping[str, str | int | bool | None],
-    model_dir: Path,
+    model_dir: AnyPath,
     report: Callable[[str], None] = print,
 ) -> None:
     """Runs `official.main --mode=train_and_eval` for each combination of values.
@@ -60,7 +60,7 @@ def train(
     about = {name: flags[name] for name in _FIXED}
     about["config"] = configs.to_dict(configs.load(config, config_overrides))
 
-    def command(folder: Path, changes: list[str]) -> list[str]:
+    def command(folder: AnyPath, changes: list[str]) -> list[str]:
         given = {name: value for name, value in {"config": config, **flags}.items() if value}
         return [
             *(sys.executable, "-m", "official.main", "--mode=train_and_eval"),
@@ -74,11 +74,11 @@ def train(
 
 def run(
     sweep: Sweep,
-    model_dir: Path,
+    model_dir: AnyPath,
     about: Mapping[str, Any],
-    command: Callable[[Path, list[str]], list[str]],
+    command: Callable[[AnyPath, list[str]], list[str]],
     report: Callable[[str], None] = print,
-    result: Callable[[Path], dict[str, Any]] | None = None,
+    result: Callable[[AnyPath], dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs the combinations that have not been run, and writes `sweep.json` and `sweep.tsv`.
 
@@ -125,7 +125,7 @@ def run(
     return summary
 
 
-def best_result(model_dir: Path) -> dict[str, Any]:
+def best_result(model_dir: AnyPath) -> dict[str, Any]:
     """Reads the metrics of a finished run's best checkpoint.
 
     Returns:
@@ -144,7 +144,7 @@ def best_result(model_dir: Path) -> dict[str, Any]:
     }
 
 
-def _open(model_dir: Path, about: Mapping[str, Any]) -> dict[str, Any]:
+def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
     """Reads the record of the folder's runs, which must share what these runs share."""
     about = json.loads(json.dumps(about))
     path = model_dir / FILE

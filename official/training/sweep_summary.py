@@ -7,11 +7,11 @@ A run is a dictionary with `settings` and `folder`, and with `failed` or the key
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from official.training.sweep_values import SEED, Sweep, as_name
 from official.utils import atomic
+from official.utils.paths import AnyPath
 
 Record = Mapping[str, Any]  # as in `sweep.json`
 
@@ -74,7 +74,7 @@ def table(sweep: Sweep, summary: Sequence[Record], runs: Sequence[Record]) -> li
     ]
 
 
-def write_table(sweep: Sweep, summary: Sequence[Record], path: Path) -> None:
+def write_table(sweep: Sweep, summary: Sequence[Record], path: AnyPath) -> None:
     """Writes a TSV file with a line for each setting."""
     keys = [key for key in sweep.values if key != SEED]
     metrics = list(summary[0]["spread"]) if summary else []

@@ -10,7 +10,6 @@ import math
 import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -29,7 +28,9 @@ from official.training.best_metric import best_metric
 from official.training.skipped_updates import SkippedUpdates
 from official.training.stop_signal import Stopped, StopSignal
 from official.training.train_step import Steps, TrainStep
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 _SECONDS_IN_GRAPH = 3.0  # how long a signal waits at most, unless a single step takes longer
 
@@ -56,14 +57,14 @@ class Trainer:
         model: Model,
         source: ShardDataset,
         strategy: tf.distribute.Strategy,
-        model_dir: Path,
+        model_dir: AnyPath,
         allow_other_data: bool = False,
     ):
         self.config = config
         self.model = model
         self.source = source
         self.strategy = strategy
-        self.model_dir = Path(model_dir)
+        self.model_dir = paths.path(model_dir)
         self.allow_other_data = allow_other_data
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
@@ -100,7 +101,7 @@ class Trainer:
         self._data = {"train": resuming.data_record(source)}
         self._metrics: dict[str, float] = {}  # of the evaluation at the current step
         self._first_step = 0  # the first step of a run that has no checkpoint yet
-        self._saved: Path | None = None  # the last checkpoint that the chief wrote
+        self._saved: AnyPath | None = None  # the last checkpoint that the chief wrote
 
     def continue_from(self, init: str, which: str) -> None:
         """Takes the weights, the state of the optimizer and the step of another run.

@@ -1,23 +1,24 @@
 """Writes files and folders that get their final name only when they are complete.
 
-The content and all parent folders are synced, so they survive a power cut.
+The content and all parent folders are synced, so they survive a power cut. Remote files appear when
+they are whole, and remote folders have a marker; see `official.utils.remote_writes`.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from official.utils import paths, remote_writes
 from official.utils.errors import UserError
+from official.utils.gfile import PREFIX
+from official.utils.paths import AnyPath, RemotePath
 
-PREFIX = ".tmp-"
-_LEFT_OVER = re.compile(re.escape(PREFIX) + r".+-[a-z0-9_]{8}")  # as `tempfile` ends its names
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR,
@@ -25,13 +26,26 @@ _REFUSED = (
 
 
 @contextlib.contextmanager
-def folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields an empty folder that is renamed to `path` when the block ends without an error.
+def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) -> Iterator[AnyPath]:
+    """Yields an empty folder that becomes `path` when the block ends without an error.
+
+    It is a local folder. It is renamed to a local `path`, or copied to a remote one.
+
+    Args:
+      path: the folder.
+      marker: the file of the folder that a remote `path` gets last. A remote folder without it is
+        not complete, and is written anew. Remote folders need one.
+      in_place: whether the block writes a remote folder itself, and the marker last. It then gets
+        `path`. This suits folders that may be larger than the local disk.
 
     Raises:
       UserError: `path` exists already, or cannot be written.
     """
-    path = Path(path)
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        with disk_errors(path), remote_writes.folder(path, marker, in_place) as temporary:
+            yield temporary
+        return
     with disk_errors(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} is there already: name another folder or remove it first")
@@ -52,14 +66,31 @@ def folder(path: str | os.PathLike) -> Iterator[Path]:
                 raise
 
 
+def check_complete(path: str | os.PathLike, marker: str) -> None:
+    """Checks that a remote folder that `folder` has written has its marker; local ones are whole.
+
+    Raises:
+      UserError: the folder was left by a killed process, or is being written.
+    """
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        remote_writes.check_complete(path, marker)
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields the path of an empty file that replaces `path` when the block ends without an error.
 
+    The empty file is a local one.
+
     Raises:
       UserError: `path` cannot be written.
     """
-    path = Path(path)
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        with disk_errors(path), remote_writes.replacing(path) as temporary:
+            yield temporary
+        return
     with disk_errors(path):
         make_folder(path.parent)
         with _writing(path.parent):
@@ -90,12 +121,15 @@ def file(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def append(path: str | os.PathLike, text: str) -> None:
-    """Appends text to a file, or leaves the file as it was.
+    """Appends text to a file, or leaves the file as it was. A remote file is written again.
 
     Raises:
       UserError: it cannot be written.
     """
-    path = Path(path)
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        remote_writes.append(path, text.encode())
+        return
     with disk_errors(path), open(path, "ab", buffering=0) as stream:
         end = stream.seek(0, os.SEEK_END)
         data = text.encode()
@@ -113,7 +147,10 @@ def make_folder(path: str | os.PathLike) -> None:
     Raises:
       UserError: the folder cannot be made.
     """
-    path = Path(path)
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        path.mkdir(parents=True, exist_ok=True)
+        return
     with disk_errors(path):
         lacking = [each for each in (path, *path.parents) if not each.is_dir()]
         for each in reversed(lacking):
@@ -121,9 +158,15 @@ def make_folder(path: str | os.PathLike) -> None:
             _sync(each.parent)
 
 
-def remove(path: str | os.PathLike) -> None:
-    """Removes a file or a folder; a killed process never leaves a part of the folder at `path`."""
-    path = Path(path)
+def remove(path: str | os.PathLike, marker: str = "") -> None:
+    """Removes a file or a folder; a killed process never leaves a part of the folder at `path`.
+
+    A killed process may leave a part of a remote folder without its `marker`.
+    """
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        remote_writes.remove(path, marker)
+        return
     if not path.is_dir() or path.is_symlink():
         path.unlink()
         return
@@ -136,16 +179,21 @@ def remove(path: str | os.PathLike) -> None:
 def remove_leftovers(parent: str | os.PathLike) -> None:
     """Removes the temporary files and folders that killed processes left in `parent`.
 
-    While another process writes in `parent`, it removes nothing and does not wait.
+    While another process writes in `parent`, it removes nothing and does not wait. Remote file
+    systems have no locks: no other process may write in a remote `parent`.
     """
-    with contextlib.suppress(BlockingIOError), _lock(Path(parent), fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for path in Path(parent).glob(f"{PREFIX}*"):
-            if _LEFT_OVER.fullmatch(path.name):
+    parent = paths.path(parent)
+    if isinstance(parent, RemotePath):
+        remote_writes.remove_leftovers(parent)
+        return
+    with contextlib.suppress(BlockingIOError), _lock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in parent.glob(f"{PREFIX}*"):
+            if remote_writes.LEFT_OVER.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextlib.contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: AnyPath) -> Iterator[None]:
     """Turns the errors of a full or read-only disk into words.
 
     Raises:
@@ -157,6 +205,11 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         number, place = _cause(error)
+        if number in _FULL and isinstance(path, RemotePath):
+            raise UserError(
+                f"no room in {tempfile.gettempdir()} for {path}, which is written there first "
+                f"({os.strerror(number)}): free some space there, or set TMPDIR to another folder"
+            ) from error
         if number in _FULL:
             raise UserError(
                 f"no room to write {path} ({os.strerror(number)}): free some space and run again; "
@@ -207,12 +260,12 @@ def _cause(error: Exception) -> tuple[int | None, str | bytes | int | None]:
     return number, next((word.strip(";:,'") for word in said.split() if PREFIX in word), None)
 
 
-def _concerns(name: str | bytes | int | None, path: Path) -> bool:
+def _concerns(name: str | bytes | int | None, path: AnyPath) -> bool:
     """Returns whether the file of an error is temporary, or a parent of `path`, or `path`."""
     if not isinstance(name, str):
         return False
     temporary = any(part.startswith(PREFIX) for part in Path(name).parts)
-    return temporary or path.is_relative_to(name)
+    return temporary or (isinstance(path, Path) and path.is_relative_to(name))
 
 
 def _sync(path: Path) -> None:

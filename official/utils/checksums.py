@@ -3,8 +3,8 @@
 import hashlib
 import mmap
 import os
-from pathlib import Path
 
+from official.utils import paths
 from official.utils.errors import UserError
 
 
@@ -19,7 +19,7 @@ def hash_file(path: str | os.PathLike) -> str:
     Raises:
       OSError: the file cannot be read.
     """
-    with open(path, "rb") as stream:
+    with paths.path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -37,7 +37,7 @@ def problem(path: str | os.PathLike, recorded: str) -> str | None:
       path: the file.
       recorded: its checksum when it was written.
     """
-    if not Path(path).is_file():
+    if not paths.path(path).is_file():
         return f"{path} is missing"
     return difference(path, recorded, hash_file(path))
 

@@ -1,8 +1,8 @@
 """Reads small files into memory, and refuses files that are too large."""
 
 import os
-from pathlib import Path
 
+from official.utils import paths
 from official.utils.errors import UserError
 
 # The largest vocabularies and configs have a few MiB.
@@ -20,7 +20,7 @@ def check(path: str | os.PathLike, max_bytes: int | None = MAX_BYTES, advice: st
     Raises:
       UserError: the file is missing, is a folder, a pipe or a device, or is too large.
     """
-    path = Path(path)
+    path = paths.path(path)
     try:
         if not path.is_file():
             what = "is not a regular file" if path.exists() else "is missing"
@@ -35,6 +35,6 @@ def read_bytes(path: str | os.PathLike, max_bytes: int = MAX_BYTES, advice: str 
     """Reads a file of a limited size; arguments and errors are those of `check`."""
     check(path, max_bytes, advice)
     try:
-        return Path(path).read_bytes()
+        return paths.path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,10 +1,10 @@
 """Random draws that are functions of counters, never of earlier draws.
 
-On the host, `numpy_rng(seed, document, ...)` returns a generator for each unit of work. In batches,
 `row_seeds(seed, epoch, index)` returns a 64-bit seed for each example, and `bits`, `uniforms`,
 `integers` and `weighted` hash (row seed, stream, position) to numbers. The draws of a row therefore
 do not depend on the other rows of the batch or on padding. The hash is the finaliser of SplitMix64
-(Steele, Lea and Flood, 2014), in wrapping 64-bit arithmetic.
+(Steele, Lea and Flood, 2014), in wrapping 64-bit arithmetic. `official.utils.host_seeding` has the
+draws outside batches.
 
 Shapes: B rows, L numbers of a row.
 """
@@ -14,8 +14,7 @@ import enum
 import numpy as np
 import tensorflow as tf
 
-_STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: walks through all 64-bit numbers
-_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+from official.utils.host_seeding import FACTORS, STEP
 
 
 class Stream(enum.IntEnum):
@@ -37,17 +36,6 @@ class Stream(enum.IntEnum):
     BATCH_ORDER = 13
 
 
-def numpy_rng(*counters: int) -> np.random.Generator:
-    """Returns the generator of some counters (the seed first; each is 0 <= counter < 2^64).
-
-    Unlike `SeedSequence` alone, (1,) and (1, 0) are different streams.
-    """
-    words = [len(counters)]
-    for counter in counters:
-        words += [counter & 0xFFFFFFFF, counter >> 32]
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
-
-
 def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     """Returns the seed of each example in an epoch.
 
@@ -60,24 +48,27 @@ def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:
       uint64 [B].
     """
     state = mix(_uint64(seed))
-    state = mix(state + _uint64(_STEP) + _uint64(epoch))
-    return mix(state + _uint64(_STEP) + _uint64(index))
+    state = mix(state + _uint64(STEP) + _uint64(epoch))
+    return mix(state + _uint64(STEP) + _uint64(index))
 
 
-def bits(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
-    """Returns 64 random bits for each of `length` positions of each row.
+def bits(rows: tf.Tensor, stream: int, positions: int | tf.Tensor) -> tf.Tensor:
+    """Returns 64 random bits for some positions of each row.
 
     Args:
       rows: the result of `row_seeds`, uint64 [B].
       stream: a `Stream`; the draws of two streams are independent.
-      length: L; a longer draw begins with the numbers of a shorter one.
+      positions: L, for the positions from 0 to L - 1; or L positions of each row, int32 [B, L]. The
+        bits of a position do not depend on the others.
 
     Returns:
       uint64 [B, L].
     """
-    keys = mix(rows ^ mix(_uint64((stream + 1) * _STEP % 2**64)))  # [B]
-    steps = _uint64(tf.range(1, tf.cast(length, tf.int64) + 1)) * _uint64(_STEP)  # [L]
-    return mix(keys[:, None] + steps)
+    keys = mix(rows ^ mix(_uint64((stream + 1) * STEP % 2**64)))  # [B]
+    positions = tf.cast(positions, tf.int64)
+    if positions.shape.rank == 0:
+        positions = tf.range(positions)
+    return mix(keys[:, None] + _uint64(positions + 1) * _uint64(STEP))
 
 
 def network_seeds(rows: tf.Tensor) -> tf.Tensor:
@@ -89,27 +80,27 @@ def network_seeds(rows: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(bits(rows, Stream.NETWORK, 1)[:, 0], tf.int32)
 
 
-def uniforms(rows: tf.Tensor, stream: int, length: int | tf.Tensor) -> tf.Tensor:
+def uniforms(rows: tf.Tensor, stream: int, positions: int | tf.Tensor) -> tf.Tensor:
     """Returns float32 [B, L] uniform in [0, 1), in steps of 2^-24; arguments as in `bits`."""
-    high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(40))
+    high = tf.bitwise.right_shift(bits(rows, stream, positions), _uint64(40))
     return tf.cast(high, tf.float32) * np.float32(2.0**-24)
 
 
-def integers(rows: tf.Tensor, stream: int, length: int | tf.Tensor, limit: int) -> tf.Tensor:
+def integers(rows: tf.Tensor, stream: int, positions: int | tf.Tensor, limit: int) -> tf.Tensor:
     """Returns int32 [B, L] uniform in 0 … limit - 1 (limit < 2^31); arguments as in `bits`."""
-    high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(32))
+    high = tf.bitwise.right_shift(bits(rows, stream, positions), _uint64(32))
     return tf.cast(tf.bitwise.right_shift(high * _uint64(limit), _uint64(32)), tf.int32)
 
 
 def weighted(
-    rows: tf.Tensor, stream: int, length: int | tf.Tensor, cumulative: np.ndarray
+    rows: tf.Tensor, stream: int, positions: int | tf.Tensor, cumulative: np.ndarray
 ) -> tf.Tensor:
     """Returns int32 [B, L] with the cumulative frequencies `cumulative` [V].
 
     `cumulative` has ascending whole numbers up to 2^53, and the last one is above 0. The other
     arguments are those of `bits`.
     """
-    high = tf.bitwise.right_shift(bits(rows, stream, length), _uint64(11))
+    high = tf.bitwise.right_shift(bits(rows, stream, positions), _uint64(11))
     draws = tf.cast(high, tf.float64) * (float(cumulative[-1]) * 2.0**-53)
     bounds = tf.constant(cumulative, tf.float64)
     indices = tf.searchsorted(bounds, tf.reshape(tf.floor(draws), [-1]), side="right")
@@ -118,8 +109,8 @@ def weighted(
 
 def mix(state: tf.Tensor) -> tf.Tensor:
     """Returns the output function of SplitMix64 of each state, uint64."""
-    state = (state ^ tf.bitwise.right_shift(state, _uint64(30))) * _uint64(_FACTORS[0])
-    state = (state ^ tf.bitwise.right_shift(state, _uint64(27))) * _uint64(_FACTORS[1])
+    state = (state ^ tf.bitwise.right_shift(state, _uint64(30))) * _uint64(FACTORS[0])
+    state = (state ^ tf.bitwise.right_shift(state, _uint64(27))) * _uint64(FACTORS[1])
     return state ^ tf.bitwise.right_shift(state, _uint64(31))
 
 

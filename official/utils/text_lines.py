@@ -1,8 +1,12 @@
 """Reads files with one text per line."""
 
+import contextlib
+import gzip
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from typing import BinaryIO
 
+from official.utils import paths
 from official.utils.errors import UserError
 
 
@@ -17,7 +21,7 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
       UserError: the file is missing, not UTF-8 or empty.
     """
     try:
-        lines = Path(path).read_bytes().decode().split("\n")
+        lines = paths.path(path).read_bytes().decode().split("\n")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file of {what}") from None
     except UnicodeDecodeError as error:
@@ -27,3 +31,15 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
     if not lines:
         raise UserError(f"{path} is empty: {what} are wanted, one a line")
     return [line.removesuffix("\r") for line in lines]
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Yields the bytes of a file, unpacked if its name ends in `.gz`."""
+    path = paths.path(path)
+    with path.open("rb") as stream:
+        if path.suffix == ".gz":
+            with gzip.open(stream) as unpacked:
+                yield unpacked
+        else:
+            yield stream

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 from official.data import ShardDataset
-from official.shards import features
+from official.shards import parsing
 from tests import small
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.writing.execution import Execution
 
 HERE = Path(__file__).parent
 
@@ -30,7 +31,7 @@ def tokenizer(tmp_path_factory):
 
 def build(run_config, text, tokenizer, output, format="examples"):
     settings = Settings.from_config(run_config, tokenizer, format=format)
-    return builder.build(settings, str(text), output, workers=2)
+    return builder.build(settings, str(text), output, Execution(2))
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
@@ -68,7 +69,7 @@ def test_their_examples_have_the_lengths_of_ours(tfm, tmp_path, text, tokenizer)
     build(settings, text, tokenizer, tmp_path / "ours")
     paths = [str(path) for path in (tmp_path / "ours").glob("*.tfrecord")]
     (records,) = tf.data.TFRecordDataset(paths).batch(1_000_000)
-    read = features.parse(records, ["segment_lengths", "next_sentence_label"])
+    read = parsing.parse(records, ["segment_lengths", "next_sentence_label"])
     ours = read["segment_lengths"].to_tensor().numpy(), read["next_sentence_label"].numpy()
     out = tmp_path / "made.npz"
     flags = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=20"]

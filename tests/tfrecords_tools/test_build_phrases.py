@@ -9,8 +9,10 @@ import pytest
 
 from official.utils.errors import UserError
 from tests import commands
-from tfrecords_tools.vocabulary import passes, phrases, runs
+from tfrecords_tools.text import corpus
+from tfrecords_tools.vocabulary import phrases, runs
 from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing.execution import Execution
 
 PHRASES = ["new york", "machine learning theory", "one of a kind"]
 
@@ -55,7 +57,8 @@ def npmi_slowly(path, most):
 @pytest.mark.parametrize("at_once", [1 << 20, 100])
 def test_phrases_are_those_of_the_definition(tmp_path, monkeypatch, at_once):
     """Chunks of one document or all of them, whose counts are added up at once or all together."""
-    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", at_once)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", at_once)
+    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
     monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", at_once)
     path = write(tmp_path / "a.txt")
     built = phrases.build(str(path), tmp_path / "out", min_count=15, threshold=0.3)
@@ -79,7 +82,8 @@ def test_case_and_longest_phrase(tmp_path):
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
-    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 4000)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 4000)
+    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
     monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
     monkeypatch.setattr(runs, "MAX_RUNS", 300)
     said = []
@@ -90,7 +94,8 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 def test_words_are_bounded(tmp_path, monkeypatch):
     """Of words that each chunk has once, the most frequent are kept."""
-    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 1)
+    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
     monkeypatch.setattr(phrases, "MAX_WORDS", 4)
     rare = [f"one of it x{i} y{i}" for i in range(30)]
     (tmp_path / "a.txt").write_text("\n\n".join(rare))
@@ -102,25 +107,26 @@ def test_words_are_bounded(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("forget", [False, True])
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, forget):
-    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 4000)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 4000)
+    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
     if forget:
         monkeypatch.setattr(runs, "_SUMMED_AT_ONCE", 1)
         monkeypatch.setattr(runs, "MAX_RUNS", 300)
     # Workers of later tests are forked from the same process, which must not lack TensorFlow.
     parallel.start("tfrecords_tools.vocabulary.builder")
     path = write(tmp_path / "a.txt")
-    said = {workers: [] for workers in (1, 2, 4)}
+    said = {workers: [] for workers in (0, 2, 4)}
     for workers, lines in said.items():
         output = tmp_path / f"{workers}"
-        phrases.build(str(path), output, 15, 0.3, workers=workers, report=lines.append)
-        assert output.read_bytes() == (tmp_path / "1").read_bytes()
-    assert any("forgetting" in line for line in said[1]) == forget
-    assert said[1][0].startswith("pass 1 of 4: 0.0 of 0.0 MB (100%), ")
+        phrases.build(str(path), output, 15, 0.3, execution=Execution(workers), report=lines.append)
+        assert output.read_bytes() == (tmp_path / "0").read_bytes()
+    assert any("forgetting" in line for line in said[0]) == forget
+    assert said[0][0].startswith("pass 1 of 4: 0.0 of 0.0 MB (100%), ")
     assert said[4][0].endswith("MB/s, 30 documents")
-    assert [line for line in said[1] if "frequent" in line] == [
+    assert [line for line in said[0] if "frequent" in line] == [
         line for line in said[4] if "frequent" in line
     ]
-    assert said[1][-1].startswith(f"wrote {tmp_path / '1'} in ")
+    assert said[0][-1].startswith(f"wrote {tmp_path / '0'} in ")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ import pytest
 from official import tokenizers
 from official.utils.errors import UserError
 from tests import ROOT
-from tfrecords_tools.vocabulary import TYPES, builder, passes
+from tfrecords_tools.text import corpus
+from tfrecords_tools.vocabulary import TYPES, builder
+from tfrecords_tools.writing.execution import Execution
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "tokenizer.json").read_text())
 PROSE = [row["text"] for row in GOLDEN["cased"][:5]]
@@ -132,18 +134,19 @@ def test_same_text_gives_the_same_bytes(tmp_path, text, kind):
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "words", "bpe"])
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, kind):
     """Of several chunks, some of whose lines are not in the sample."""
-    monkeypatch.setattr(passes, "CHARACTERS_AT_ONCE", 500)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 500)
+    monkeypatch.setattr(corpus, "PIECES_IN_GROUP", 1)
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"{line}\n{i} x{i * 7 % 13}" for i, line in enumerate(PROSE * 8)))
     built, lines = {}, {}
-    for workers in (1, 2, 4):
+    for workers in (0, 2, 4):
         lines[workers] = []
         built[workers] = build(
-            text, tmp_path / f"{workers}", kind, workers=workers, max_lines=60,
+            text, tmp_path / f"{workers}", kind, execution=Execution(workers), max_lines=60,
             report=lines[workers].append,
         ).files  # fmt: skip
-    assert built[1] == built[2] == built[4]
-    assert lines[1][1:-1] == lines[4][1:-1]
+    assert built[0] == built[2] == built[4]
+    assert lines[0][1:-1] == lines[4][1:-1]
     assert kind != "bpe" or lines[2][1] == "learning from 60 of 80 lines"
     assert lines[4][0].endswith("MB/s, 40 documents")
 

@@ -22,11 +22,12 @@ from official import config
 from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing.execution import Execution
 
 if __name__ == "__main__":
     tokenizer, text, output = sys.argv[1:]
     settings = Settings.from_config(config.load("configs/smoke/electra.yaml"), tokenizer)
-    builder.build(settings, text, output, workers=2)
+    builder.build(settings, text, output, Execution(2))
     loaded = "sorted(__import__('sys').modules)"
     workers = parallel.ordered(eval, [loaded] * 2, 2, examples.start_worker)
     print(json.dumps([sorted(sys.modules), *workers]))

@@ -10,8 +10,8 @@ in blocks of 4:
   d e       /
 
 The text of this chunk is a b c / d e /. Its last token is predicted but not read, so it is in no
-block. Only the last block of a chunk may be short. A document that continues in the next chunk has
-no separator at the end of this one.
+block. Only the last block of a chunk may be short. A document that goes on in another chunk has no
+separator at the end of this one.
 
 Shapes: E examples.
 """
@@ -26,9 +26,7 @@ from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 
 def separated(text: TokenizedDocuments, separator: int) -> TokenizedDocuments:
     """Returns a text with a separator after each document that ends in it."""
-    ends = text.sentences[text.documents[1:]]
-    if text.unfinished:
-        ends = ends[:-1]
+    ends = text.sentences[text.documents[1:]][~text.unfinished]
     # A separator is the last token of the last sentence of its document.
     shifts = np.searchsorted(ends, text.sentences, side="right")
     return dataclasses.replace(

@@ -1,145 +1,155 @@
-"""Counts and progress reports of a pretraining shard folder."""
+"""Counts of the text and the examples of a pretraining shard folder, and the reports of them."""
 
 import collections
-import time
-from collections.abc import Callable, Sequence
+import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from official.shards import manifest
 from official.shards.features import LEXICONS
 from official.shards.provenance import LexiconTotals, PretrainingTotals
-from official.tokenizers.word_characters import MAX_BYTES
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining import examples, lexicon
+from tfrecords_tools.pretraining import lexicon_file
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents
 
-SECONDS_BETWEEN_REPORTS = 5
 _LINES_SHOWN = 3  # of a lexicon, which never match
 
 
-class CorpusCounts:
-    """Counts documents, tokens and examples.
+@dataclasses.dataclass
+class Counts:
+    """Counts of a part of a corpus.
 
     Attributes:
-      tally: the counts of the text that was read.
-      totals: documents, sentences, tokens, examples and cut_tokens.
-      lengths: the number of examples of each length in tokens.
-      tokens: the number of occurrences of each vocabulary entry in the text.
-      matches: for each lexicon, the number of matches of each of its lines.
+      totals: the counts that are fields of `PretrainingTotals`.
+      skipped: how much was left out, by reason.
+      read: the number of documents that were read.
+      long: the number of documents that were read in parts.
+      lengths: the number of rows with n tokens, at index n.
+      tokens: the number of occurrences of each vocabulary entry in the text, int64 [V].
+      matches: for each lexicon, the number of matches of each of its lines in the text.
     """
 
-    def __init__(self, settings: Settings, vocab_size: int):
-        self.tally = documents.Tally()
-        self.totals: collections.Counter[str] = collections.Counter()
-        self.lengths = np.zeros(settings.segments.row_tokens + 1, np.int64)
-        self.tokens = np.zeros(vocab_size, np.int64)
-        self._lexicons = settings.lexicons
-        self.matches = [np.zeros(len(lexicon.read(path)), np.int64) for _, path in self._lexicons]
+    totals: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    skipped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    read: int = 0
+    long: int = 0
+    lengths: np.ndarray | int = 0
+    tokens: np.ndarray | int = 0
+    matches: list[np.ndarray] = dataclasses.field(default_factory=list)
 
-    def add(self, records: examples.Records) -> None:
-        """Adds the counts of a chunk of the text."""
-        self.lengths += records.lengths
-        self.tokens += records.token_counts
-        for total, matches in zip(self.matches, records.matches, strict=True):
-            total += matches
-        self.totals.update(
-            documents=records.documents,
-            sentences=records.sentences,
-            tokens=records.tokens,
-            examples=len(records.examples),
-            cut_tokens=records.cut,
-            **records.more,
+    def add(self, other: "Counts") -> None:
+        """Adds the counts of another part."""
+        self.totals.update(other.totals)
+        self.skipped.update(other.skipped)
+        self.read += other.read
+        self.long += other.long
+        self.lengths = self.lengths + other.lengths
+        self.tokens = self.tokens + other.tokens
+        if other.matches:
+            pairs = zip(self.matches, other.matches, strict=True)
+            self.matches = [a + b for a, b in pairs] if self.matches else other.matches
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Writes the counts as an npz file."""
+        numbers = {
+            "totals": self.totals, "skipped": self.skipped, "read": self.read, "long": self.long,
+        }  # fmt: skip
+        np.savez(
+            stream,
+            numbers=np.array(json.dumps(numbers)),
+            lengths=self.lengths,
+            tokens=self.tokens,
+            **{f"matches_{i}": array for i, array in enumerate(self.matches)},
         )
-        self.tally.skipped.update(records.left_out)
 
-    def check(self, paths: Sequence[Path], num_shards: int) -> None:
-        """Checks that there are enough examples.
+    @classmethod
+    def load(cls, stream: IO[bytes]) -> "Counts":
+        """Reads what `save` wrote."""
+        with np.load(stream, allow_pickle=False) as arrays:
+            numbers = json.loads(str(arrays["numbers"]))
+            return cls(
+                collections.Counter(numbers["totals"]),
+                collections.Counter(numbers["skipped"]),
+                numbers["read"],
+                numbers["long"],
+                arrays["lengths"],
+                arrays["tokens"],
+                [arrays[f"matches_{i}"] for i in range(len(arrays.files) - 3)],
+            )
+
+    def progress(self, seconds: float) -> str:
+        """Returns the counts after some seconds of work, for a line of progress."""
+        return (
+            f", {self.totals['documents']:,} documents, "
+            f"{self.totals['examples'] / seconds:,.0f} examples/s"
+        )
+
+    def check(self, paths: Sequence[Path]) -> None:
+        """Checks that there are examples.
 
         Raises:
-          UserError: there are no examples, or fewer than shards.
+          UserError: there are none.
         """
-        if not self.totals["examples"]:
-            where = f"in the input ({', '.join(map(str, paths[:3]))})"
-            if alone := self.tally.skipped["documents of one sentence"]:
-                raise UserError(
-                    f"{alone} documents of one sentence and no others {where}: they have no order, "
-                    "which segments.relation: sentence_order asks for; give longer documents, a "
-                    "sentence a line (--split_sentences does it), or set "
-                    "segments.random_negatives: true"
-                )
-            raise UserError(f"no text {where}: no examples")
-        if self.totals["examples"] < num_shards:
+        if self.totals["examples"]:
+            return
+        where = f"in the input ({', '.join(map(str, paths[:3]))})"
+        if alone := self.skipped["documents of one sentence"]:
             raise UserError(
-                f"{self.totals['examples']} examples do not fill {num_shards} shards: name fewer "
-                "with --num_shards"
+                f"{alone} documents of one sentence and no others {where}: they have no order, "
+                "which segments.relation: sentence_order asks for; give longer documents, a "
+                "sentence a line (--split_sentences does it), or set "
+                "segments.random_negatives: true"
             )
-        self.tally.skipped["empty documents"] += self.tally.documents - self.totals["documents"]
+        raise UserError(f"no text {where}: no examples")
 
-    def as_totals(self) -> PretrainingTotals:
+    def as_totals(self, settings: Settings) -> PretrainingTotals:
         """Returns the counts that the manifest records."""
-        skipped = {reason: count for reason, count in self.tally.skipped.items() if count}
+        skipped = self.skipped.copy()
+        skipped["empty documents"] += self.read - self.totals["documents"]
         lexicons = {
             name: LexiconTotals(len(n), int((n == 0).sum()), int(n.sum()))
-            for (name, _), n in zip(self._lexicons, self.matches, strict=True)
+            for (name, _), n in zip(settings.lexicons, self.matches, strict=True)
         }
-        return PretrainingTotals(**self.totals, skipped=skipped, lexicons=lexicons or None)
-
-    def never_matched(self) -> dict[str, list[str]]:
-        """Returns the lines of each lexicon that have no match."""
-        return {
-            name: [repr(line) for line, n in zip(lexicon.read(path), matches, strict=True) if not n]
-            for (name, path), matches in zip(self._lexicons, self.matches, strict=True)
-        }
-
-
-class Progress:
-    """Reports the progress and the speed of the work at intervals."""
-
-    def __init__(self, counts: CorpusCounts, size: int, report: Callable[[str], None]):
-        self._counts, self._size, self._report = counts, size, report
-        self._started = self._reported = time.monotonic()
-
-    def __call__(self) -> None:
-        """Reports if the last report was at least `SECONDS_BETWEEN_REPORTS` ago."""
-        now = time.monotonic()
-        if now - self._reported < SECONDS_BETWEEN_REPORTS:
-            return
-        self._reported = now
-        seconds, done = now - self._started, self._counts.tally.bytes_read
-        totals = self._counts.totals
-        left = round(seconds * (self._size - done) / max(done, 1))
-        self._report(
-            f"{totals['documents']:,} documents, {done / seconds / 1e6:.1f} MB/s, "
-            f"{totals['examples'] / seconds:,.0f} examples/s, "
-            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
-        )
+        kept = {reason: count for reason, count in sorted(skipped.items()) if count}
+        return PretrainingTotals(**self.totals, skipped=kept, lexicons=lexicons or None)
 
 
 def summary(
     output: Path,
     built: manifest.Manifest,
-    counts: CorpusCounts,
+    counts: Counts,
+    settings: Settings,
+    size: int,
     seconds: float,
 ) -> str:
-    """Returns the final report."""
-    tally, never = counts.tally, counts.never_matched()
+    """Returns the final report.
+
+    Args:
+      output: the shard folder.
+      built: its manifest.
+      counts: the counts of the whole corpus.
+      settings: the settings.
+      size: the number of bytes of the corpus.
+      seconds: the time that the build took.
+    """
     totals = built.totals
-    size = sum(shard.bytes for shard in built.shards)
+    stored = sum(shard.bytes for shard in built.shards)
     tokens = sum(n * count for n, count in enumerate(built.length_histogram))
     skipped = ", ".join(f"{n:,} {reason}" for reason, n in totals.skipped.items())
     lines = [
         f"{output}: {totals.examples:,} examples in {len(built.shards)} shards, {seconds:.1f} s "
-        f"({totals.examples / seconds:,.0f} examples/s, "
-        f"{tally.bytes_read / seconds / 1e6:.1f} MB/s)",
+        f"({totals.examples / seconds:,.0f} examples/s, {size / seconds / 1e6:.1f} MB/s)",
         f"  {totals.documents:,} documents, {totals.sentences:,} sentences, "
         f"{totals.tokens:,} tokens{_copies(built)}; left out: {skipped or 'nothing'}",
-        f"  {tokens:,} tokens in the examples, {size / tokens:.2f} bytes each on disk, "
+        f"  {tokens:,} tokens in the examples, {stored / tokens:.2f} bytes each on disk, "
         f"{1 - tokens / (totals.examples * built.max_length):.1%} of the rows is padding; "
         f"{totals.cut_tokens:,} did not fit and were cut off",
     ]
+    never = _never_matched(counts, settings)
     for name, counted in (totals.lexicons or {}).items():
         lines.append(
             f"  {LEXICONS[name]}: {counted.matches:,} matches of {counted.lines:,} lines; "
@@ -147,15 +157,27 @@ def summary(
             + (f", such as {', '.join(never[name][:_LINES_SHOWN])}" if never[name] else "")
         )
     if totals.cut_words:
+        from official.tokenizers.word_characters import MAX_BYTES  # It imports TensorFlow.
+
         lines.append(
             f"  {totals.cut_words:,} words of over {MAX_BYTES} bytes: their characters were cut"
         )
-    if tally.long:
+    if counts.long:
         lines.append(
-            f"  {tally.long:,} documents of over {documents.MAX_PART_CHARACTERS:,} characters were "
-            "read in parts (is there a blank line between documents?)"
+            f"  {counts.long:,} documents are longer than a piece of the text and were read in "
+            "parts (is there a blank line between documents?)"
         )
     return "\n".join(lines)
+
+
+def _never_matched(counts: Counts, settings: Settings) -> dict[str, list[str]]:
+    """Returns the lines of each lexicon that have no match."""
+    return {
+        name: [
+            repr(line) for line, n in zip(lexicon_file.read(path), matches, strict=True) if not n
+        ]
+        for (name, path), matches in zip(settings.lexicons, counts.matches, strict=True)
+    }
 
 
 def _copies(built: manifest.Manifest) -> str:

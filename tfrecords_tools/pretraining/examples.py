@@ -1,16 +1,17 @@
 """Turns chunks of text into serialized examples.
 
-`process_chunk` is a pure function of a chunk of the input and the settings: any process on any
-machine returns the same records for it.
+`process_group` is a pure function of a group of pieces of the corpus and the settings: any process
+on any machine returns the same records for it.
 
 Shapes: B rows of a batch, E examples in them (as many, where rows are not shared), K tokens of a
-chunk, L tokens of all examples, T tokens of an example with padding, P predictions with padding, V
-vocabulary.
+chunk, L tokens of all examples, N records, T tokens of an example with padding, P predictions with
+padding, V vocabulary.
 """
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.shards import example_bytes
-from official.utils import seeding
+from official.utils import host_seeding, seeding
 from tfrecords_tools.pretraining import (
     blocks,
     full_sentences,
@@ -30,11 +31,14 @@ from tfrecords_tools.pretraining import (
     text_rows,
     tf_models,
 )
-from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.pretraining.lexicon import Lexicon
 from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents, sentences
+from tfrecords_tools.text import chunks, documents, sentences
+from tfrecords_tools.text.chunks import DocumentChunk, Reading
+from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.writing.shuffle import Keyed
 
 EXAMPLES_AT_ONCE = 2048
 _CUTTERS = {
@@ -47,34 +51,6 @@ _CUTTERS = {
     "joined": text_rows.cut,
     "documents": text_rows.cut,
 }
-
-
-class Records(NamedTuple):
-    """The records of a chunk of text, or of some rows of a stream, with their counts.
-
-    Attributes:
-      examples: serialized examples.
-      lengths: the number of rows with n tokens, at index n.
-      documents: the number of documents that begin here and have a token.
-      sentences: the number of sentences that have a token.
-      tokens: the number of tokens of these, without special tokens and copies.
-      cut: the number of tokens of all examples that did not fit.
-      left_out: the number of texts that became no example, by reason.
-      token_counts: the number of occurrences of each vocabulary entry in the text, int64 [V].
-      matches: for each lexicon, the number of matches of each of its lines in the text.
-      more: other counts for the manifest.
-    """
-
-    examples: Sequence[bytes] = ()
-    lengths: np.ndarray | int = 0
-    documents: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    cut: int = 0
-    left_out: Mapping[str, int] = {}
-    token_counts: np.ndarray | int = 0
-    matches: Sequence[np.ndarray] = ()
-    more: Mapping[str, int] = {}
 
 
 class _Tools(NamedTuple):
@@ -92,17 +68,28 @@ def start_worker() -> None:
     tf.config.set_visible_devices([], "GPU")
 
 
-def process_chunk(chunk: DocumentChunk, settings: Settings) -> Records:
-    """Returns the examples of a chunk, in random order, and their counts."""
+def process_group(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:
+    """Yields the examples of a group of pieces, with the keys of their order, and the counts.
+
+    Raises:
+      UserError: the text cannot be read.
+    """
+    before = 0  # records of the chunks before
+    for chunk in chunks.read(group, reading, shared=pairs.borrows(settings.segments)):
+        records, counts = process_chunk(chunk, settings)
+        numbers = before + np.arange(len(records))
+        before += len(records)
+        yield Keyed(host_seeding.sort_keys(settings.seed, group.number, numbers), records, counts)
+
+
+def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes], Counts]:
+    """Returns the examples of a chunk, and the counts."""
     tools = _tools(settings)
     tokenizer = tools.tokenizer
-    own = tokens = _tokenized(chunk, settings, tokenizer)
-    if chunk.others and pairs.borrows(settings.segments):
-        others = DocumentChunk(chunk.number, chunk.others)
-        tokens = own.with_others(_tokenized(others, settings, tokenizer))
+    tokens = _tokenized(chunk, settings, tokenizer)
     matches = [lexicon.find(tokens) for lexicon in tools.lexicons]
     text = _separated(tokens, settings, tokenizer.sep_id)
-    examples, copies = _cut(text, chunk.number, settings, tokenizer.pair_separators)
+    examples, copies = _cut(text, chunk, settings, tokenizer.pair_separators)
     lengths = examples.lengths(tokenizer.pair_separators)
     members, row_splits = packing.pack(
         lengths, settings.segments.row_tokens, settings.segments.packing
@@ -112,36 +99,33 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> Records:
         flagged = dataclasses.replace(tokens, ids=inner.astype(np.int32))
         flags[feature] = _separated(flagged, settings, 0)
     serialized: list[bytes] = []
-    for rows in _row_batches(row_splits, seeding.numpy_rng(settings.seed, chunk.number)):
+    for rows in _row_batches(row_splits):
         index, parts = segments.taken(row_splits, rows)
         chosen = members[index]  # [E]: the examples, one row after the other.
-        seeds = seeding.row_seeds(settings.seed, copies[chosen], (chunk.number << 32) + chosen)
+        numbers = host_seeding.sort_keys(settings.seed, chunk.group, chunk.number, chosen)
+        seeds = seeding.row_seeds(settings.seed, copies[chosen], numbers)
         columns = _columns(settings, tools, text, flags, examples[chosen], parts, seeds)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
-    return Records(
-        examples=serialized,
-        lengths=np.bincount(np.diff(ends[row_splits]), minlength=settings.segments.row_tokens + 1),
-        documents=len(own.documents) - 1 - own.continues,
-        sentences=len(own.sentences) - 1,
-        tokens=len(own.ids),
-        cut=int(examples.cut.sum()),
-        left_out=pairs.left_out(own, settings.segments),
-        token_counts=_counts(own, tokenizer),
-        matches=[counts for _, counts in matches],
-    )
+    counts = _counted(chunk, tokens, tokenizer)
+    counts.totals.update(examples=len(serialized), cut_tokens=int(examples.cut.sum()))
+    counts.skipped.update(pairs.left_out(tokens, settings.segments))
+    rows_of_length = np.diff(ends[row_splits])
+    counts.lengths = np.bincount(rows_of_length, minlength=settings.segments.row_tokens + 1)
+    counts.matches = [lines for _, lines in matches]
+    return serialized, counts
 
 
-def tokenize_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[TokenizedDocuments, Records]:
-    """Returns the tokens of a chunk, and its counts."""
+def tokenize_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[TokenizedDocuments, Counts]:
+    """Returns the tokens of a chunk, and the counts."""
     tokenizer = _tools(settings).tokenizer
     tokens = _tokenized(chunk, settings, tokenizer)
-    return tokens, _counted(tokens, tokenizer)
+    return tokens, _counted(chunk, tokens, tokenizer)
 
 
 def tokenize_words(
     chunk: DocumentChunk, settings: Settings
-) -> tuple[TokenizedDocuments, np.ndarray, Records]:
+) -> tuple[TokenizedDocuments, np.ndarray, Counts]:
     """Returns the tokens of a chunk, the word of each in UTF-8 (object [K]), and the counts.
 
     The tokenizer is one of words (`official.tokenizers.characters`).
@@ -150,23 +134,32 @@ def tokenize_words(
     texts = _texts(chunk, settings, tokenizer)
     ids, row_splits, words = tokenizer.encode_words([part for text in texts for part in text])
     tokens = TokenizedDocuments.from_sentences(
-        ids, row_splits, list(map(len, texts)), chunk.continues, chunk.unfinished
+        ids, row_splits, list(map(len, texts)), chunk.documents
     )
-    return tokens, words, _counted(tokens, tokenizer)
+    return tokens, words, _counted(chunk, tokens, tokenizer)
 
 
-def count_chunk(chunk: DocumentChunk, settings: Settings) -> np.ndarray:
-    """Returns the count of each vocabulary entry in a chunk, as `process_chunk` counts them."""
+def count_group(group: Group, settings: Settings, reading: Reading) -> np.ndarray:
+    """Returns the count of each vocabulary entry in a group, int64 [V]."""
     tokenizer = _tools(settings).tokenizer
-    return _counts(_tokenized(chunk, settings, tokenizer), tokenizer)
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    for chunk in chunks.read(group, reading, shared=False):
+        counts += _counts(_tokenized(chunk, settings, tokenizer), tokenizer)
+    return counts
 
 
-def _counted(tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer) -> Records:
-    return Records(
-        documents=len(tokens.documents) - 1 - tokens.continues,
-        sentences=len(tokens.sentences) - 1,
-        tokens=len(tokens.ids),
-        token_counts=_counts(tokens, tokenizer),
+def _counted(
+    chunk: DocumentChunk, tokens: TokenizedDocuments, tokenizer: tokenizers.Tokenizer
+) -> Counts:
+    """Returns the counts of the text of a chunk."""
+    return Counts(
+        totals=collections.Counter(
+            documents=tokens.begun, sentences=len(tokens.sentences) - 1, tokens=len(tokens.ids)
+        ),
+        skipped=chunk.tally.skipped.copy(),
+        read=chunk.tally.documents,
+        long=chunk.tally.long,
+        tokens=_counts(tokens, tokenizer),
     )
 
 
@@ -178,9 +171,8 @@ def _texts(
     chunk: DocumentChunk, settings: Settings, tokenizer: tokenizers.Tokenizer
 ) -> Sequence[list[str]]:
     """Returns the sentences of each document."""
-    texts = chunk.documents
-    if not tokenizer.keeps_space:
-        texts = [documents.cleaned(lines) for lines in texts]
+    lines = documents.slices if tokenizer.keeps_space else documents.cleaned
+    texts = [lines(document.text) for document in chunk.documents]
     if settings.split_sentences:
         texts = [[s for line in lines for s in sentences.split(line)] for lines in texts]
     return texts
@@ -192,9 +184,7 @@ def _tokenized(
     texts = _texts(chunk, settings, tokenizer)
     ids, row_splits = tokenizer.encode_slices(texts)
     counts = [len(slices) for slices in texts]
-    return TokenizedDocuments.from_sentences(
-        ids, row_splits, counts, chunk.continues, chunk.unfinished
-    )
+    return TokenizedDocuments.from_sentences(ids, row_splits, counts, chunk.documents)
 
 
 def _separated(
@@ -207,25 +197,24 @@ def _separated(
 
 
 def _cut(
-    text: TokenizedDocuments, number: int, settings: Settings, between: int
+    text: TokenizedDocuments, chunk: DocumentChunk, settings: Settings, between: int
 ) -> tuple[Examples, np.ndarray]:
     """Returns the examples of all copies of a chunk, and the number of the copy of each, [E]."""
     cutter = _CUTTERS[settings.segments.format]
     copies = range(settings.segments.duplicates)
+    seeds = [(settings.seed, chunk.group, chunk.number, i) for i in copies]
     parts = [
-        cutter(text, settings.segments, seeding.numpy_rng(settings.seed, number, i), between)
-        for i in copies
+        cutter(text, settings.segments, host_seeding.numpy_rng(*counters), between)
+        for counters in seeds
     ]
     return segments.concatenate(parts), np.repeat(copies, [len(part) for part in parts])
 
 
-def _row_batches(row_splits: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Returns the rows in random order, in batches of about `EXAMPLES_AT_ONCE` examples."""
-    order = rng.permutation(len(row_splits) - 1)
-    ends = np.cumsum(np.diff(row_splits)[order])  # The number of examples up to each row.
-    total = int(row_splits[-1])
-    cuts = np.searchsorted(ends, np.arange(EXAMPLES_AT_ONCE, total, EXAMPLES_AT_ONCE), side="right")
-    return [rows for rows in np.split(order, cuts) if len(rows)]
+def _row_batches(row_splits: np.ndarray) -> list[np.ndarray]:
+    """Returns the rows in batches of about `EXAMPLES_AT_ONCE` examples."""
+    wanted = np.arange(EXAMPLES_AT_ONCE, int(row_splits[-1]), EXAMPLES_AT_ONCE)
+    cuts = np.searchsorted(row_splits[1:], wanted, side="right")
+    return [rows for rows in np.split(np.arange(len(row_splits) - 1), cuts) if len(rows)]
 
 
 def _columns(

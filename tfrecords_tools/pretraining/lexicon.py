@@ -16,15 +16,13 @@ Shapes: K tokens of the text, C characters of these tokens, W words, L lines of 
 import os
 import sys
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 
 from official import tokenizers
 from official.tokenizers import word_starts
-from official.utils.errors import UserError
+from tfrecords_tools.pretraining import lexicon_file
 from tfrecords_tools.pretraining.segments import TokenizedDocuments
-from tfrecords_tools.text.documents import clean
 
 _LINE = 0  # The key of the end of a line in a node of the trie; other keys are words.
 _NO_TEXT = b"\0"  # Stands for a special token; no line contains it.
@@ -46,7 +44,7 @@ class Lexicon:
         Raises:
           UserError: the file is missing, not UTF-8, or has no line.
         """
-        self.lines = read(path)
+        self.lines = lexicon_file.read(path)
         special = set(tokenizer.special_ids)
         self._spellings = list(tokenizer.spellings)
         for token in special:
@@ -70,7 +68,7 @@ class Lexicon:
 
         Returns:
           Flags, bool [K], that are true where a token continues the phrase of the token before it,
-          and the number of matches of each line in the documents that are not lent, int64 [L].
+          and the number of matches of each line, int64 [L].
         """
         inner = np.zeros(len(text.ids), bool)
         matches = np.zeros(len(self.lines), np.int64)
@@ -80,7 +78,6 @@ class Lexicon:
         sentences = np.searchsorted(text.sentences, firsts, side="right")
         # The end of the sentence of each word, in words.
         stops = np.searchsorted(sentences, sentences, side="right")
-        own = text.sentences[text.documents[len(text.documents) - 1 - text.lent]]
         done = 0
         for begin in [i for i, word in enumerate(words) if word in self._trie]:
             if begin < done or not at_begin[begin]:
@@ -94,7 +91,7 @@ class Lexicon:
                     done, line = i + 1, node[_LINE]
             if line is not None:
                 inner[firsts[begin] + 1 : lasts[done - 1] + 1] = True
-                matches[line] += firsts[begin] < own
+                matches[line] += 1
         return inner, matches
 
     def _spans(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -155,24 +152,3 @@ def _strings(codes: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[st
     """Returns the words with these begins and ends among code points."""
     text = codes.tobytes().decode("utf-32-le", "surrogatepass")
     return [text[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-
-
-def read(path: str | os.PathLike) -> list[str]:
-    """Returns the lines of a lexicon file, without empty and repeated ones.
-
-    Raises:
-      UserError: the file is missing, not UTF-8, or has no line.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"lexicon {path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"lexicon {path}: not UTF-8 ({error}): convert it") from None
-    lines = list(dict.fromkeys(filter(None, map(clean, text.splitlines()))))
-    if not lines:
-        raise UserError(
-            f"lexicon {path} is empty: give it one phrase or entity a line "
-            "(tfrecords_tools.build_phrases finds phrases in text)"
-        )
-    return lines

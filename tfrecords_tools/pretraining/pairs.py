@@ -36,8 +36,8 @@ def cut(
 ) -> Examples:
     """Cuts every document of a text into examples, once.
 
-    A random B comes from another document of the text, or from those that are lent to it. If there
-    is no other document, it comes from the same one.
+    A random B comes from another document of the text. If there is no other document, it comes from
+    the same one.
 
     Args:
       text: the documents.
@@ -53,7 +53,7 @@ def cut(
     cutter = _Cutter(text, settings, room, uniforms(rng))
     spans: list[Spans] = []
     labels: list[int] = []
-    for number in range(len(text.documents) - 1 - text.lent):
+    for number in range(len(text.documents) - 1):
         for pair, label in cutter.pairs(number):
             spans.append(pair)
             labels.append(label)
@@ -84,6 +84,7 @@ class _Cutter:
     ):
         self._offsets = text.sentences.tolist()
         self._bounds = text.documents.tolist()
+        self._others = _others(text)
         self._settings = settings
         self._room = room
         self._uniform = uniform
@@ -132,7 +133,10 @@ class _Cutter:
     def _random_segment(self, number: int, wanted: int) -> tuple[int, int]:
         """Returns sentences of another document, as many as reach `wanted` tokens."""
         other = number
-        if len(self._bounds) > 2:
+        if number in self._others:
+            others = self._others[number]
+            other = others[int(self._uniform() * len(others))]
+        elif len(self._bounds) > 2:
             other = int(self._uniform() * (len(self._bounds) - 2))
             other += other >= number
         first, stop = self._bounds[other], self._bounds[other + 1]
@@ -142,6 +146,16 @@ class _Cutter:
         wanted += self._offsets[first]
         stop = bisect.bisect_left(self._offsets, wanted, first + 1, stop)
         return self._offsets[first], self._offsets[stop]
+
+
+def _others(text: TokenizedDocuments) -> dict[int, list[int]]:
+    """Returns, for each part of a long document, the numbers of the other documents, if any."""
+    parts = np.flatnonzero((text.parts > 0) | text.unfinished)
+    others = {
+        number: np.flatnonzero((text.identities != text.identities[number]).any(axis=1)).tolist()
+        for number in parts.tolist()
+    }
+    return {number: found or [number] for number, found in others.items()}
 
 
 def borrows(settings: Segments) -> bool:

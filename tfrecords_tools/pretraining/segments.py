@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tfrecords_tools.text.documents import Document
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDocuments:
@@ -23,18 +25,17 @@ class TokenizedDocuments:
       ids: int32 [K].
       sentences: the row splits of the sentences in `ids`; int64 [S + 1].
       documents: the row splits of the documents among the sentences; int64 [D + 1].
-      continues: whether the first document began in an earlier chunk.
-      unfinished: whether the last document continues in a later chunk.
-      lent: the number of last documents that belong to other chunks. They are used for random
-        second segments only.
+      identities: rows that are equal where documents are parts of the same one; int64 [D, 3].
+      parts: the number of each part; 0 = the document begins here; int64 [D].
+      unfinished: whether a further part follows elsewhere; bool [D].
     """
 
     ids: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
-    continues: bool = False
-    unfinished: bool = False
-    lent: int = 0
+    identities: np.ndarray
+    parts: np.ndarray
+    unfinished: np.ndarray
 
     @classmethod
     def from_sentences(
@@ -42,8 +43,7 @@ class TokenizedDocuments:
         ids: np.ndarray,
         row_splits: np.ndarray,
         counts: Sequence[int],
-        continues: bool = False,
-        unfinished: bool = False,
+        read: Sequence[Document],
     ) -> "TokenizedDocuments":
         """Returns the documents of tokenized sentences, without those that have no token.
 
@@ -51,8 +51,7 @@ class TokenizedDocuments:
           ids: int32 [K].
           row_splits: the row splits of the tokenized sentences in `ids`.
           counts: the number of sentences of each document.
-          continues: whether the first of these documents began in an earlier chunk.
-          unfinished: whether the last of these documents continues in a later chunk.
+          read: the documents.
         """
         full = np.diff(row_splits) > 0
         before = np.concatenate([[0], np.cumsum(full)])  # The number of full sentences before each.
@@ -63,19 +62,15 @@ class TokenizedDocuments:
             ids,
             starts.astype(np.int64),
             documents[np.concatenate([[True], kept])],
-            continues and bool(kept[:1].any()),
-            unfinished and bool(kept[-1:].any()),
+            np.array([document.identity for document in read], np.int64).reshape(-1, 3)[kept],
+            np.array([document.part for document in read], np.int64)[kept],
+            np.array([document.unfinished for document in read], bool)[kept],
         )
 
-    def with_others(self, others: "TokenizedDocuments") -> "TokenizedDocuments":
-        """Returns these documents, followed by others that are lent to them."""
-        return dataclasses.replace(
-            self,
-            ids=np.concatenate([self.ids, others.ids]),
-            sentences=np.append(self.sentences[:-1], others.sentences + len(self.ids)),
-            documents=np.append(self.documents[:-1], others.documents + len(self.sentences) - 1),
-            lent=len(others.documents) - 1,
-        )
+    @property
+    def begun(self) -> int:
+        """The number of documents that begin here."""
+        return int((self.parts == 0).sum())
 
 
 @dataclasses.dataclass(frozen=True)

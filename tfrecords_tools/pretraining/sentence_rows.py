@@ -1,7 +1,7 @@
-"""Cuts sentences of whole words into rows that continue from one batch to the next: ELMo.
+"""Makes the records of rows of sentences of whole words that continue from batch to batch: ELMo.
 
-The documents, in an order drawn from the seed, form one text, in which a mark comes before each
-sentence. It is read in two directions (Peters et al., 2018, section 3.1, and the release):
+The shuffled documents form one text, in which a mark comes before each sentence. It is read in two
+directions (Peters et al., 2018, section 3.1, and the release):
 
   forward    <S>   the  cat  sat   <S>   no          predicts  the  cat  sat  </S>  no   </S>
   backward   </S>  sat  cat  the   </S>  no          predicts  sat  cat  the  <S>   no   <S>
@@ -15,111 +15,210 @@ window continues in the next record of the row. Record t · R + b of the shards 
 (The release reads the two directions from two shuffles of the sentences, so that a batch has
 different text in each.)
 
-Shapes: N positions of the text, S sentences, D documents, E records, T positions of a record, Y
-bytes of the words.
+Shapes: N positions of the text, n of a range of it, s sentences of the range, E records, T
+positions of a record, Y bytes of the words.
 """
 
 import dataclasses
 import functools
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from official.shards import example_bytes
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from tfrecords_tools.pretraining.counts import Counts
+from tfrecords_tools.pretraining.stored_document import StoredDocument
 from tfrecords_tools.pretraining.streams import Plan
+from tfrecords_tools.writing.shuffle import Part, content
 
-IDS, ENDS, BYTES = "text.ids", "text.ends", "text.bytes"
-SPLITS = "splits.npz"
+RECORDS_AT_ONCE = 2048
+_DTYPES = {"ids": np.int32, "ends": np.int64, "bytes": np.uint8, "sentences": np.int64}
 
 
-@dataclasses.dataclass(frozen=True)
-class SentenceText:
-    """A text of sentences, which is stored in the order of the input, and read in another.
+class StoredPart(NamedTuple):
+    """A part of the text: its number, and the number of its words and marks."""
 
-    The text ends with one more mark, as if a sentence began there.
+    number: int
+    positions: int
+
+
+class _Range(NamedTuple):
+    """A range of the text: whole sentences, and the mark after the last one.
 
     Attributes:
-      ids: the id of each position, `<S>` of a mark; int32 [N + 1].
-      ends: the row splits of the positions in `data`, where a mark has no bytes; int64 [N + 2].
+      ids: the id of each position, `<S>` of a mark; int32 [n + 1].
+      ends: the row splits of the positions in `data`, where a mark has no bytes; int64 [n + 2].
       data: the bytes of the words; uint8 [Y].
-      sentences: the row splits of the sentences with their marks, as stored; int64 [S + 2].
-      documents: the row splits of the documents, as read; int64 [D + 1].
-      places: the stored position of the first mark of each document, and N; int64 [D + 1].
+      sentences: the row splits of the sentences with their marks; int64 [s + 1].
     """
 
     ids: np.ndarray
     ends: np.ndarray
     data: np.ndarray
     sentences: np.ndarray
-    documents: np.ndarray
-    places: np.ndarray
 
-    @classmethod
-    def open(cls, folder: Path) -> "SentenceText":
-        """Opens the text in files, which `sentence_corpus` writes, read-only."""
-        splits = np.load(folder / SPLITS)
-        return cls(
-            np.memmap(folder / IDS, np.int32, mode="r"),
-            np.memmap(folder / ENDS, np.int64, mode="r"),
-            np.memmap(folder / BYTES, np.uint8, mode="r"),
-            splits["sentences"],
-            splits["documents"],
-            splits["places"],
-        )
+    def reversed(self, positions: np.ndarray) -> np.ndarray:
+        """Returns where the positions are that take the place of `positions` in reverse."""
+        sentence = np.searchsorted(self.sentences, positions, side="right") - 1
+        inside = np.minimum(sentence, len(self.sentences) - 2)
+        first, last = self.sentences[inside], self.sentences[inside + 1]
+        mark = (positions == first) | (sentence > inside)
+        return np.where(mark, positions, first + last - positions)
 
-    def forward(self, positions: np.ndarray) -> np.ndarray:
-        """Returns where the tokens at `positions`, up to N, are stored."""
-        document = np.searchsorted(self.documents, positions, side="right") - 1
-        return self.places[document] + positions - self.documents[document]
-
-    def backward(self, stored: np.ndarray) -> np.ndarray:
-        """Returns where the tokens are stored that take the place of `stored` in reverse."""
-        sentence = np.searchsorted(self.sentences, stored, side="right") - 1
-        first, last = self.sentences[sentence], self.sentences[sentence + 1]
-        return np.where(stored == first, stored, first + last - stored)
-
-    def words(self, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the bytes of tokens [K] one after the other, uint8, and their lengths [K]."""
-        starts, lengths = self.ends[stored], self.ends[stored + 1] - self.ends[stored]
+    def words(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the bytes of positions [K] one after the other, uint8, and their lengths [K]."""
+        starts, lengths = self.ends[positions], self.ends[positions + 1] - self.ends[positions]
         before = np.cumsum(lengths) - lengths
         index = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
         return self.data[index], lengths
 
 
-def make(block: int, plan: Plan) -> list[bytes]:
-    """Returns the records of a block of steps; they are the same in any process."""
-    text = _text(plan.folder)
-    first = block * plan.block
-    steps = np.arange(first, min(first + plan.block, plan.steps))
-    windows = (np.arange(plan.streams) * plan.steps + steps[:, None]).ravel()  # Step by step.
-    length = plan.segments.max_length
-    forward = text.forward(windows[:, None] * length + np.arange(length + 1))  # [E, T + 1]
-    marks = text.ids[forward] == plan.cls_id
-    numbers = {
-        "continues": np.repeat(steps, plan.streams) > 0,
-        "segment_lengths": np.full(len(windows), length),
+def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
+    """Stores the sentences of a part."""
+    ids, lengths, data, sentences = [], [], [], []
+    for framed in part.framed:
+        document = StoredDocument.unpack(content(framed))
+        begins = np.cumsum(document.sentences) - document.sentences
+        ids.append(np.insert(document.ids, begins, plan.cls_id))
+        lengths.append(np.insert(document.lengths, begins, 0))
+        data.append(document.data)
+        sentences.append(document.sentences + 1)
+    arrays = {
+        "ids": np.concatenate([np.zeros(0, np.int32), *ids]),
+        "ends": np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])),
+        "bytes": np.concatenate([np.zeros(0, np.uint8), *data]),
+        "sentences": np.cumsum(np.concatenate([np.zeros(1, np.int64), *sentences])),
     }
-    columns = {}
-    for prefix, stored, mark in (
-        ("", forward, plan.cls_id),
-        ("backward_", text.backward(forward), plan.sep_id),
-    ):
-        ids = np.where(marks, mark, text.ids[stored])
-        data, lengths = text.words(stored[:, :-1].ravel())
-        splits = np.concatenate([[0], np.cumsum(lengths)])[::length]
-        numbers |= {
-            f"{prefix}token_ids": ids[:, :-1],
-            f"{prefix}next_id": ids[:, -1],
-            f"{prefix}word_lengths": lengths,
+    for name, array in arrays.items():
+        array.astype(_DTYPES[name]).tofile(_path(folder, part.number, name))
+    return StoredPart(part.number, len(arrays["ids"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceRows:
+    """The rows of a stored text of sentences.
+
+    Attributes:
+      folder: the folder of the text.
+      parts: its parts.
+      plan: the plan of the rows.
+    """
+
+    folder: AnyPath
+    parts: tuple[StoredPart, ...]
+    plan: Plan
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        """The first position of each part, and N."""
+        return np.cumsum([0, *(part.positions for part in self.parts)])
+
+    def arranged(self) -> tuple["SentenceRows", Counts]:
+        """Returns the rows with their number of steps, and the counts of what is in no row.
+
+        Raises:
+          UserError: the text is too short for the rows.
+        """
+        length, rows = self.plan.segments.max_length, self.plan.segments.rows
+        total = int(self._starts[-1])
+        steps = total // length // rows
+        if not steps:
+            raise UserError(
+                f"{total:,} words and marks give {total // length:,} rows of {length}, and "
+                f"segments.rows: {rows} needs {rows}: lower segments.rows or max_length, or take "
+                "more text"
+            )
+        counts = Counts()
+        counts.totals["longest_memory"] = (steps - 1) * length
+        counts.totals["cut_tokens"] = total - steps * rows * length
+        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, steps=steps)), counts
+
+    def records(self, rows: range, steps: range) -> list[bytes]:
+        """Returns the records of some rows, step by step."""
+        at_once = max(1, RECORDS_AT_ONCE // len(rows))
+        records: list[bytes] = []
+        for first in range(steps.start, steps.stop, at_once):
+            block = range(first, min(first + at_once, steps.stop))
+            made = [self._row(row, block) for row in rows]
+            records += [made[row][step] for step in range(len(block)) for row in range(len(rows))]
+        return records
+
+    def _row(self, row: int, steps: range) -> list[bytes]:
+        """Returns the records of a row."""
+        length, plan = self.plan.segments.max_length, self.plan
+        begin = (row * plan.steps + steps.start) * length
+        text, first = self._read(begin, begin + len(steps) * length + 1)
+        forward = (
+            begin - first + np.arange(len(steps))[:, None] * length + np.arange(length + 1)
+        )  # [E, T + 1]
+        marks = text.ids[forward] == plan.cls_id
+        numbers = {
+            "continues": np.array(steps) > 0,
+            "segment_lengths": np.full(len(steps), length),
         }
-        columns[f"{prefix}word_bytes"] = data.view("S1"), splits
-    columns |= {
-        name: example_bytes.rows(np.reshape(values, (len(windows), -1)).astype(np.int64))
-        for name, values in numbers.items()
-    }
-    return example_bytes.serialize(columns)
+        columns = {}
+        for prefix, stored, mark in (
+            ("", forward, plan.cls_id),
+            ("backward_", text.reversed(forward), plan.sep_id),
+        ):
+            ids = np.where(marks, mark, text.ids[stored])
+            data, lengths = text.words(stored[:, :-1].ravel())
+            splits = np.concatenate([[0], np.cumsum(lengths)])[::length]
+            numbers |= {
+                f"{prefix}token_ids": ids[:, :-1],
+                f"{prefix}next_id": ids[:, -1],
+                f"{prefix}word_lengths": lengths,
+            }
+            columns[f"{prefix}word_bytes"] = data.view("S1"), splits
+        columns |= {
+            name: example_bytes.rows(np.reshape(values, (len(steps), -1)).astype(np.int64))
+            for name, values in numbers.items()
+        }
+        return example_bytes.serialize(columns)
+
+    def _read(self, begin: int, end: int) -> tuple[_Range, int]:
+        """Returns the sentences that have the positions from `begin` to `end`, up to N + 1.
+
+        The second result is the position of the first of them.
+        """
+        stop = min(end, int(self._starts[-1]))
+        first, last = np.searchsorted(self._starts, [begin, stop - 1], side="right") - 1
+        ids, lengths, data, sentences = [], [], [], []
+        position = None
+        for index in range(int(first), int(last) + 1):
+            number, start = self.parts[index].number, int(self._starts[index])
+            splits = _splits(self.folder, number)
+            low, high = max(begin - start, 0), min(stop - start, int(splits[-1]))
+            left = int(np.searchsorted(splits, low, side="right")) - 1
+            right = int(np.searchsorted(splits, high, side="left"))
+            low, high = int(splits[left]), int(splits[right])
+            position = start + low if position is None else position
+            ends = self._slice(number, "ends", low, high + 1)
+            ids.append(self._slice(number, "ids", low, high))
+            lengths.append(np.diff(ends))
+            data.append(self._slice(number, "bytes", int(ends[0]), int(ends[-1])))
+            sentences.append(np.diff(splits[left : right + 1]))
+        text = _Range(
+            np.append(np.concatenate(ids), self.plan.cls_id),
+            np.cumsum(np.concatenate([[0], *lengths, [0]])),
+            np.concatenate(data),
+            np.cumsum(np.concatenate([[0], *sentences])),
+        )
+        return text, position
+
+    def _slice(self, number: int, name: str, begin: int, end: int) -> np.ndarray:
+        with _path(self.folder, number, name).open("rb") as stream:
+            dtype = np.dtype(_DTYPES[name])
+            stream.seek(begin * dtype.itemsize)
+            return np.frombuffer(stream.read((end - begin) * dtype.itemsize), dtype)
 
 
-@functools.lru_cache(maxsize=1)
-def _text(folder: str) -> SentenceText:
-    return SentenceText.open(Path(folder))
+@functools.lru_cache(maxsize=64)
+def _splits(folder: AnyPath, number: int) -> np.ndarray:
+    return np.frombuffer(_path(folder, number, "sentences").read_bytes(), np.int64)
+
+
+def _path(folder: AnyPath, number: int, name: str) -> AnyPath:
+    return folder / f"text-{number:05d}.{name}"

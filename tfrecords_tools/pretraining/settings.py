@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from official import config as configs
@@ -11,6 +10,7 @@ from official.config.segments import TEXT_FORMATS
 from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.provenance import PretrainingSettings
+from official.utils import paths
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models
 
@@ -90,7 +90,7 @@ class Settings:
         return cls(
             segments=segments,
             corruption=config.corruption if static else None,
-            tokenizer=str(Path(tokenizer).resolve()),
+            tokenizer=str(paths.path(tokenizer).resolve()),
             seed=seed,
             format=format,
             split_sentences=split_sentences,
@@ -118,7 +118,7 @@ class Settings:
             corruption=self.corruption,
             format=self.format,
             split_sentences=self.split_sentences,
-            lexicons=tuple(Path(path).name for _, path in self.lexicons),
+            lexicons=tuple(paths.path(path).name for _, path in self.lexicons),
         )
 
 
@@ -140,7 +140,9 @@ def _lexicons(
     Raises:
       UserError: the corruption needs another lexicon, or the format cannot use lexicons.
     """
-    lexicons = tuple((name, str(Path(path).resolve())) for name, path in files.items() if path)
+    lexicons = tuple(
+        (name, str(paths.path(path).resolve())) for name, path in files.items() if path
+    )
     needed = config.corruption.needs() if config.corruption else frozenset()
     if config.segments.format == "stream" and (lexicons or needed):
         flag = f"{LEXICONS[lexicons[0][0]]}" if lexicons else f"unit: {config.corruption.unit}"

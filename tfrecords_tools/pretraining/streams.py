@@ -23,45 +23,71 @@ a sequence, W windows.
 """
 
 import dataclasses
-import functools
+import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from official import config, tokenizers
-from official.shards import example_bytes
-from official.utils import seeding
+from official import config
 from official.utils.errors import UserError
-from tfrecords_tools.pretraining.settings import Settings
 
-SEQUENCES_AT_ONCE = 2048
 # The number of tokens in which the begin of the sentence of a random B is searched.
 _LOOK_BACK = 128
-TEXT = "text"  # The name of the files with the text.
-DOCUMENTS = "documents.npy"
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A text that rows are cut from.
+    """A text, or a range of it, that rows are cut from.
 
     Attributes:
       ids: int32 [N].
-      begins: whether a sentence begins at each token, and True for the end; bool [N + 1].
+      begins: whether a sentence begins at each token, and behind the last one; bool [N + 1].
       documents: the row splits of the documents; int64 [D + 1].
-      copies: the number of copies of the corpus in the text, one after the other.
+      identities: a number that parts and copies of the same document share; uint64 [D].
     """
 
     ids: np.ndarray
     begins: np.ndarray
     documents: np.ndarray
-    copies: int = 1
+    identities: np.ndarray
 
     def reversed(self) -> "Text":
         """Returns the text in reverse order."""
         documents = self.documents[-1] - self.documents[::-1]
-        return Text(self.ids[::-1], self.begins[::-1], documents, self.copies)
+        return Text(self.ids[::-1], self.begins[::-1], documents, self.identities[::-1])
+
+
+def too_short(plan: "Plan", text: str, sequences: int) -> UserError:
+    """Returns the error of a text that does not fill the rows.
+
+    Args:
+      plan: the plan.
+      text: what there is of text, in words.
+      sequences: the number of sequences that it gives.
+    """
+    segments = plan.segments
+    backward = ", each in both directions" if segments.backward else ""
+    return UserError(
+        f"{text} give {sequences:,} sequences of {segments.max_length}, and segments.rows: "
+        f"{segments.rows} needs {plan.streams}{backward}: lower segments.rows or max_length, or "
+        "take more text"
+    )
+
+
+def join(texts: Sequence[Text]) -> Text:
+    """Returns texts as one; each begins with a sentence, which goes on only to its end."""
+    starts = np.cumsum([0, *(len(text.ids) for text in texts)])
+    documents = [
+        text.documents[:-1] + start for text, start in zip(texts, starts[:-1], strict=True)
+    ]
+    begins = np.concatenate([*(text.begins[:-1] for text in texts), texts[-1].begins[-1:]])
+    begins[starts[:-1]] = True
+    return Text(
+        np.concatenate([text.ids for text in texts]),
+        begins,
+        np.concatenate([*documents, starts[-1:]]),
+        np.concatenate([text.identities for text in texts]),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +95,6 @@ class Plan:
     """Everything that the rows depend on, except the text in the files of `folder`.
 
     Attributes:
-      folder: the folder with the files that `stream_corpus` writes.
       segments: the settings.
       seed: the seed of every draw.
       sep_id: the id of [SEP].
@@ -79,7 +104,6 @@ class Plan:
       steps: the number of sequences of each row.
     """
 
-    folder: str
     segments: config.Segments
     seed: int
     sep_id: int
@@ -88,20 +112,10 @@ class Plan:
     end_id: int = -1
     steps: int = 0
 
-    @classmethod
-    def from_settings(
-        cls, folder: Path, settings: Settings, tokenizer: tokenizers.Tokenizer
-    ) -> "Plan":
-        """Returns the plan of a text that is not read yet, without its steps."""
-        return cls(
-            str(folder),
-            settings.segments,
-            settings.seed,
-            tokenizer.sep_id,
-            tokenizer.cls_id,
-            tokenizer.pair_separators,
-            tokenizer.sep_id if tokenizer.eod_id is None else tokenizer.eod_id,
-        )
+    @property
+    def joins(self) -> bool:
+        """Whether rows go on from one document to the next."""
+        return self.segments.short_documents == "join"
 
     @property
     def stride(self) -> int:
@@ -127,83 +141,14 @@ class Plan:
             )
         return reused + room
 
+    def check(self) -> None:
+        """Raises UserError if there is no room for A and B."""
+        _ = self.span
+
     @property
     def streams(self) -> int:
         """The number of rows that divide the text; with backward rows, half of all rows."""
         return self.segments.rows // (2 if self.segments.backward else 1)
-
-    @property
-    def block(self) -> int:
-        """The number of steps that are computed at once."""
-        return max(1, SEQUENCES_AT_ONCE // self.segments.rows)
-
-    @property
-    def blocks(self) -> range:
-        """The numbers of the blocks, which `make` takes."""
-        return range(-(-self.steps // self.block))
-
-
-@dataclasses.dataclass(frozen=True)
-class Windows:
-    """The windows of a text that sequences are cut from, in order.
-
-    Attributes:
-      contexts: the row splits of the contexts, which are the texts that a memory may span; [C + 1].
-      firsts: the number of the first window of each context, and of all windows; int64 [C + 1].
-      stride: the number of tokens from a window of a context to the next.
-    """
-
-    contexts: np.ndarray
-    firsts: np.ndarray
-    stride: int
-
-    @classmethod
-    def from_documents(cls, documents: np.ndarray, plan: Plan) -> "Windows":
-        """Returns the windows of a text with these `Text.documents`."""
-        contexts = documents
-        if plan.segments.short_documents == "join":
-            contexts = contexts[[0, -1]]
-        counts = np.maximum(0, (np.diff(contexts) - plan.span) // plan.stride + 1)
-        return cls(contexts, np.concatenate([[0], np.cumsum(counts)]), plan.stride)
-
-    def __len__(self) -> int:
-        """Returns the number of windows."""
-        return int(self.firsts[-1])
-
-    def __getitem__(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the begin of windows [W], and whether each continues the one before it [W]."""
-        context = np.searchsorted(self.firsts, numbers, side="right") - 1
-        index = numbers - self.firsts[context]
-        return self.contexts[context] + index * self.stride, index > 0
-
-
-def make(block: int, plan: Plan) -> list[bytes]:
-    """Returns the records of a block of steps; they are the same in any process."""
-    texts = _texts(plan)
-    first = block * plan.block
-    steps = np.arange(first, min(first + plan.block, plan.steps))
-    numbers = (np.arange(plan.streams) * plan.steps + steps[:, None]).ravel()  # Step by step.
-    directions = []
-    for backward, (text, windows) in enumerate(texts):
-        starts, continues = windows[numbers]
-        columns = cut_sequences(text, starts, plan, seeding.numpy_rng(plan.seed, block, backward))
-        columns["continues"] = continues & (np.repeat(steps, plan.streams) > 0)
-        if plan.segments.backward:
-            columns["backward"] = np.full(len(numbers), backward)
-        directions.append(columns)
-
-    def together(name: str) -> np.ndarray:
-        """Returns the rows of all directions, step by step."""
-        halves = [
-            np.reshape(columns[name], (len(steps), plan.streams, -1)).astype(np.int64)
-            for columns in directions
-        ]
-        both = np.concatenate(halves, axis=1)
-        return both.reshape(-1, both.shape[-1])
-
-    return example_bytes.serialize(
-        {name: example_bytes.rows(together(name)) for name in directions[0]}
-    )
 
 
 def cut_sequences(
@@ -256,43 +201,54 @@ def draw_elsewhere(
 ) -> np.ndarray:
     """Draws positions from which `lengths` tokens belong to other documents than at `here`, [E].
 
-    The other documents are in the same copy of the corpus. If none is long enough, a position in
-    the same document may be drawn. A position is moved back to the begin of its sentence if it is
-    near.
+    If no other document is long enough, a position in the same document may be drawn. A position is
+    moved back to the begin of its sentence if it is near.
     """
     document = np.searchsorted(text.documents, here, side="right") - 1
-    size = (len(text.documents) - 1) // text.copies  # The number of documents of a copy.
-    first = document // size * size
-    start, stop, lowest, end = (
-        text.documents[n] for n in (document, document + 1, first, first + size)
+    draws = rng.random(len(here))
+    own = _places(text)
+    positions = np.array(
+        [
+            _outside(own[identity], int(length), len(text.ids), draw)
+            for identity, length, draw in zip(
+                text.identities[document].tolist(), lengths, draws.tolist(), strict=True
+            )
+        ],
+        np.int64,
     )
-    before = np.maximum(0, start - lengths + 1 - lowest)
-    after = np.maximum(0, end - lengths + 1 - stop)
-    nowhere = before + after == 0
-    lowest = np.where(nowhere, 0, lowest)
-    before = np.where(nowhere, len(text.ids) - lengths + 1, before)
-    positions = np.floor(rng.random(len(here)) * (before + after)).astype(np.int64)
-    positions += np.where(positions < before, lowest, stop - before)
     back = np.maximum(0, positions[:, None] - np.arange(_LOOK_BACK))
     begins = text.begins[back]
     nearest = np.take_along_axis(back, np.argmax(begins, axis=1)[:, None], axis=1)[:, 0]
     return np.where(begins.any(axis=1), nearest, positions)
 
 
-@functools.lru_cache(maxsize=1)
-def _texts(plan: Plan) -> Sequence[tuple[Text, Windows]]:
-    """Opens the text, forward and, if some rows are backward, in reverse order."""
-    folder = Path(plan.folder)
-    forward = Text(
-        mapped(folder, TEXT, "ids"),
-        mapped(folder, TEXT, "begins"),
-        np.load(folder / DOCUMENTS),
-        plan.segments.duplicates,
-    )
-    texts = [forward, forward.reversed()] if plan.segments.backward else [forward]
-    return [(text, Windows.from_documents(text.documents, plan)) for text in texts]
+def _places(text: Text) -> dict[int, list[tuple[int, int]]]:
+    """Returns the begin and end of all parts and copies of each document, by its identity."""
+    places: dict[int, list[tuple[int, int]]] = {}
+    bounds = itertools.pairwise(text.documents.tolist())
+    for identity, place in zip(text.identities.tolist(), bounds, strict=True):
+        places.setdefault(identity, []).append(place)
+    return places
 
 
-def mapped(folder: Path, name: str, kind: str) -> np.ndarray:
-    """Opens the `ids` or `begins` of a text in files, read-only."""
-    return np.memmap(folder / f"{name}.{kind}", np.int32 if kind == "ids" else bool, mode="r")
+def _outside(places: Sequence[tuple[int, int]], length: int, size: int, draw: float) -> int:
+    """Returns a position in a text of `size` tokens from which `length` tokens are in no place.
+
+    Args:
+      places: begin and end of each place, ascending.
+      length: the number of tokens.
+      size: the number of tokens of the text.
+      draw: a number in [0, 1) that decides which; each position is as likely as any other.
+    """
+    begins = [0, *(end for _, end in places)]
+    ends = [*(begin for begin, _ in places), size]
+    counts = [max(0, end - length + 1 - begin) for begin, end in zip(begins, ends, strict=True)]
+    total = sum(counts)
+    if not total:
+        return int(draw * (size - length + 1))
+    number = int(draw * total)
+    for begin, count in zip(begins, counts, strict=True):
+        if number < count:
+            return begin + number
+        number -= count
+    raise AssertionError("the draw is in [0, 1)")

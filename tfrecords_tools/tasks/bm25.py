@@ -1,13 +1,13 @@
 """Ranks candidates by BM25 and writes the files of a ranking."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from official.tasks import SPLITS, trec
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers.collections import Collection
 
 K1, B = 1.2, 0.75  # The usual values.
@@ -46,7 +46,7 @@ def rank(
     return run
 
 
-def write(collection: Collection, folder: Path, depth: int) -> dict[str, int]:
+def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]:
     """Writes the files of a ranking.
 
     Returns:
@@ -56,7 +56,7 @@ def write(collection: Collection, folder: Path, depth: int) -> dict[str, int]:
       UserError: a split has no queries.
     """
     sizes = {}
-    with atomic.folder(folder) as temporary:
+    with atomic.folder(folder, "qrels") as temporary:
         for name in ("queries", "documents"):
             with open(temporary / f"{name}.tsv", "w", encoding="utf-8") as stream:
                 stream.write("id\ttext\n")

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,9 @@ from official.shards import features, manifest
 from official.shards.provenance import SplitTotals, TaskSettings, TaskTotals
 from official.tasks import Description
 from official.tokenizers import Tokenizer, packing
+from official.utils import paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import tables
 from tfrecords_tools.writing.shard_writer import ShardWriter
 
@@ -104,7 +105,7 @@ def check_max_length(texts: int, tokenizer: Tokenizer, max_length: int) -> None:
 
 
 def write_shards(
-    folder: Path, split: str, examples: Iterator[Example], examples_per_shard: int
+    folder: AnyPath, split: str, examples: Iterator[Example], examples_per_shard: int
 ) -> tuple[manifest.Shard, ...]:
     """Writes the examples of a split into as many shards as they need."""
     writer = ShardWriter(folder, split, records_per_shard=examples_per_shard)
@@ -162,6 +163,6 @@ def make_manifest(
     )
 
 
-def file_names(files: Mapping[str, Path]) -> dict[str, str]:
+def file_names(files: Mapping[str, AnyPath]) -> dict[str, str]:
     """Returns the name of the file of each split, without its folder."""
-    return {split: Path(path).name for split, path in files.items()}
+    return {split: paths.path(path).name for split, path in files.items()}

@@ -9,7 +9,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -18,8 +17,9 @@ from official.shards import manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import Tokenizer, packed_words, packing
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks.folder import Example, SplitCounts
 from tfrecords_tools.tasks.readers import tables
@@ -35,7 +35,7 @@ UsableRow = tuple[int, list[str], int | float | None]
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
@@ -46,7 +46,7 @@ def from_flags(
         task,
         files,
         tokenizer,
-        Path(options.output),
+        paths.path(options.output),
         max_length,
         *how,
         unlabelled=("train",) if options.unlabelled_train else (),
@@ -56,9 +56,9 @@ def from_flags(
 
 def build(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     max_length: int = 128,
     format: str | None = None,
     skip_bad_rows: bool = False,
@@ -96,7 +96,7 @@ def build(
         task = with_labels_of_train_file(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
@@ -116,7 +116,7 @@ def build(
 
 
 def with_labels_of_train_file(
-    task: Task, files: Mapping[str, Path], format: str | None, skip_bad_rows: bool
+    task: Task, files: Mapping[str, AnyPath], format: str | None, skip_bad_rows: bool
 ) -> Task:
     """Returns a classification task with the labels that its train file has.
 
@@ -202,7 +202,7 @@ def _with_progress(
 def usable(
     task: Task,
     split: str,
-    path: Path,
+    path: AnyPath,
     format: str | None,
     bad: tables.BadRows,
     labelled: bool = True,
@@ -278,7 +278,7 @@ def _score(text: str) -> float:
 
 def _manifest(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],

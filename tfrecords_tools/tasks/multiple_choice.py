@@ -8,7 +8,6 @@ for a token of the context cannot be used.
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 from absl import flags
 
@@ -16,8 +15,9 @@ from official.shards import manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import LETTERS, SPLITS, Task, choice_text
 from official.tokenizers import Tokenizer, packing
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks.folder import Example, SplitCounts
 from tfrecords_tools.tasks.readers import choice_files, tables
@@ -28,21 +28,23 @@ QUESTIONS_AT_ONCE = 1024
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     skip = options.skip_bad_rows
-    return build(task, files, tokenizer, Path(options.output), max_length, skip, report=report)
+    return build(
+        task, files, tokenizer, paths.path(options.output), max_length, skip, report=report
+    )
 
 
 def build(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     max_length: int = 512,
     skip_bad_rows: bool = False,
     examples_per_shard: int = 100_000,
@@ -71,7 +73,7 @@ def build(
         task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split in splits:
             targets = task_folder.no_targets(task.labels)
             each = SplitCounts(tables.BadRows(skip_bad_rows), targets)
@@ -135,7 +137,7 @@ def _examples(
 
 def _manifest(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     shards: Iterable[manifest.Shard],

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from official.tasks import Task, text_to_text
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import labelled_text
 from tfrecords_tools.tasks.readers import choice_files, squad, tables
 
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 
 def pairs(
-    task: Task, split: str, path: Path, format: str | None, bad: tables.BadRows
+    task: Task, split: str, path: AnyPath, format: str | None, bad: tables.BadRows
 ) -> Iterator[Pair]:
     """Yields the pairs of a file, in order.
 

@@ -10,7 +10,6 @@ import collections
 import dataclasses
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -19,8 +18,9 @@ from official.shards import candidates, manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import tables
@@ -46,7 +46,7 @@ class SplitCounts(task_folder.SplitCounts):
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
@@ -54,9 +54,9 @@ def from_flags(
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     bad = tables.BadRows(options.skip_bad_rows)
     collection = read_collection(
-        Path(options.input, options.queries),
-        Path(options.input, options.documents),
-        Path(options.input, options.qrels) if options.qrels else None,
+        paths.join(options.input, options.queries),
+        paths.join(options.input, options.documents),
+        paths.join(options.input, options.qrels) if options.qrels else None,
         bad,
         options.header,
         options.format,
@@ -68,7 +68,7 @@ def from_flags(
         collection,
         files,
         tokenizer,
-        Path(options.output),
+        paths.path(options.output),
         max_length,
         options.negatives,
         options.seed,
@@ -80,9 +80,9 @@ def from_flags(
 def build(
     task: Task,
     collection: Collection,
-    runs: Mapping[str, Path],
+    runs: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     max_length: int = 128,
     negatives: int = 4,
     seed: int = 0,
@@ -116,7 +116,7 @@ def build(
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split in (s for s in SPLITS if s in runs):
             counts[split] = each = SplitCounts(tables.BadRows(read.skip))
             run = trec.read_run(runs[split], collection.queries, collection.documents, bad=each.bad)
@@ -171,7 +171,7 @@ def _triples(
 
 
 def _write_candidates(
-    folder: Path, split: str, run: trec.Run, qrels: trec.Qrels, counts: SplitCounts
+    folder: AnyPath, split: str, run: trec.Run, qrels: trec.Qrels, counts: SplitCounts
 ) -> tuple[Iterator[tuple[str, tuple[str]]], Mapping[str, str]]:
     """Writes the candidates of a split beside the shards.
 
@@ -183,7 +183,7 @@ def _write_candidates(
     return ((query, (document,)) for query, document in pairs), written
 
 
-def _check_examples(run: Path, split: str, counts: SplitCounts) -> None:
+def _check_examples(run: AnyPath, split: str, counts: SplitCounts) -> None:
     if counts.examples:
         return
     reasons = {**counts.bad.counts, **counts.left_out}

@@ -8,7 +8,6 @@ context (`official.tokenizers.windows`). The questions are kept beside the shard
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -18,8 +17,9 @@ from official.shards import manifest, questions
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import squad, tables
@@ -62,7 +62,7 @@ class SplitCounts(task_folder.SplitCounts):
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
@@ -70,14 +70,14 @@ def from_flags(
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     sizes = Sizes(max_length, options.doc_stride, options.max_query_length)
     skip = options.skip_bad_rows
-    return build(task, files, tokenizer, Path(options.output), sizes, skip, report=report)
+    return build(task, files, tokenizer, paths.path(options.output), sizes, skip, report=report)
 
 
 def build(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     sizes: Sizes = Sizes(),
     skip_bad_rows: bool = False,
     examples_per_shard: int = 100_000,
@@ -102,7 +102,7 @@ def build(
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     digests: dict[str, str] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split in (s for s in SPLITS if s in files):
             each = SplitCounts(tables.BadRows(skip_bad_rows))
             asked = squad.read(
@@ -207,7 +207,7 @@ def _ragged(rows: list) -> tf.RaggedTensor:
 
 def _manifest(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     sizes: Sizes,
     shards: list[manifest.Shard],

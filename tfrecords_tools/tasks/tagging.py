@@ -7,7 +7,6 @@ The words are kept beside the shards (`official.shards.tagged_texts`).
 import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -17,8 +16,9 @@ from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
 from official.tasks import tags as tag_rules
 from official.tokenizers import Tokenizer, packed_words, word_windows
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import tables, tagged_files
@@ -48,7 +48,7 @@ class SplitCounts(task_folder.SplitCounts):
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
@@ -58,7 +58,7 @@ def from_flags(
         task,
         files,
         tokenizer,
-        Path(options.output),
+        paths.path(options.output),
         max_length,
         options.format,
         options.repair_tags,
@@ -69,9 +69,9 @@ def from_flags(
 
 def build(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     max_length: int = 128,
     format: str | None = None,
     repair_tags: bool = False,
@@ -113,7 +113,7 @@ def build(
     task = _with_labels(task, read, texts)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split, each in texts.items():
             digests |= tagged_texts.write(folder, split, each)
             examples = _examples(each, task, tokenizer, max_length, counts[split])
@@ -127,7 +127,7 @@ def build(
 
 def _texts(
     task: Task,
-    path: Path,
+    path: AnyPath,
     split: str,
     format: str | None,
     widen: bool,
@@ -247,7 +247,7 @@ def _examples(
 
 def _manifest(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     shards: list[manifest.Shard],

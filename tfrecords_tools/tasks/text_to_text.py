@@ -7,7 +7,6 @@ answers are kept beside the shards as texts (`official.shards.references`).
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -17,8 +16,9 @@ from official.shards.provenance import TaskSettings
 from official.shards.references import Reference
 from official.tasks import LETTERS, SPLITS, Task, text_to_text
 from official.tokenizers import Tokenizer
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks import labelled_text
 from tfrecords_tools.tasks.folder import Example
@@ -42,21 +42,23 @@ class SplitCounts(task_folder.SplitCounts):
 def from_flags(
     options: flags.FlagValues,
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     how = options.max_target_length, options.format, options.skip_bad_rows
-    return build(task, files, tokenizer, Path(options.output), max_length, *how, report=report)
+    return build(
+        task, files, tokenizer, paths.path(options.output), max_length, *how, report=report
+    )
 
 
 def build(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
-    output: Path,
+    output: AnyPath,
     max_length: int = 512,
     max_target_length: int | None = None,
     format: str | None = None,
@@ -90,7 +92,7 @@ def build(
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     digests: dict[str, str] = {}
-    with atomic.folder(output) as folder:
+    with atomic.folder(output, manifest.FILE) as folder:
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             each = SplitCounts(
@@ -114,7 +116,7 @@ def build(
 
 def _with_labels(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     format: str | None,
     skip_bad_rows: bool,
@@ -198,7 +200,7 @@ def _examples(
 
 def _manifest(
     task: Task,
-    files: Mapping[str, Path],
+    files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
     max_target_length: int,

@@ -1,6 +1,5 @@
 """Flags and progress reports of the commands that read text."""
 
-import os
 import sys
 
 from absl import flags
@@ -18,18 +17,6 @@ def define(output: str) -> None:
     action = "stop at a line that is {}, or leave it out and count it"
     flags.DEFINE_enum("on_bad_utf8", "error", choices, action.format("not UTF-8"))
     flags.DEFINE_enum("on_long_line", "error", choices, action.format("too long"))
-
-
-def define_workers() -> None:
-    """Defines `--workers`."""
-    flags.DEFINE_integer(
-        "workers", None, "number of processes; default: the number of cores", lower_bound=1
-    )
-
-
-def workers() -> int:
-    """Returns the number of processes that `--workers` asks for."""
-    return flags.FLAGS.workers or os.cpu_count() or 1
 
 
 def say(line: str) -> None:

@@ -10,15 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from official import tokenizers
+from official.tokenizers import settings_file
 from official.tokenizers.base import sentinels as sentinel_pieces
 from official.tokenizers.sentencepiece import T5
 from official.tokenizers.text_rules import TextRules
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from tfrecords_tools.text import documents
+from tfrecords_tools.text.chunks import DocumentChunk, Reading
+from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
-from tfrecords_tools.vocabulary.passes import Chunk, Corpus, Report
+from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts
+from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
 _LINES_AT_ONCE = 10_000
@@ -78,13 +82,13 @@ def build(
     normalize_text: bool = False,
     sentinels: int = 0,
     split_punctuation: bool = False,
-    workers: int = 1,
+    execution: Execution = Execution(),  # noqa: B008
     report: Report = lambda line: None,
 ) -> tokenizers.Tokenizer:
     """Learns a vocabulary from text, writes the tokenizer folder and returns the tokenizer.
 
     Args:
-      inputs: files or globs, as `documents.expand` takes them.
+      inputs: files or globs, as `corpus.expand` takes them.
       output: the folder to create.
       kind: one of `TYPES`.
       vocab_size: the number of vocabulary entries, special tokens counted.
@@ -92,15 +96,15 @@ def build(
         and `words`.
       coverage: the share of all characters that the alphabet covers; byte-level BPE covers all.
       max_lines: the number of lines that unigram and BPE learn from.
-      on_bad_utf8: "error" or "skip", as in `documents.read`.
-      on_long_line: "error" or "skip", as in `documents.read`.
+      on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
+      on_long_line: "error" or "skip": what to do with lines that are too long.
       add_prefix_space: whether byte-level BPE adds a blank before each document.
       normalize_text: whether unigram and BPE follow `official.tokenizers.text_rules`.
       sentinels: the number of sentinels of span corruption (T5), which are added to `vocab_size`.
         The special tokens of unigram and BPE are then T5's: <pad> 0, </s> 1, <unk> 2.
       split_punctuation: whether punctuation signs and Chinese characters are words of their own, of
         the kind `words`.
-      workers: the number of processes that read the text. It does not change the vocabulary.
+      execution: where the text is read; this does not change the vocabulary.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -112,15 +116,19 @@ def build(
     )  # fmt: skip
     options.check()
     started = time.monotonic()
-    paths = documents.expand(inputs)
+    corpus = Corpus.find(inputs)
+    reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     tally = documents.Tally()
-    with atomic.folder(output) as temporary:
-        corpus = Corpus(paths, on_bad_utf8, on_long_line, workers, report)
-        learner = _read(corpus, options, tally)
-        if not (examples := _first_lines(corpus, kind)):
+    with (
+        atomic.folder(output, settings_file.FILE) as temporary,
+        execution.start_anew(paths.path(output), start_worker) as (runner, _),
+    ):
+        passes = Passes(corpus, reading, runner, report)
+        learner = _read(passes, options, tally)
+        if not (examples := _first_lines(passes, kind)):
             raise UserError(
-                f"no text in the input ({len(paths)} files, {corpus.bytes:,} bytes): nothing to "
-                "learn from"
+                f"no text in the input ({len(corpus.paths)} files, {corpus.bytes:,} bytes): "
+                "nothing to learn from"
             )
         tokenizer = _learn(learner, options, report)
         tokenizer.save(temporary)
@@ -138,31 +146,32 @@ def start_worker() -> None:
     tf.config.set_visible_devices([], "GPU")
 
 
-def collect(chunk: Chunk, options: Options) -> Any:
+def collect(chunk: DocumentChunk, options: Options) -> Any:
     """Returns what a vocabulary is learned from, of a chunk of text: the state of a learner."""
-    learner = _learner(options, chunk.number)
+    learner = _learner(options, (chunk.group, chunk.number))
     for document in chunk.documents:
-        lines = document.sentences
         if options.kind == "byte_bpe":
-            blank = options.add_prefix_space and not document.continues
-            learner.add([" " * blank + "".join(lines)])
+            blank = options.add_prefix_space and not document.part
+            learner.add([" " * blank + document.text])
         else:
-            learner.add(documents.cleaned(lines))
+            learner.add(documents.cleaned(document.text))
     return learner.state()
 
 
 def _read(
-    corpus: Corpus, options: Options, tally: documents.Tally
+    passes: Passes, options: Options, tally: documents.Tally
 ) -> WordCounts | sentencepiece.Sample:
     """Returns the learner of all text."""
     learner = _learner(options)
     function = functools.partial(collect, options=options)
-    for state in corpus.apply(function, start_worker, tally):
+    for state in passes.apply(function, tally):
         learner.merge(state)
     return learner
 
 
-def _learner(options: Options, chunk: int = 0) -> WordCounts | sentencepiece.Sample:
+def _learner(
+    options: Options, chunk: tuple[int, int] = (0, 0)
+) -> WordCounts | sentencepiece.Sample:
     """Returns the object that collects what the vocabulary is learned from."""
     if options.kind == "wordpiece":
         return wordpiece.word_counts(options.lower_case)
@@ -173,12 +182,12 @@ def _learner(options: Options, chunk: int = 0) -> WordCounts | sentencepiece.Sam
     return sentencepiece.Sample(options.max_lines, chunk=chunk)
 
 
-def _first_lines(corpus: Corpus, kind: str) -> list[str]:
+def _first_lines(passes: Passes, kind: str) -> list[str]:
     """Returns the first lines of the text, for the summary."""
     first: list[str] = []
-    for document in corpus.read():
-        lines = document.sentences
-        first += lines if kind == "byte_bpe" else documents.cleaned(lines)
+    lines = documents.slices if kind == "byte_bpe" else documents.cleaned
+    for document in passes.documents():
+        first += lines(document.text)
         if len(first) >= _EXAMPLE_LINES:
             break
     return first[:_EXAMPLE_LINES]

@@ -5,128 +5,73 @@ number of processes.
 """
 
 import dataclasses
-import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+import functools
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from tfrecords_tools.text import documents
+from tfrecords_tools.text import chunks
+from tfrecords_tools.text.chunks import DocumentChunk, Reading
+from tfrecords_tools.text.corpus import Corpus, Group
 from tfrecords_tools.text.documents import Document, Tally
-from tfrecords_tools.writing import parallel
-
-CHARACTERS_AT_ONCE = 1 << 20
-SECONDS_BETWEEN_REPORTS = 5.0
+from tfrecords_tools.writing.progress import Progress
+from tfrecords_tools.writing.shuffle import Runner
 
 Result = TypeVar("Result")
 Report = Callable[[str], None]
 
 
-class Chunk(NamedTuple):
-    """Consecutive documents of a corpus.
-
-    Attributes:
-      number: the number of the chunk in the corpus, from 0.
-      documents: the documents.
-    """
-
-    number: int
-    documents: list[Document]
-
-
 @dataclasses.dataclass(frozen=True)
-class Corpus:
-    """The text of some files.
+class Passes:
+    """Passes over the text of some files.
 
     Attributes:
-      paths: the files, as `documents.expand` returns them.
-      on_bad_utf8: "error" or "skip", as in `documents.read`.
-      on_long_line: "error" or "skip", as in `documents.read`.
-      workers: the number of processes; 1 = this one, without others.
+      corpus: the files.
+      reading: how they are read.
+      runner: runs the passes.
       report: is called with lines of progress.
     """
 
-    paths: Sequence[Path]
-    on_bad_utf8: str = "error"
-    on_long_line: str = "error"
-    workers: int = 1
+    corpus: Corpus
+    reading: Reading
+    runner: Runner
     report: Report = lambda line: None
 
-    @property
-    def bytes(self) -> int:
-        """The size of the files."""
-        return sum(path.stat().st_size for path in self.paths)
-
-    def read(self, tally: Tally | None = None) -> Iterator[Document]:
-        """Yields the documents; see `documents.read`."""
-        return documents.read(self.paths, self.on_bad_utf8, self.on_long_line, tally)
-
     def apply(
-        self,
-        function: Callable[[Chunk], Result],
-        setup: Callable[[], None],
-        tally: Tally,
-        name: str = "read",
+        self, function: Callable[[DocumentChunk], Result], tally: Tally, name: str = "read"
     ) -> Iterator[Result]:
         """Yields `function(chunk)` for each chunk, in order, and reports the progress.
 
         Args:
           function: a pure function that can be pickled.
-          setup: is called once in each process that is started; see `parallel.ordered`.
           tally: counts that are updated.
           name: what the pass does, for the report.
 
         Raises:
           UserError: something cannot be read, or a process was killed.
         """
-        progress = _Progress(name, tally, self.bytes, self.report)
-        chunks = _chunks(self.read(tally))
-        if self.workers > 1:
-            results = parallel.ordered(function, chunks, self.workers, setup)
-        else:
-            results = map(function, chunks)
-        for result in results:
-            yield result
-            progress()
-        progress.finish()
+        progress = Progress(self.corpus.bytes, self.report, f"{name} ")
+        groups = self.corpus.groups(seed=None)
+        apply = functools.partial(_apply, function=function, reading=self.reading)
+        for group, (results, counts) in zip(
+            groups, self.runner.ordered(apply, groups), strict=True
+        ):
+            yield from results
+            tally.add(counts)
+            progress(group.bytes, lambda _: f", {tally.documents:,} documents")
+        progress.finish(f", {tally.documents:,} documents")
+
+    def documents(self) -> Iterator[Document]:
+        """Yields the documents in this process."""
+        for group in self.corpus.groups(seed=None):
+            for chunk in chunks.read(group, self.reading, shared=True):
+                yield from chunk.documents
 
 
-def _chunks(read: Iterator[Document]) -> Iterator[Chunk]:
-    number, size, waiting = 0, 0, []
-    for document in read:
-        waiting.append(document)
-        size += document.characters
-        if size >= CHARACTERS_AT_ONCE:
-            yield Chunk(number, waiting)
-            number, size, waiting = number + 1, 0, []
-    if waiting:
-        yield Chunk(number, waiting)
-
-
-class _Progress:
-    """Reports at intervals how much of the input is read, the speed and the time left."""
-
-    def __init__(self, name: str, tally: Tally, total: int, report: Report):
-        self._name, self._tally, self._total, self._report = name, tally, total, report
-        self._started = self._reported = time.monotonic()
-
-    def __call__(self) -> None:
-        """Reports if the last report was at least `SECONDS_BETWEEN_REPORTS` ago."""
-        now = time.monotonic()
-        if now - self._reported < SECONDS_BETWEEN_REPORTS:
-            return
-        self._reported = now
-        done = max(self._tally.bytes_read, 1)
-        left = round((now - self._started) * (self._total - done) / done)
-        self._report(f"{self._line()}, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left")
-
-    def finish(self) -> None:
-        """Reports all of it."""
-        self._report(self._line())
-
-    def _line(self) -> str:
-        seconds, done = time.monotonic() - self._started, self._tally.bytes_read
-        return (
-            f"{self._name} {done / 1e6:.1f} of {self._total / 1e6:.1f} MB "
-            f"({100 * done / self._total:.0f}%), {done / seconds / 1e6:.1f} MB/s, "
-            f"{self._tally.documents:,} documents"
-        )
+def _apply(
+    group: Group, function: Callable[[DocumentChunk], Result], reading: Reading
+) -> tuple[list[Result], Tally]:
+    tally, results = Tally(), []
+    for chunk in chunks.read(group, reading, shared=True):
+        tally.add(chunk.tally)
+        results.append(function(chunk))
+    return results, tally

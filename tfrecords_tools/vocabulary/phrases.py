@@ -3,20 +3,23 @@
 import collections
 import functools
 import math
+import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.text import documents
+from tfrecords_tools.text.chunks import DocumentChunk, Reading
+from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import runs
-from tfrecords_tools.vocabulary.passes import Chunk, Corpus, Report
+from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import Counts
+from tfrecords_tools.writing.execution import Execution
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 MAX_WORDS = 5_000_000  # different words that are kept when twice as many are counted
@@ -27,20 +30,20 @@ Run = tuple[int, ...]
 
 def build(
     inputs: Sequence[str] | str,
-    output: str | Path,
+    output: str | os.PathLike,
     min_count: int = 20,
     threshold: float = 0.4,
     max_words: int = 4,
     lower_case: bool = False,
     on_bad_utf8: str = "error",
     on_long_line: str = "error",
-    workers: int = 1,
+    execution: Execution = Execution(),  # noqa: B008
     report: Report = lambda line: None,
 ) -> list[str]:
     """Reads text and writes a lexicon.
 
     Args:
-      inputs: files or globs, as `documents.expand` takes them.
+      inputs: files or globs, as `corpus.expand` takes them.
       output: the file to write.
       min_count: the least number of occurrences of a phrase.
       threshold: the least normalised pointwise mutual information of a phrase.
@@ -48,7 +51,7 @@ def build(
       lower_case: whether text is lower-cased, as uncased tokenizers do.
       on_bad_utf8: "error" or "skip": what to do with lines that are not UTF-8.
       on_long_line: "error" or "skip": what to do with lines that are too long.
-      workers: the number of processes that read the text. It does not change the phrases.
+      execution: where the text is read; this does not change the phrases.
       report: is called with lines of progress.
 
     Returns:
@@ -59,19 +62,22 @@ def build(
     """
     _check(min_count, threshold, max_words)
     started = time.monotonic()
-    corpus = Corpus(documents.expand(inputs), on_bad_utf8, on_long_line, workers, report)
+    corpus = Corpus.find(inputs)
+    reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     occurrences = Counts(MAX_WORDS)
     tally = documents.Tally()
-    count = functools.partial(count_words, lower_case=lower_case)
-    for chunk in corpus.apply(count, start_worker, tally, f"pass 1 of {max_words}:"):
-        occurrences.merge(chunk)
-    words = sorted(word for word, n in occurrences.counts.items() if n >= min_count)
-    report(
-        f"{occurrences.total:,} words, {len(occurrences.counts):,} different, {len(words):,} of "
-        "them frequent"
-    )
-    counts: dict[Run, int] = {(i,): occurrences.counts[word] for i, word in enumerate(words)}
-    counts |= _frequent_runs(corpus, words, min_count, max_words, lower_case)
+    with execution.start_anew(paths.path(output), start_worker) as (runner, scratch):
+        passes = Passes(corpus, reading, runner, report)
+        count = functools.partial(count_words, lower_case=lower_case)
+        for chunk in passes.apply(count, tally, f"pass 1 of {max_words}:"):
+            occurrences.merge(chunk)
+        words = sorted(word for word, n in occurrences.counts.items() if n >= min_count)
+        report(
+            f"{occurrences.total:,} words, {len(occurrences.counts):,} different, {len(words):,} "
+            "of them frequent"
+        )
+        counts: dict[Run, int] = {(i,): occurrences.counts[word] for i, word in enumerate(words)}
+        counts |= _frequent_runs(passes, scratch, words, min_count, max_words, lower_case)
     phrases = _phrases(words, counts, occurrences.total, threshold)
     if not phrases:
         raise UserError(
@@ -101,7 +107,7 @@ def start_worker() -> None:
     """Sets up a worker process, which needs nothing."""
 
 
-def count_words(chunk: Chunk, lower_case: bool) -> collections.Counter[str]:
+def count_words(chunk: DocumentChunk, lower_case: bool) -> collections.Counter[str]:
     """Returns the count of each word of a chunk that begins with a letter or a digit."""
     occurrences: collections.Counter[str] = collections.Counter()
     for line in _lines(chunk, lower_case):
@@ -110,45 +116,48 @@ def count_words(chunk: Chunk, lower_case: bool) -> collections.Counter[str]:
 
 
 def count_runs(
-    chunk: Chunk, lower_case: bool, folder: Path, size: int
+    chunk: DocumentChunk, lower_case: bool, folder: AnyPath, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the keys and counts of the runs of `size` words of a chunk; see `runs.count`."""
     return runs.count(_lines(chunk, lower_case), runs.read(folder, size))
 
 
-def _lines(chunk: Chunk, lower_case: bool) -> Iterator[list[str]]:
+def _lines(chunk: DocumentChunk, lower_case: bool) -> Iterator[list[str]]:
     """Yields the words of each line."""
     for document in chunk.documents:
-        for line in documents.cleaned(document.sentences):
+        for line in documents.cleaned(document.text):
             yield _WORD.findall(line.lower() if lower_case else line)
 
 
 def _frequent_runs(
-    corpus: Corpus, words: Sequence[str], min_count: int, max_words: int, lower_case: bool
+    passes: Passes,
+    folder: AnyPath,
+    words: Sequence[str],
+    min_count: int,
+    max_words: int,
+    lower_case: bool,
 ) -> dict[Run, int]:
     """Returns the counts of the frequent runs of 2 to `max_words` words.
 
-    The text is read once for each length.
+    The text is read once for each length. All processes read the frequent runs in `folder`.
     """
     counts: dict[Run, int] = {}
     frequent: list[Run] = [(i,) for i in range(len(words))]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        runs.write_words(folder, words)
-        for size in range(2, max_words + 1):
-            counted = runs.RunCounts(corpus.report)
-            count = functools.partial(count_runs, lower_case=lower_case, folder=folder, size=size)
-            title = f"pass {size} of {max_words}:"
-            for chunk in corpus.apply(count, start_worker, documents.Tally(), title):
-                counted.add(*chunk)
-            keys, key_counts = counted.frequent(min_count)
-            runs.write_level(folder, size, keys)
-            shorter = frequent
-            frequent = [(*shorter[key // len(words)], key % len(words)) for key in keys.tolist()]
-            counts |= dict(zip(frequent, key_counts.tolist(), strict=True))
-            corpus.report(f"{len(frequent):,} frequent runs of {size} words")
-            if not frequent:
-                break
+    runs.write_words(folder, words)
+    for size in range(2, max_words + 1):
+        counted = runs.RunCounts(passes.report)
+        count = functools.partial(count_runs, lower_case=lower_case, folder=folder, size=size)
+        title = f"pass {size} of {max_words}:"
+        for chunk in passes.apply(count, documents.Tally(), title):
+            counted.add(*chunk)
+        keys, key_counts = counted.frequent(min_count)
+        runs.write_level(folder, size, keys)
+        shorter = frequent
+        frequent = [(*shorter[key // len(words)], key % len(words)) for key in keys.tolist()]
+        counts |= dict(zip(frequent, key_counts.tolist(), strict=True))
+        passes.report(f"{len(frequent):,} frequent runs of {size} words")
+        if not frequent:
+            break
     return counts
 
 

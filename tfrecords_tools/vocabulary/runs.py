@@ -9,19 +9,19 @@ Shapes: K words of a chunk, G different runs.
 """
 
 import functools
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from official.utils import paths
+from official.utils.paths import AnyPath
 from tfrecords_tools.vocabulary.passes import Report
 
 MAX_RUNS = 20_000_000  # different runs that are counted at the same time
 _SUMMED_AT_ONCE = 1 << 22
 _BREAK = -1  # Stands for a rare word, and for the end of a line, which no run spans.
-_WORDS = "words.pickle"
+_WORDS = "words.txt"
 
 
 class Frequent(NamedTuple):
@@ -36,22 +36,27 @@ class Frequent(NamedTuple):
     levels: list[np.ndarray]
 
 
-def write_words(folder: Path, words: Sequence[str]) -> None:
+def write_words(folder: AnyPath, words: Sequence[str]) -> None:
     """Writes the frequent words for the processes that count runs."""
-    (folder / _WORDS).write_bytes(pickle.dumps({word: i for i, word in enumerate(words)}))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _WORDS).write_text("\n".join(words), encoding="utf-8")
 
 
-def write_level(folder: Path, size: int, keys: np.ndarray) -> None:
+def write_level(folder: AnyPath, size: int, keys: np.ndarray) -> None:
     """Writes the keys of the frequent runs of `size` words."""
-    np.save(folder / f"{size}.npy", keys)
+    with (folder / f"{size}.npy").open("wb") as stream:
+        np.save(stream, keys)
 
 
 @functools.lru_cache(maxsize=1)
-def read(folder: Path, size: int) -> Frequent:
+def read(folder: AnyPath, size: int) -> Frequent:
     """Returns what is written for runs of `size` words; the processes of a machine share levels."""
-    numbers = pickle.loads((folder / _WORDS).read_bytes())
-    levels = [np.load(folder / f"{shorter}.npy", mmap_mode="r") for shorter in range(2, size)]
-    return Frequent(numbers, levels)
+    words = (folder / _WORDS).read_text(encoding="utf-8").split("\n")
+    levels = []
+    for shorter in range(2, size):
+        with paths.local_copy(folder / f"{shorter}.npy") as path:
+            levels.append(np.load(path, mmap_mode="r"))
+    return Frequent({word: i for i, word in enumerate(words)}, levels)
 
 
 def count(lines: Iterator[list[str]], frequent: Frequent) -> tuple[np.ndarray, np.ndarray]:

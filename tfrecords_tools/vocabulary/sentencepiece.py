@@ -33,22 +33,26 @@ _MASKED_TEXT = {
 _TEXT_TO_TEXT = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 
+# The key, the numbers of the chunk, the number in the chunk, and the line.
+_Kept = tuple[float, tuple[int, int], int, str]
+
+
 class Sample:
     """A uniform sample of lines: those with the smallest random keys.
 
-    The keys of a chunk of text depend on the seed and the number of the chunk. So the sample of a
+    The keys of a chunk of text depend on the seed and the numbers of the chunk. So the sample of a
     text is the same, however many samples of its chunks are merged.
 
     Attributes:
       seen: the number of lines so far.
     """
 
-    def __init__(self, size: int, seed: int = 0, chunk: int = 0):
-        """Starts a sample of at most `size` lines of the chunk with number `chunk`."""
+    def __init__(self, size: int, seed: int = 0, chunk: tuple[int, int] = (0, 0)):
+        """Starts a sample of at most `size` lines of the chunk with the numbers `chunk`."""
         self.seen = 0
         self._size, self._chunk = size, chunk
-        self._random = random.Random(f"{seed} {chunk}")
-        self._kept: list[tuple[float, int, int, str]] = []  # key, chunk, number in it, line
+        self._random = random.Random(f"{seed} {chunk[0]} {chunk[1]}")
+        self._kept: list[tuple[float, tuple[int, int], int, str]] = []
         self._limit = 1.0
 
     @property
@@ -64,12 +68,12 @@ class Sample:
                 self._take([(self._random.random(), self._chunk, self.seen, line)])
                 self.seen += 1
 
-    def state(self) -> tuple[int, list[tuple[float, int, int, str]]]:
+    def state(self) -> tuple[int, list[_Kept]]:
         """Returns the number of lines and the sample, for the `merge` of another sample."""
         self._cut_down()
         return self.seen, self._kept
 
-    def merge(self, state: tuple[int, list[tuple[float, int, int, str]]]) -> None:
+    def merge(self, state: tuple[int, list[_Kept]]) -> None:
         """Adds the sample of another chunk."""
         self.seen += state[0]
         self._take(state[1])

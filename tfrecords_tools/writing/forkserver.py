@@ -1,5 +1,11 @@
-"""The first import of the process that workers are forked from; it silences TensorFlow."""
+"""The first import of the process that workers are forked from.
+
+It silences TensorFlow, and pauses the garbage collector, which would walk through what is imported.
+"""
+
+import gc
 
 from official.utils import quiet_import
 
 quiet_import.install()
+gc.disable()

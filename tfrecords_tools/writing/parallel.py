@@ -1,6 +1,7 @@
 """Applies a function to a stream of items in several processes, in order."""
 
 import collections
+import gc
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,10 @@ from official.utils.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class WorkerKilled(UserError):
+    """A worker process was killed."""
 
 
 def start(*modules: str) -> None:
@@ -47,7 +52,7 @@ def ordered(
         workers are forked from, so workers start fast and share its memory.
 
     Raises:
-      UserError: a worker was killed.
+      WorkerKilled: a worker was killed.
     """
     start(setup.__module__)
     context = multiprocessing.get_context("forkserver")
@@ -63,7 +68,7 @@ def ordered(
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise UserError(
+        raise WorkerKilled(
             "a worker process was killed, most likely because memory ran out: try again with fewer "
             "--workers or on a machine with more memory"
         ) from error
@@ -73,6 +78,8 @@ def ordered(
 
 def _set_up(setup: Callable[[], None]) -> None:
     """Sets up a worker, which ignores Ctrl-C and ends when the main process ends."""
+    gc.freeze()  # What was imported before the fork is never garbage.
+    gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     setup()

@@ -1,14 +1,13 @@
 """Writes the TFRecord files of a shard folder."""
 
-import errno
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from official.shards import integrity, manifest
+from tfrecords_tools.writing.records import raise_os_error
 
 
 class ShardWriter:
@@ -72,11 +71,3 @@ class ShardWriter:
         for writer in self._open.values():
             raise_os_error(writer.close)
         self._open.clear()
-
-
-def raise_os_error(function: Callable, *args: Any) -> None:
-    """Calls a function; a full disk raises OSError instead of TensorFlow's error."""
-    try:
-        function(*args)
-    except tf.errors.ResourceExhaustedError as error:
-        raise OSError(errno.ENOSPC, "No space left on device") from error

@@ -310,11 +310,12 @@ def test_what_a_generator_filled_is_judged_as_in_the_parts_alone(folder, tokens)
     objectives = [ELECTRA[0], {**ELECTRA[1], "tokens": tokens}, ELECTRA[2]]
     config = make_config(objectives=objectives)
     model = make_model(config, dtype="float64")
-    batches = list(data.ShardDataset(folder, config).dataset(8).as_numpy_iterator())
+    batches = list(data.ShardDataset(folder, config).dataset(7).as_numpy_iterator())
     assert batches[-1]["example_weights"].min() == 0  # rows that only fill the batch up
-    for batch in (batches[0], batches[-1]):
+    varied = [each for each in batches if len(np.unique(each["padding_mask"].sum(axis=1))) > 1]
+    for batch in (varied[0], batches[-1]):
         prepared = {name: np.array(value) for name, value in model.prepare(batch).items()}
-        assert prepared["replaced"].any() and len(np.unique(batch["padding_mask"].sum(axis=1))) > 1
+        assert prepared["replaced"].any()
         alone = unpacked(batch)
         count = len(alone["token_ids"])
         seeds = {"row_seeds": np.zeros((count, 2), "int32")}  # draws of their own, not used

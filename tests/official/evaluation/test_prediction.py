@@ -38,6 +38,7 @@ class Model:
 class Source:
     """Five examples in batches of 4 with 3 rows of filler, in two lengths."""
 
+    folder = "shards"
     split = "test"
     task_name = "cola"
     num_examples = 5

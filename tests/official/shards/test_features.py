@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.shards import features
+from official.shards import features, parsing
 from official.utils.errors import UserError
 
 EXAMPLES = [
@@ -21,16 +21,16 @@ def test_labels_of_parts():
     packed = {"token_ids": [2, 3], "part_lengths": [1, 1], "sentence_order_label": [1, 0]}
     single = {"token_ids": [2], "part_lengths": [1], "sentence_order_label": 0}
     serialized = tf.constant(features.serialize([packed, single]))
-    parsed = features.parse(serialized, ["part_lengths", "sentence_order_label"])
+    parsed = parsing.parse(serialized, ["part_lengths", "sentence_order_label"])
     assert parsed["sentence_order_label"].to_list() == [[1, 0], [0]]
     assert parsed["part_lengths"].to_list() == [[1, 1], [1]]
-    alone = features.parse(serialized[1:], ["sentence_order_label"])
+    alone = parsing.parse(serialized[1:], ["sentence_order_label"])
     assert alone["sentence_order_label"].numpy().tolist() == [0]
 
 
 def test_what_is_written_is_parsed():
     serialized = tf.constant(features.serialize(EXAMPLES))
-    parsed = features.parse(serialized, EXAMPLES[0])
+    parsed = parsing.parse(serialized, EXAMPLES[0])
     assert parsed["token_ids"].to_list() == [[2, 30521, 5, 3, 7, 3], [2, 3]]
     assert parsed["segment_lengths"].to_list() == [[4, 2], [2]]
     np.testing.assert_array_equal(parsed["next_sentence_label"], [1, 0])
@@ -41,7 +41,7 @@ def test_what_is_written_is_parsed():
 
 def test_only_the_features_named_are_parsed_in_a_graph():
     serialized = tf.constant(features.serialize(EXAMPLES))
-    parsed = tf.function(lambda s: features.parse(s, ["segment_lengths"]))(serialized)
+    parsed = tf.function(lambda s: parsing.parse(s, ["segment_lengths"]))(serialized)
     assert list(parsed) == ["segment_lengths"]
     assert parsed["segment_lengths"].to_list() == [[4, 2], [2]]
 
@@ -83,4 +83,4 @@ def test_unknown_feature():
 def test_absent_feature_is_an_error_not_a_default():
     serialized = tf.constant(features.serialize([{"token_ids": [1]}]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="label"):
-        features.parse(serialized, ["token_ids", "label"])
+        parsing.parse(serialized, ["token_ids", "label"])

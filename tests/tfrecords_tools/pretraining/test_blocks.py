@@ -48,7 +48,7 @@ def test_every_token_but_the_first_is_asked_for(tokens):
 
 
 def test_an_unfinished_document_has_no_separator():
-    piece = dataclasses.replace(make_piece([3], [4]), unfinished=True)
+    piece = dataclasses.replace(make_piece([3], [4]), unfinished=np.array([False, True]))
     assert blocks.separated(piece, SEP).ids.tolist() == [
         100,
         101,
@@ -57,7 +57,7 @@ def test_an_unfinished_document_has_no_separator():
         *range(103, 107),
     ]
     assert rows(piece, settings()) == ([[100, 101, 102, SEP, 103, 104, 105]], [106])
-    one = dataclasses.replace(make_piece([1]), unfinished=True)
+    one = dataclasses.replace(make_piece([1]), unfinished=np.array([True]))
     assert rows(one, settings()) == ([], [])
     assert rows(make_piece([0]), settings()) == ([], [])
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import fcntl
+import glob
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,10 +25,14 @@ from official.shards import integrity, manifest, token_counts
 from official.utils import strict
 from official.utils.errors import UserError
 from tests import ROOT, small, systems
-from tfrecords_tools.pretraining import builder, chunks, counts, examples
+from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text.documents import Document
+from tfrecords_tools.text import corpus, pieces
+from tfrecords_tools.text.chunks import Reading
+from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import byte_bpe
+from tfrecords_tools.writing import progress, shards
+from tfrecords_tools.writing.execution import Execution
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +46,17 @@ def write_text(path, documents, seed=0, times=1):
     return path
 
 
-def build(tokenizer, inputs, output, run_config=None, report=print, seed=None, **options):
+def build(
+    tokenizer, inputs, output, run_config=None, report=print, seed=None, workers=0, **options
+):
     in_settings = {
         k: options.pop(k)
         for k in ("format", "split_sentences", "phrases", "entities")
         if k in options
     }
     settings = Settings.from_config(run_config or small.config(), tokenizer, seed, **in_settings)
-    return builder.build(settings, str(inputs), output, report=report, **options)
+    where = Execution(workers)
+    return builder.build(settings, str(inputs), output, where, report=report, **options)
 
 
 def contents(folder):
@@ -87,12 +96,15 @@ def test_a_shard_folder(tmp_path, tokenizer):
     assert built.features == ("token_ids", "segment_lengths", "next_sentence_label")
     assert (built.kind, built.seed, built.max_length) == ("pretraining", 0, 32)
     assert built.config.segments.duplicates == 1 and built.config.corruption is None
-    # The examples are those of the pure function.
+    # The examples are those of the pure function, in the order of their keys.
     settings = Settings.from_config(small.config(), tokenizer)
-    read = (Document(d, None, 1, sum(map(len, d))) for d in documents)
-    parts = chunks.cut(read)
-    expected = [e for part in parts for e in examples.process_chunk(part, settings).examples]
-    assert sorted(actual) == sorted(expected)
+    files = Corpus.find(inputs)
+    made = []
+    for group in files.groups(settings.seed):
+        made += examples.process_group(group, settings, Reading(files.piece_bytes))
+    keys = np.concatenate([each.keys for each in made])
+    expected = [record for each in made for record in each.records]
+    assert actual == [expected[i] for i in np.argsort(keys)]
     summary = "\n".join(lines)
     for part in (
         f"out: {len(actual)} examples in 3 shards",
@@ -106,10 +118,10 @@ def test_a_shard_folder(tmp_path, tokenizer):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"format": "tf_models"}])
 def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, options):
-    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # dozens of pieces
     write_text(tmp_path / "a.txt", 300)
     settings = small.config(segments__duplicates=2)
-    for workers in (1, 2, 3):
+    for workers in (0, 2, 3):
         build(
             tokenizer,
             tmp_path / "a.txt",
@@ -119,7 +131,7 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
             num_shards=2,
             **options,
         )
-    first, second, third = (contents(tmp_path / f"out{n}") for n in (1, 2, 3))
+    first, second, third = (contents(tmp_path / f"out{n}") for n in (0, 2, 3))
     assert first == second == third
     assert len(first) == 6  # two shards, manifest, counts, vocabulary and its settings
 
@@ -127,17 +139,17 @@ def test_same_bytes_for_any_number_of_workers(tmp_path, tokenizer, monkeypatch, 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["joined", "documents"])
 def test_rows_of_text_alone_with_any_number_of_workers(tmp_path, monkeypatch, format_):
-    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))  # dozens of pieces
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # dozens of pieces
     write_text(tmp_path / "a.txt", 300)
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", sentinels=8)
     settings = small.config(
         **{**systems.T5, "segments": {"format": format_, "max_length": 32, "duplicates": 2}}
     )
-    for workers in (1, 2):
+    for workers in (0, 2):
         out = tmp_path / f"out{workers}"
         built = build(tokenizer, tmp_path / "a.txt", out, settings, workers=workers, num_shards=2)
         assert built.max_length == 34 and built.segments.format == format_
-    assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
+    assert contents(tmp_path / "out0") == contents(tmp_path / "out2")
 
 
 def test_packed_rows_in_the_manifest(tmp_path, tokenizer):
@@ -295,32 +307,37 @@ def test_units_without_a_lexicon(tokenizer):
             Settings.from_config(small.config(corruption__unit=unit), tokenizer)
 
 
-def test_number_of_shards_follows_the_input(tmp_path, tokenizer, monkeypatch):
+def test_number_of_shards_follows_the_size(tmp_path, tokenizer, monkeypatch):
     path = write_text(tmp_path / "a.txt", 60)
-    assert len(build(tokenizer, path, tmp_path / "one").shards) == 1
-    monkeypatch.setattr(builder, "BYTES_PER_SHARD", path.stat().st_size // 4)
+    (one,) = build(tokenizer, path, tmp_path / "one").shards
+    monkeypatch.setattr(shards, "MIN_SHARD_BYTES", one.bytes // 4)
     assert len(build(tokenizer, path, tmp_path / "more").shards) == 5
+    monkeypatch.setattr(shards, "MAX_SHARD_BYTES", one.bytes // 30)
+    many = build(tokenizer, path, tmp_path / "many").shards
+    assert len(many) == 31 and max(shard.bytes for shard in many) < one.bytes // 12
 
 
 def test_progress(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(counts, "SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
     lines = []
     build(tokenizer, write_text(tmp_path / "a", 40), tmp_path / "out", report=lines.append)
     assert len(lines) == 2
-    assert lines[0].startswith("40 documents, 0.0 MB/s, ") and lines[0].endswith("0:00:00 left")
+    assert lines[0].startswith("0.0 of 0.0 MB (100%), ") and lines[0].endswith("0:00:00 left")
+    assert " MB/s, 40 documents, " in lines[0] and " examples/s, " in lines[0]
 
 
 def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 50)
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 40)
+    monkeypatch.setattr(corpus, "MAX_PIECE_BYTES", 40)
     lines = []
     built = build(tokenizer, write_text(tmp_path / "a", 10), tmp_path / "out", report=lines.append)
-    long = sum(sum(map(len, d[:-1])) > 50 for d in small.documents(10))
-    assert f"  {long} documents of over 50 characters were read in parts (is there" in lines[-1]
-    assert built.totals.documents == 10 and "skipped" not in lines[-1]
-
-
-def in_this_process(function, items, workers, setup):
-    return map(function, items)
+    files = Corpus.find(str(tmp_path / "a"))
+    whole = pieces.PlainFile(tmp_path / "a", files.bytes, 40)
+    found = filter(None, map(whole.piece, range(files.bytes // 40 + 1)))
+    long = sum(piece.unfinished and piece.data.strip() != b"" for piece in found
+               if piece.origin == piece.number or b"\n\n" in piece.data)  # fmt: skip
+    assert f"  {long} documents are longer than a piece of the text and were read in" in lines[-1]
+    assert long > 3 and built.totals.documents == 10 and "skipped" not in lines[-1]
 
 
 LONG = {
@@ -333,30 +350,27 @@ LONG = {
 
 @pytest.mark.parametrize("lengths", LONG.values(), ids=LONG)
 def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypatch, lengths):
-    """Each document has a word of its own; the long ones come in parts and fill several pieces."""
-    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 2000)
-    monkeypatch.setattr(chunks.cut, "__defaults__", (2000, tuple))
+    """Each document has a word of its own; the long ones are in several pieces of a group."""
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)
     several = len(lengths) == 2  # the others need no processes
-    if not several:
-        monkeypatch.setattr("tfrecords_tools.writing.parallel.ordered", in_this_process)
     words = ["ba", "be", "bi"]
     tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
     documents = [[" ".join([word] * 6)] * (n // 6) for word, n in zip(words, lengths, strict=False)]
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
-    for workers in (2, 1) if several else (1,):
+    for workers in (2, 0) if several else (0,):
         lines = []
         built = build(
             tokenizer, tmp_path / "a.txt", tmp_path / f"out{workers}", workers=workers,
             report=lines.append,
         )  # fmt: skip
     if several:
-        assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
+        assert contents(tmp_path / "out0") == contents(tmp_path / "out2")
     assert built.totals.documents == len(lengths) and built.totals.skipped == {}
     assert built.totals.tokens == sum(len(d) * 6 for d in documents)
     long = sum(n == 4000 for n in lengths)
-    assert f"{long} documents of over 2,000 characters were read in parts" in lines[-1]
+    assert f"{long} documents are longer than a piece of the text" in lines[-1]
     drawn = 0
-    for record in records(tmp_path / "out1"):
+    for record in records(tmp_path / "out0"):
         feature = tf.train.Example.FromString(record).features.feature
         ids = list(feature["token_ids"].int64_list.value)
         first, _ = feature["segment_lengths"].int64_list.value
@@ -364,14 +378,12 @@ def test_a_random_segment_is_never_of_the_same_long_document(tmp_path, monkeypat
         random = feature["next_sentence_label"].int64_list.value[0]
         assert (a != b) == random
         drawn += random
-    assert drawn > 100
+    assert drawn > 90
 
 
 @pytest.mark.parametrize("format", ["full_sentences", "blocks", "stream"])
 def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkeypatch, format):
-    monkeypatch.setattr("tfrecords_tools.writing.parallel.ordered", in_this_process)
-    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_PART_CHARACTERS", 2000)
-    monkeypatch.setattr(chunks.cut, "__defaults__", (5000, tuple))
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 5000)
     words = [f"w{i}" for i in range(5000)]
     tokenizer = small.tokenizer_folder(tmp_path / "tok", words)
     ends = [0, 30, 4000, 4100, 5000]
@@ -381,8 +393,10 @@ def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkey
     segments = {"format": format, "max_length": 16, "short_seq_prob": 0.0}
     segments |= {"rows": 2} if format == "stream" else {}
     settings = small.config(segments=segments, objectives=[{"type": "masked_lm"}])
-    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings)
+    lines = []
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", settings, lines.append)
     assert built.totals.documents == 4 and built.totals.tokens == 5000
+    assert "1 documents are longer than a piece of the text" in lines[-1]
     firsts = {5 + start for start in ends[:-1]}
     seen, separators = [], 0
     for record in records(tmp_path / "out"):
@@ -403,7 +417,7 @@ def test_the_parts_of_a_document_have_no_separator_between_them(tmp_path, monkey
         seen += [token for token in ids if token != 3]
     if format != "stream":
         assert set(seen) == set(range(5, 5005))
-    assert separators >= 2 if format == "full_sentences" else separators == 4 - (format == "stream")
+    assert separators >= 1 if format == "full_sentences" else separators == 4 - (format == "stream")
 
 
 def assert_nothing_left(folder, *names):
@@ -438,7 +452,7 @@ def test_missing_input(tmp_path, tokenizer):
 
 
 def test_bad_lines_can_be_skipped(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("tfrecords_tools.text.documents.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(pieces, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"ba be\nbi \xff\nbo\n\n" + b"ba " * 100 + b"\nda de\n")
     options = {"on_bad_utf8": "skip", "on_long_line": "skip"}
     built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", **options)
@@ -586,35 +600,70 @@ def processes_with(mark):
 
 
 @pytest.mark.slow
-def test_killed_runs_leave_nothing_under_the_name(tmp_path, tokenizer):
+def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
+    """Killed once when some groups are done, and once when shards are written."""
     write_text(tmp_path / "a.txt", 500, times=40)
     arguments = command(tmp_path, tokenizer)
-    for writing in (False, True):
+    spills = tmp_path / ".unfinished-out" / "spills"
+    times = {}
+    for what in (f"{spills}/*.counts", f"{tmp_path}/.tmp-out-*/*.tfrecord"):
         mark = f"TEST_MARK={uuid.uuid4()}"
         environment = {**os.environ, "TEST_MARK": mark.partition("=")[2]}
         process = subprocess.Popen(
             arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            files = list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
-            # The second run sweeps what the first one left, perhaps just now.
-            with contextlib.suppress(FileNotFoundError):
-                if files and (not writing or max(file.stat().st_size for file in files)):
-                    break
+        while time.monotonic() < deadline and process.poll() is None and not glob.glob(what):
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        assert not (tmp_path / "out").exists()
-        assert list(tmp_path.glob(".tmp-out-*/*.tfrecord"))
+        assert not (tmp_path / "out").exists() and glob.glob(what)
         deadline = time.monotonic() + 60
         while (left := processes_with(mark)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not left  # neither workers nor the process that they are forked from
+        found = {path.name: path.stat().st_mtime_ns for path in spills.glob("*.counts")}
+        assert times.items() <= found.items()
+        times = found
     done = run(arguments)
     assert done.returncode == 0, done.stderr
-    assert integrity.verify(tmp_path / "out", deep=True) == []
-    assert not list(tmp_path.glob(".tmp-*"))
+    assert f"going on where an earlier run ended: {len(times)} parts of the text are" in done.stdout
+    assert not list(tmp_path.glob(".*"))
+    settings = small.config(segments__duplicates=5)
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "again", settings)
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
+
+
+def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
+    """What is done of other text or other settings is not used."""
+    write_text(tmp_path / "a.txt", 60)
+    work = tmp_path / ".unfinished-out"
+    stopped = []
+
+    def stop(part, **_):
+        stopped.append(sorted(path.name for path in (work / "spills").iterdir()))
+        raise KeyboardInterrupt
+
+    for changed in ("nothing", "settings", "text"):
+        lines = []
+        with monkeypatch.context() as patch:
+            patch.setattr(shards, "write", stop)
+            with pytest.raises(KeyboardInterrupt):
+                build(tokenizer, tmp_path / "a.txt", tmp_path / "out", report=lines.append)
+        assert lines == [f"what is done is kept in {work}: the same command goes on from there"]
+        if changed == "text":
+            write_text(tmp_path / "a.txt", 61)
+        seed = 5 if changed == "settings" else None
+        built = build(tokenizer, tmp_path / "a.txt", tmp_path / "out", None, lines.append, seed)
+        went_on = "going on where an earlier run ended: 1 parts of the text are done" in lines
+        assert went_on == (changed == "nothing")
+        assert built.totals.documents == (61 if changed == "text" else 60)
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "again", seed=seed)
+        assert contents(tmp_path / "out") == contents(tmp_path / "again")
+        for name in ("out", "again"):
+            shutil.rmtree(tmp_path / name)
+        assert not work.exists()
+    assert len(stopped) == 3
 
 
 def test_pairs_with_two_separators(tmp_path):

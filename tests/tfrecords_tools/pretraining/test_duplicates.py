@@ -6,11 +6,10 @@ import tensorflow as tf
 
 from official.config import Segments
 from official.data import ShardDataset
-from official.shards import features
+from official.shards import parsing
 from official.utils.errors import UserError
 from tests import small, streams
 from tfrecords_tools.pretraining import builder, examples
-from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
 
 TEXT = small.documents(60)
@@ -23,9 +22,9 @@ def folder(tmp_path_factory):
 
 def rows(how, piece):
     """What the shards hold: the tokens of each segment, and the label (0 where there is none)."""
-    examples_cut = examples.process_chunk(piece, how)
+    records, _ = examples.process_chunk(piece, how)
     names = ["token_ids", "segment_lengths", *filter(None, [how.segments.label])]
-    actual = features.parse(tf.constant(examples_cut.examples), names)
+    actual = parsing.parse(tf.constant(records), names)
     ids, lengths = (actual[name].to_list() for name in names[:2])
     labels = actual[names[2]].numpy().tolist() if names[2:] else [0] * len(ids)
     return [
@@ -47,7 +46,7 @@ def rows(how, piece):
     ],
 )
 def test_copies_differ(folder, options, least):
-    piece = DocumentChunk(0, TEXT)
+    piece = small.chunk(TEXT)
     settings = lambda copies: Settings(  # noqa: E731
         Segments(max_length=32, duplicates=copies, **options), None, folder, 7
     )
@@ -63,7 +62,7 @@ def test_copies_differ(folder, options, least):
 
 def test_neighbours_and_labels_differ(folder):
     """A sentence is followed by its own next one in one copy, by a random one in another."""
-    piece = DocumentChunk(0, TEXT)
+    piece = small.chunk(TEXT)
     for relation in ("next_sentence", "sentence_order"):
         how = Settings(
             Segments(format="sentence_pairs", max_length=32, relation=relation, duplicates=3),
@@ -130,7 +129,7 @@ def test_the_summary_says_how_many(tmp_path, folder):
 def test_copies_that_would_be_equal_are_refused(folder, format):
     options = {"format": format, "short_seq_prob": 0.0, "max_length": 32}
     one, two = (
-        rows(Settings(Segments(duplicates=n, **options), None, folder, 7), DocumentChunk(0, TEXT))
+        rows(Settings(Segments(duplicates=n, **options), None, folder, 7), small.chunk(TEXT))
         for n in (1, 2)
     )
     assert set(one) == set(two) and len(two) == 2 * len(one)

@@ -1,6 +1,7 @@
 """Tests of tfrecords_tools.pretraining.examples."""
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,11 +12,10 @@ from official.config import Segments
 from official.config.corruption import TokenMasksConfig
 from official.corruption import token_masks
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features
-from official.utils import seeding
+from official.shards import parsing
+from official.utils import host_seeding, seeding
 from tests import small
 from tfrecords_tools.pretraining import examples, full_sentences, pairs, segments
-from tfrecords_tools.pretraining.chunks import DocumentChunk
 from tfrecords_tools.pretraining.settings import Settings
 
 
@@ -33,11 +33,11 @@ def settings(folder, format="examples", split_sentences=False, **options):
 
 
 def text_chunk(number=0, documents=30):
-    return DocumentChunk(number, small.documents(documents))
+    return small.chunk(small.documents(documents), number)
 
 
 def parsed(records, *names):
-    return {name: v.numpy() for name, v in features.parse(tf.constant(records), names).items()}
+    return {name: v.numpy() for name, v in parsing.parse(tf.constant(records), names).items()}
 
 
 def lists(values):
@@ -47,13 +47,14 @@ def lists(values):
 def rebuilt(chunk, how, cutter=pairs.cut):
     """The examples of a chunk in the order of `process_chunk`, put together one by one."""
     tokenizer = tokenizers.load(how.tokenizer)
-    ids, splits = tokenizer.encode_ragged([s for d in chunk.documents for s in d])
+    texts = [document.text.split("\n") for document in chunk.documents]
+    ids, splits = tokenizer.encode_ragged([s for text in texts for s in text])
     tokens = segments.TokenizedDocuments.from_sentences(
-        ids, splits, [len(d) for d in chunk.documents]
+        ids, splits, list(map(len, texts)), chunk.documents
     )
     result, labels, duplicates = [], [], []
     for i in range(how.segments.duplicates):
-        cut = cutter(tokens, how.segments, seeding.numpy_rng(7, chunk.number, i))
+        cut = cutter(tokens, how.segments, host_seeding.numpy_rng(7, chunk.group, 0, i))
         for first, stop, label in zip(cut.splits, cut.splits[1:], cut.labels, strict=False):
             ids, lengths = [2], []
             for (start, end), opens in zip(
@@ -66,25 +67,25 @@ def rebuilt(chunk, how, cutter=pairs.cut):
             result.append((ids, lengths))
             labels.append(label)
             duplicates.append(i)
-    order = seeding.numpy_rng(7, chunk.number).permutation(len(result))
-    seeds = [(7, duplicates[i], (chunk.number << 32) + i) for i in order]
-    return [result[i] for i in order], [labels[i] for i in order], seeds
+    numbers = host_seeding.sort_keys(7, chunk.group, 0, np.arange(len(result)))
+    return result, labels, [(7, *each) for each in zip(duplicates, numbers, strict=True)]
 
 
 def test_examples(folder):
     chunk, how = text_chunk(number=3), settings(folder, duplicates=2)
-    rows = examples.process_chunk(chunk, how)
+    records, counts = examples.process_chunk(chunk, how)
     expected, labels, _ = rebuilt(chunk, how)
-    got = parsed(rows.examples, "token_ids", "segment_lengths", "next_sentence_label")
+    got = parsed(records, "token_ids", "segment_lengths", "next_sentence_label")
     assert lists(got["token_ids"]) == [ids for ids, _ in expected]
     assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
     assert got["next_sentence_label"].tolist() == labels
-    assert rows.documents == 30
-    assert rows.sentences == sum(map(len, chunk.documents))
-    counts = np.bincount([len(ids) for ids, _ in expected], minlength=33)
-    assert rows.lengths.tolist() == counts.tolist()
-    words = [word for d in chunk.documents for s in d for word in s.split()]
-    assert rows.tokens == sum(len(word) // 2 for word in words)  # two letters a piece
+    texts = small.documents(30)
+    assert counts.totals["documents"] == counts.read == 30
+    assert counts.totals["sentences"] == sum(map(len, texts))
+    lengths = np.bincount([len(ids) for ids, _ in expected], minlength=33)
+    assert counts.lengths.tolist() == lengths.tolist()
+    words = [word for text in texts for s in text for word in s.split()]
+    assert counts.totals["tokens"] == sum(len(word) // 2 for word in words)  # two letters a piece
 
 
 @pytest.mark.parametrize(
@@ -99,19 +100,18 @@ def test_examples(folder):
 )
 def test_formats(folder, options, cutter, label):
     how = Settings(Segments(max_length=32, duplicates=2, **options), None, folder, 7)
-    chunk = text_chunk(number=3)
-    chunk.documents.append(["ba"])
-    rows = examples.process_chunk(chunk, how)
+    chunk = small.chunk([*small.documents(30), ["ba"]], 3)
+    records, counts = examples.process_chunk(chunk, how)
     expected, labels, _ = rebuilt(chunk, how, cutter)
     names = ["token_ids", "segment_lengths", *filter(None, [label])]
-    assert set(tf.train.Example.FromString(rows.examples[0]).features.feature) == set(names)
-    got = parsed(rows.examples, *names)
+    assert set(tf.train.Example.FromString(records[0]).features.feature) == set(names)
+    got = parsed(records, *names)
     assert lists(got["token_ids"]) == [ids for ids, _ in expected]
     assert lists(got["segment_lengths"]) == [lengths for _, lengths in expected]
     if label:
         assert got[label].tolist() == labels and 0 < sum(labels) < len(labels)
     dropped = {"documents of one sentence": 1} if label == "sentence_order_label" else {}
-    assert rows.left_out == dropped
+    assert counts.skipped == dropped
 
 
 @pytest.mark.slow
@@ -126,10 +126,10 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     packed = dataclasses.replace(how, segments=shared)
     names = ["token_ids", "segment_lengths", *filter(None, [plain.label])]
     names += ["masked_positions", "masked_ids"] if static else []
-    alone = parsed(examples.process_chunk(text_chunk(), how).examples, *names)
-    rows = examples.process_chunk(text_chunk(), packed)
-    assert rows.examples == examples.process_chunk(text_chunk(), packed).examples
-    got = parsed(rows.examples, "part_lengths", *names)
+    alone = parsed(examples.process_chunk(text_chunk(), how)[0], *names)
+    records, counts = examples.process_chunk(text_chunk(), packed)
+    assert records == examples.process_chunk(text_chunk(), packed)[0]
+    got = parsed(records, "part_lengths", *names)
 
     def marked(got, i):
         """The tokens as the encoder sees them, each with what is to be predicted there."""
@@ -160,66 +160,61 @@ def test_rows_of_several_parts_hold_the_same_examples(folder, options, static):
     assert sorted(actual) == sorted(expected)
     assert len(got["part_lengths"]) < len(expected)
     assert max(map(len, got["token_ids"])) > 32
-    assert rows.lengths.sum() == len(rows.examples)
+    assert counts.lengths.sum() == len(records)
 
 
-def test_a_piece_of_one_document_borrows_random_segments(folder):
+def test_random_segments_are_of_other_documents_than_a_long_one(folder):
+    """Two parts of a document, which are in one chunk, lend nothing to one another."""
     rng = np.random.default_rng(1)
-    long = [" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(200)]
+    long = [[" ".join(rng.choice(small.WORDS[:40], 5)) for _ in range(100)] for _ in range(2)]
     others = [[" ".join(rng.choice(small.WORDS[40:], 4))] * 5, [small.WORDS[50]]]
-    chunk, how = DocumentChunk(4, [long], True, True, others), settings(folder)
-    result, alone = (
-        examples.process_chunk(chunk, how),
-        examples.process_chunk(DocumentChunk(4, [long]), how),
-    )
-    tokens = tokenizers.load(folder)
-    lent = set(tokens.encode_ragged(sum(others, []))[0].tolist())
-    assert not lent & set(tokens.encode_ragged(long)[0].tolist())
+    how, tokens = settings(folder), tokenizers.load(folder)
+    chunk = small.chunk([*long, *others], 4)
+    for part in range(2):
+        chunk.documents[part] = chunk.documents[part]._replace(
+            identity=(0, 3, -1), part=part + 1, unfinished=not part
+        )
+    records, counts = examples.process_chunk(chunk, how)
+    alone, _ = examples.process_chunk(chunk._replace(documents=chunk.documents[:2]), how)
+    other = set(tokens.encode_ragged(sum(others, []))[0].tolist())
     names = ["token_ids", "segment_lengths", "next_sentence_label"]
-    got = parsed(result.examples, *names)
-    for ids, (first, _), label in zip(*map(got.get, names), strict=True):
-        assert not lent & set(ids[: first - 1].tolist())
-        second = set(ids[first:-1].tolist())
-        assert second <= lent if label else not lent & second
-    assert 5 < got["next_sentence_label"].sum() < len(result.examples) - 5
-    # They count for nothing, and the rest of a document is no document.
-    assert result.token_counts.tolist() == alone.token_counts.tolist()
-    assert (result.sentences, result.tokens) == (alone.sentences, alone.tokens)
-    assert (result.documents, alone.documents) == (0, 1)
-    ordered = dataclasses.replace(how.segments, relation="sentence_order")
-    ordered = dataclasses.replace(how, segments=ordered)
-    with_others, without = (
-        examples.process_chunk(DocumentChunk(4, [long], others=lend), ordered)
-        for lend in (others, ())
-    )
-    assert with_others.examples == without.examples
+    drawn = 0
+    for ids, (first, _), label in zip(*map(parsed(records, *names).get, names), strict=True):
+        a, b = set(ids[1 : first - 1].tolist()), set(ids[first:-1].tolist())
+        if not a & other:
+            assert b <= other if label else not b & other
+            drawn += label
+    assert drawn > 20
+    # The parts begin no document. If there is no other one, B is of the same.
+    assert counts.totals["documents"] == 2 and counts.totals["sentences"] == 206
+    labels = parsed(alone, *names)["next_sentence_label"]
+    assert 5 < labels.sum() < len(labels) - 5
 
 
 @pytest.mark.slow
 def test_pure(folder):
     how = settings(folder, static_masks=True, duplicates=2)
-    first = examples.process_chunk(text_chunk(5), how)
+    first, _ = examples.process_chunk(text_chunk(5), how)
     examples.process_chunk(text_chunk(6), settings(folder))
-    again = examples.process_chunk(text_chunk(5), how)
-    assert first.examples == again.examples
-    other = examples.process_chunk(text_chunk(6), how)
-    assert set(first.examples).isdisjoint(other.examples)
-    assert len(set(first.examples)) == len(first.examples)
+    again, _ = examples.process_chunk(text_chunk(5), how)
+    assert first == again
+    other, _ = examples.process_chunk(text_chunk(6), how)
+    assert set(first).isdisjoint(other)
+    assert len(set(first)) == len(first)
 
 
 def test_batches_leave_no_trace(folder, monkeypatch):
     how = settings(folder, static_masks=True)
-    whole = examples.process_chunk(text_chunk(), how)
+    whole, _ = examples.process_chunk(text_chunk(), how)
     monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 7)
-    assert examples.process_chunk(text_chunk(), how).examples == whole.examples
+    assert examples.process_chunk(text_chunk(), how)[0] == whole
 
 
 @pytest.mark.slow
 def test_static_masks_are_those_of_the_corruption(folder):
     chunk, how = text_chunk(number=2), settings(folder, static_masks=True, duplicates=2)
-    rows = examples.process_chunk(chunk, how)
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
-    got = parsed(rows.examples, *names)
+    got = parsed(examples.process_chunk(chunk, how)[0], *names)
     expected, _, seeds = rebuilt(chunk, how)
     vocabulary = Vocabulary.from_tokenizer(tokenizers.load(folder))
     some_hidden = 0
@@ -230,7 +225,7 @@ def test_static_masks_are_those_of_the_corruption(folder):
             "token_ids": tf.constant([ids], tf.int32),
             "padding_mask": tf.ones([1, len(ids)], tf.bool),
         }
-        row_seed = seeding.row_seeds(seed, duplicate, tf.constant([index], tf.int64))
+        row_seed = seeding.row_seeds(seed, duplicate, tf.constant([index], tf.uint64))
         masked = token_masks.corrupt(how.corruption, vocabulary, row, row_seed)
         count = int(tf.reduce_sum(masked["masked_weights"]))
         some_hidden += masked["token_ids"].numpy()[0].tolist() != ids
@@ -244,18 +239,18 @@ def test_static_masks_are_those_of_the_corruption(folder):
 def test_tf_models_features(folder):
     """The same examples and masks as ours, padded, under the other names."""
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
-    ours = examples.process_chunk(text_chunk(), settings(folder, static_masks=True))
-    got = parsed(ours.examples, *names, "next_sentence_label")
-    theirs = examples.process_chunk(text_chunk(), settings(folder, format="tf_models"))
+    ours, _ = examples.process_chunk(text_chunk(), settings(folder, static_masks=True))
+    got = parsed(ours, *names, "next_sentence_label")
+    theirs, _ = examples.process_chunk(text_chunk(), settings(folder, format="tf_models"))
     kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in ("input_ids", "input_mask")}
     kinds["segment_ids"] = kinds["input_ids"]
     for name in ("masked_lm_positions", "masked_lm_ids"):
         kinds[name] = tf.io.FixedLenFeature([5], tf.int64)
     kinds["masked_lm_weights"] = tf.io.FixedLenFeature([5], tf.float32)
     kinds["next_sentence_labels"] = tf.io.FixedLenFeature([1], tf.int64)
-    read = tf.io.parse_example(tf.constant(theirs.examples), kinds)
+    read = tf.io.parse_example(tf.constant(theirs), kinds)
     read = {name: value.numpy() for name, value in read.items()}
-    assert len(theirs.examples) == len(ours.examples)
+    assert len(theirs) == len(ours)
     for i, ids in enumerate(got["token_ids"]):
         a, b = got["segment_lengths"][i]
         count = len(got["masked_ids"][i])
@@ -273,16 +268,20 @@ def test_tf_models_features(folder):
 
 
 def test_paragraphs_are_split(folder):
-    lines = [["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]]
-    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder, split_sentences=True))
-    assert (rows.documents, rows.sentences, rows.tokens) == (2, 6, 10 + 6)
-    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
-    assert rows.sentences == 3
+    chunk = small.chunk([["Ba be. Bi bo. Bu."], ["Da de.", "Di do. Du."]])
+    _, counts = examples.process_chunk(chunk, settings(folder, split_sentences=True))
+    assert counts.totals == Counter(
+        documents=2, sentences=6, tokens=10 + 6, examples=2, cut_tokens=0
+    )
+    _, counts = examples.process_chunk(chunk, settings(folder))
+    assert counts.totals["sentences"] == 3
 
 
 def test_documents_without_a_token(folder):
-    lines = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
-    rows = examples.process_chunk(DocumentChunk(0, lines), settings(folder))
-    assert (rows.documents, rows.sentences, len(rows.examples)) == (1, 1, 1)
-    rows = examples.process_chunk(DocumentChunk(0, lines[:1]), settings(folder))
-    assert rows.examples == [] and rows.documents == 0
+    texts = [["\u200b"], ["ba be"], ["\ufeff", "\u200b"]]
+    records, counts = examples.process_chunk(small.chunk(texts), settings(folder))
+    assert (counts.totals["documents"], counts.totals["sentences"], len(records)) == (1, 1, 1)
+    records, counts = examples.process_chunk(small.chunk(texts[:1]), settings(folder))
+    assert records == [] and counts.totals["documents"] == 0
+    records, counts = examples.process_chunk(small.chunk([]), settings(folder))
+    assert records == [] and counts.totals["tokens"] == 0

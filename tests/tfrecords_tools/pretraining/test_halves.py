@@ -1,5 +1,6 @@
 """Tests of tfrecords_tools.pretraining.halves."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,7 +12,6 @@ from official.config import Segments
 from tests import ROOT, small
 from tests.tfrecords_tools.pretraining.test_pairs import Scripted, make_piece, random_piece
 from tfrecords_tools.pretraining import halves, segments
-from tfrecords_tools.pretraining.segments import TokenizedDocuments
 
 GOLDEN = np.load(ROOT / "tests" / "golden" / "sentence_lengths.npz")
 CLS, SEP = 2, 3
@@ -66,7 +66,7 @@ def cut(piece, how, rng, between=1):
     """First and second segments of the examples as lists of places, from the tokens themselves."""
     rows = halves.cut(piece, how, rng, between)
     ids = np.arange(10, 10 + len(piece.ids), dtype=np.int32)
-    text = TokenizedDocuments(ids, piece.sentences, piece.documents)
+    text = dataclasses.replace(piece, ids=ids)
     values, splits, (lengths, parts) = segments.assemble(text, rows, CLS, SEP, between)
     np.testing.assert_array_equal(np.diff(splits), rows.lengths(between))
     actual = []

@@ -8,7 +8,7 @@ from official import tokenizers
 from official.tokenizers.byte_alphabet import ALPHABET
 from official.utils.errors import UserError
 from tests import small
-from tfrecords_tools.pretraining import lexicon, segments
+from tfrecords_tools.pretraining import lexicon, lexicon_file
 from tfrecords_tools.vocabulary import byte_bpe as byte_bpe_trainer
 from tfrecords_tools.vocabulary import sentencepiece as sentencepiece_trainer
 
@@ -24,7 +24,7 @@ def find(tmp_path, tokenizer, lines, *sentences):
     (tmp_path / "lexicon").write_text("\n".join(lines))
     words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_ragged(sentences)
-    piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(sentences)])
+    piece = small.tokenized(ids, splits, [len(sentences)])
     inner, matches = words.find(piece)
     joined = ""
     for token, goes_on in zip(ids, inner, strict=True):
@@ -116,7 +116,7 @@ def test_a_line_matches_wherever_its_words_stand(tmp_path, kind, text, wanted):
     words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     lines = [line if not i else f"\n{line}" for i, line in enumerate(text.split("\n"))]
     ids, splits = tokenizer.encode_slices([lines])
-    piece = segments.TokenizedDocuments.from_sentences(ids, splits, [len(lines)])
+    piece = small.tokenized(ids, splits, [len(lines)])
     inner, matches = words.find(piece)
     assert matches.tolist() == [wanted]
     # What is joined are the tokens of the two words, and no other.
@@ -136,7 +136,7 @@ def test_letters_of_scripts_without_blanks_are_words(tmp_path, kind):
     words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
     ids, splits = tokenizer.encode_slices([["東京大学 कि", " क"]])
     spelled = [tokenizer.spellings[token] for token in ids]
-    inner, matches = words.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))
+    inner, matches = words.find(small.tokenized(ids, splits, [2]))
     alone = kind != "sentencepiece" or "京".encode() in spelled and "大".encode() in spelled
     assert matches.tolist() == [int(alone), 1]
 
@@ -146,20 +146,7 @@ def test_a_match_ends_where_a_token_does(tmp_path):
     (tmp_path / "lexicon").write_text("York.\n")
     words = lexicon.Lexicon(tmp_path / "lexicon", byte_bpe())
     ids, splits = byte_bpe().encode_slices([["York.", " (York.) York. York.é"]])
-    assert words.find(segments.TokenizedDocuments.from_sentences(ids, splits, [2]))[1].tolist() == [
-        3
-    ]
-
-
-def test_lent_documents_have_flags_and_no_matches(tmp_path):
-    tokenizer = wordpiece()
-    (tmp_path / "lexicon").write_text("New York\n")
-    words = lexicon.Lexicon(tmp_path / "lexicon", tokenizer)
-    piece = segments.TokenizedDocuments.from_sentences(
-        *tokenizer.encode_slices([["New York"]]), [1]
-    )
-    inner, matches = words.find(piece.with_others(piece))
-    assert inner.tolist() == [False, True] * 2 and matches.tolist() == [1]
+    assert words.find(small.tokenized(ids, splits, [2]))[1].tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -174,4 +161,4 @@ def test_bad_files(tmp_path, content, message):
     if content is not None:
         (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        lexicon.read(tmp_path / "file")
+        lexicon_file.read(tmp_path / "file")

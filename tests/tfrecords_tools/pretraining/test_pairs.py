@@ -1,13 +1,14 @@
 """Tests of tfrecords_tools.pretraining.pairs."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 
 from official.config import Segments
+from tests import small
 from tfrecords_tools.pretraining import pairs
-from tfrecords_tools.pretraining.segments import TokenizedDocuments
 
 
 class Scripted:
@@ -31,7 +32,7 @@ def make_piece(*documents):
     lengths = np.array(list(itertools.chain(*documents)), int)
     splits = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(100, 100 + splits[-1], dtype=np.int32)
-    return TokenizedDocuments.from_sentences(ids, splits, [len(document) for document in documents])
+    return small.tokenized(ids, splits, [len(document) for document in documents])
 
 
 def random_piece(rng, documents=40, longest=30):
@@ -217,21 +218,20 @@ def test_random_next_is_from_another_document():
 
 
 @pytest.mark.parametrize("format", ["pairs", "sentence_pairs"])
-def test_lent_documents_give_random_segments_and_nothing_else(format):
-    own = make_piece([5] * 400)
-    piece = own.with_others(make_piece([3] * 9, [4] * 5))
-    assert piece.documents.tolist() == [0, 400, 409, 414] and piece.lent == 2
-    assert piece.sentences[-6:].tolist() == [2027 + 4 * i for i in range(6)]
+def test_parts_of_one_document_give_one_another_no_random_segments(format):
+    piece = make_piece([5] * 200, [3] * 9, [4] * 5, [5] * 200)
+    identities = np.array([[0, 2, -1], [0, 5, 0], [1, 5, 0], [0, 2, -1]])
+    piece = dataclasses.replace(piece, identities=identities, parts=np.array([1, 0, 0, 4]))
     result, spans = cut(piece, settings(30, format=format), np.random.default_rng(1))
-    random = result.labels == 1
-    assert random.sum() > 20 and (~random).sum() > 20
-    assert (spans[random, 2] >= 2000).all() and (spans[~random] <= 2000).all()
-    used = np.zeros(len(piece.ids), int)
-    for a0, a1, b0, b1 in spans.tolist():
-        used[a0:a1] += 1
-        used[b0:b1] += b0 < 2000
-    assert (used[:2000] > 0).mean() > 0.9 and not used[2000:].any()
+    own = lambda places: (places < 1000) | (places >= 1047)  # noqa: E731
+    random = (result.labels == 1) & own(spans[:, 0])
+    assert random.sum() > 20 and not own(spans[random, 2]).any()
+    assert own(spans[(result.labels == 0) & own(spans[:, 0]), 2]).all()
+    # All sentences of the others serve, and they get random ones of the long document.
     assert len(np.unique(spans[random, 2])) > 10
+    alone = dataclasses.replace(piece, identities=np.tile(identities[:1], (4, 1)))
+    result, _ = cut(alone, settings(30, format=format), np.random.default_rng(1))
+    assert 0 < result.labels.sum() < len(result)
 
 
 def test_histogram_of_lengths():

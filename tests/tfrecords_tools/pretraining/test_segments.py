@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests import small
 from tfrecords_tools.pretraining import segments
 from tfrecords_tools.pretraining.segments import Examples
 
@@ -14,9 +15,7 @@ def make_piece(*documents):
     lengths = np.array(list(itertools.chain(*documents)), int)
     splits = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(100, 100 + splits[-1], dtype=np.int32)
-    return segments.TokenizedDocuments.from_sentences(
-        ids, splits, [len(document) for document in documents]
-    )
+    return small.tokenized(ids, splits, [len(document) for document in documents])
 
 
 def make_examples(*examples):

@@ -2,15 +2,13 @@
 
 import pytest
 
-from official import tokenizers
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import sentences, small
 from tfrecords_tools import inspect_shards
-from tfrecords_tools.pretraining import builder, sentence_corpus, sentence_rows
-from tfrecords_tools.pretraining.chunks import DocumentChunk
+from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.pretraining.streams import Plan
+from tfrecords_tools.writing.execution import Execution
 
 
 def write(path, texts):
@@ -49,31 +47,8 @@ def test_counts_and_report(tmp_path):
 def test_any_workers_write_the_same(tmp_path):
     config, texts = sentences.config(duplicates=2), sentences.documents(30)
     one, _ = build(tmp_path, "one", config, texts)
-    two, _ = build(tmp_path, "two", config, texts, workers=2)
+    two, _ = build(tmp_path, "two", config, texts, execution=Execution(2))
     assert one.shards == two.shards and one.totals == two.totals
-
-
-def test_documents_that_go_on_in_another_chunk(tmp_path):
-    """A document in two chunks is one document, whatever its order."""
-    texts, config = sentences.documents(), sentences.config()
-    settings = Settings.from_config(config, sentences.tokenizer_folder(tmp_path / "tokens"))
-    stored = []
-    for name, chunks in {
-        "whole": [DocumentChunk(0, texts)],
-        "parts": [
-            DocumentChunk(0, [*texts[:2], texts[2][:1]], unfinished=True),
-            DocumentChunk(1, [texts[2][1:], *texts[3:]], continues=True),
-        ],
-    }.items():
-        assert len(texts[2]) > 1
-        corpus = sentence_corpus.Corpus(tmp_path / name)
-        for chunk in chunks:
-            corpus.add(sentence_corpus.read_chunk(chunk, settings)[0])
-        tokenizer = tokenizers.load(settings.tokenizer)
-        plan, _ = corpus.arrange(Plan.from_settings(corpus.folder, settings, tokenizer))
-        stored.append([sentence_rows.make(block, plan) for block in plan.blocks])
-        corpus.close()
-    assert stored[0] == stored[1]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,17 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.corruption.vocabulary import Vocabulary
-from official.shards import features, integrity, manifest
-from official.utils import seeding
+from official.shards import integrity, manifest, parsing
+from official.utils import host_seeding
 from official.utils.errors import UserError
 from tests import small
 from tests.streams import CLS, FIRST, LENGTHS, SEP, Walk, config, marked, stream_folder
-from tfrecords_tools.pretraining import builder, segments, streams
+from tfrecords_tools.pretraining import builder, segments, stream_rows, stream_text, streams
 from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.pretraining.stored_document import StoredDocument
+from tfrecords_tools.text import corpus
+from tfrecords_tools.writing.execution import Execution
+from tfrecords_tools.writing.shuffle import Part
 
 
 def read(folder):
@@ -21,7 +25,7 @@ def read(folder):
     record = manifest.read(folder)
     paths = [str(folder / shard.name) for shard in record.shards]
     batch = next(iter(tf.data.TFRecordDataset(paths).batch(10**6)))
-    parsed = features.parse(batch, record.features)
+    parsed = parsing.parse(batch, record.features)
     arrays = {name: np.array(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value)
               for name, value in parsed.items()}  # fmt: skip
     groups, rows = record.row_groups, record.segments.rows
@@ -189,18 +193,20 @@ def test_a_random_b_is_of_another_document(tmp_path):
     assert begins > 0.7 * labels.sum()
 
 
-def test_any_process_makes_the_same_block(tmp_path):
+def test_shards_do_not_change_rows(tmp_path, monkeypatch):
+    """Only a random B depends on the rows and steps that are made together."""
     documents, words = marked(LENGTHS)
-    settings = config(
-        reuse_length=5, backward=True, relation="next_sentence", duplicates=80, rows=2
-    )
+    settings = config(reuse_length=5, backward=True, duplicates=80, rows=2)
     first = read(stream_folder(tmp_path / "a", settings, documents, words))
-    again = read(stream_folder(tmp_path / "b", settings, documents, words, shard_count=2))
-    assert len(first["token_ids"]) > streams.SEQUENCES_AT_ONCE * 1.5
-    for name, value in first.items():
-        np.testing.assert_array_equal(again[name], value, err_msg=name)
+    again = read(stream_folder(tmp_path / "b", settings, documents, words, shard_count=1))
+    monkeypatch.setattr(stream_rows, "SEQUENCES_AT_ONCE", 16)
+    third = read(stream_folder(tmp_path / "c", settings, documents, words, shard_count=1))
+    for other in (again, third):
+        for name in ("continues", "backward"):
+            np.testing.assert_array_equal(first[name], other[name], err_msg=name)
+        np.testing.assert_array_equal(first["token_ids"][:, :5], other["token_ids"][:, :5])
     other = read(stream_folder(
-        tmp_path / "c", configs.from_dict({**configs.to_dict(settings), "seed": 1}),
+        tmp_path / "d", configs.from_dict({**configs.to_dict(settings), "seed": 1}),
         documents, words,
     ))  # fmt: skip
     assert (other["token_ids"] != first["token_ids"]).mean() > 0.5
@@ -208,7 +214,7 @@ def test_any_process_makes_the_same_block(tmp_path):
 
 def test_one_of_draws_each_flagged_column_alike():
     flags = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0]], bool).repeat(4000, axis=0)
-    actual = streams.draw_flagged(flags, seeding.numpy_rng(0))
+    actual = streams.draw_flagged(flags, host_seeding.numpy_rng(0))
     first, second = np.split(actual, 2)
     assert set(first) == {1, 3, 4} and set(second) == set(range(5))
     for counts, share in ((np.bincount(first)[[1, 3, 4]], 1 / 3), (np.bincount(second), 1 / 5)):
@@ -217,23 +223,24 @@ def test_one_of_draws_each_flagged_column_alike():
 
 def test_elsewhere_reaches_every_place_and_no_other():
     """Three documents of 4, 6 and 5 tokens; each token is a sentence."""
-    text = streams.Text(np.arange(15, dtype=np.int32), np.ones(16, bool), np.array([0, 4, 10, 15]))
-    places = lambda here, length: set(  # noqa: E731
-        streams.draw_elsewhere(
-            text, np.full(2000, here), np.full(2000, length), seeding.numpy_rng(here, length)
-        ).tolist()
-    )
+    ids, begins, splits = np.arange(15, dtype=np.int32), np.ones(16, bool), np.array([0, 4, 10, 15])
+
+    def places(here, length, identities=(0, 1, 2)):
+        text = streams.Text(ids, begins, splits, np.array(identities, np.uint64))
+        rng = host_seeding.numpy_rng(here, length)
+        drawn = streams.draw_elsewhere(text, np.full(3000, here), np.full(3000, length), rng)
+        found, counts = np.unique(drawn, return_counts=True)
+        share = 1 / len(found)
+        assert (abs(counts / 3000 - share) < 4.5 * np.sqrt(share * (1 - share) / 3000)).all()
+        return set(found.tolist())
+
     assert places(5, 3) == {0, 1, 10, 11, 12}
     assert places(0, 2) == set(range(4, 14))
     assert places(14, 4) == set(range(7))
     assert places(5, 6) == set(range(10))  # no other document has room: anywhere
-    two = streams.Text(np.arange(30, dtype=np.int32), np.ones(31, bool),
-                       np.array([0, 4, 10, 15, 19, 25, 30]), copies=2)  # fmt: skip
-    actual = streams.draw_elsewhere(two, np.full(2000, 20), np.full(2000, 3), seeding.numpy_rng(1))
-    assert set(actual.tolist()) == {15, 16, 25, 26, 27}
-    one = streams.Text(text.ids, text.begins, np.array([0, 15]))
-    actual = streams.draw_elsewhere(one, np.zeros(500, int), np.full(500, 14), seeding.numpy_rng(0))
-    assert set(actual.tolist()) == {0, 1}
+    # The last document is a copy of the first one.
+    assert places(2, 3, (5, 1, 5)) == set(range(4, 8)) == places(12, 3, (5, 1, 5))
+    assert places(2, 3, (5, 5, 5)) == set(range(13))
 
 
 def test_texts_that_are_too_short_are_refused(tmp_path):
@@ -251,14 +258,16 @@ def test_texts_that_are_too_short_are_refused(tmp_path):
 
 def test_separators_of_pairs_count(tmp_path):
     plan = lambda between, reuse: streams.Plan(  # noqa: E731
-        "", config(reuse_length=reuse).segments, 0, SEP, CLS, between
+        config(reuse_length=reuse).segments, 0, SEP, CLS, between
     )
     assert plan(1, 11).span == 13 and plan(2, 9).span == 12
     message = r"16 tokens .*reuse_length: 11 and 4 special tokens have no room .*_length to 10"
     with pytest.raises(UserError, match=message):
-        _ = plan(2, 11).span
-    text = streams.Text(np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]))
-    result = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), seeding.numpy_rng(0))
+        plan(2, 11).check()
+    text = streams.Text(
+        np.arange(10, 40, dtype=np.int32), np.ones(31, bool), np.array([0, 30]), np.zeros(1)
+    )
+    result = streams.cut_sequences(text, np.array([0, 2]), plan(2, 5), host_seeding.numpy_rng(0))
     for start, tokens, (first, second, last) in zip(
         (10, 12), result["token_ids"], result["segment_lengths"], strict=True
     ):
@@ -272,14 +281,14 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
     documents, words = marked(LENGTHS * 8)
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", words)
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(d) for d in documents) + "\n")
-    monkeypatch.setattr("tfrecords_tools.pretraining.chunks.cut.__defaults__", (400, tuple))
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 200)
     actual, lines = [], []
     for workers in (1, 2):
         settings = config(reuse_length=5, backward=True, relation="next_sentence", duplicates=3)
         out = tmp_path / f"out{workers}"
         built = builder.build(
             Settings.from_config(settings, tokenizer), str(tmp_path / "a.txt"), out,
-            workers, num_shards=3, report=lines.append,
+            Execution(workers), num_shards=3, report=lines.append,
         )  # fmt: skip
         actual.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()})
     assert actual[0] == actual[1] and len(actual[0]) == 7
@@ -311,12 +320,86 @@ def test_the_command_makes_them_with_any_number_of_workers(tmp_path, monkeypatch
         Settings.from_config(configs.from_dict(raw), tokenizer)
 
 
-def test_windows_of_contexts():
-    plan = streams.Plan("", config(reuse_length=5, short_documents="drop").segments, 0, 3, 2, 1)
-    windows = streams.Windows.from_documents(
-        np.array([0, 20, 32, 45]), plan
-    )  # 20, 12 and 13 tokens; 13 a row
-    assert len(windows) == 3
-    starts, goes_on = windows[np.arange(3)]
-    assert starts.tolist() == [0, 5, 32] and goes_on.tolist() == [False, True, False]
+def stored(folder, lengths, plan, parts=1):
+    """Documents of these lengths, whose tokens are numbered, in parts of a stored text."""
+    ids = np.split(np.arange(sum(lengths), dtype=np.int32), np.cumsum(lengths)[:-1])
+    none = np.zeros(0, np.uint8)
+    documents = [
+        StoredDocument(i, 0, False, np.array([len(each)], np.int32), each, none, none)
+        for i, each in enumerate(ids)
+    ]
+    framed = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
+    split = [
+        framed[i * len(framed) // parts : (i + 1) * len(framed) // parts] for i in range(parts)
+    ]
+    return [stream_text.write(Part(i, parts, each), folder, plan) for i, each in enumerate(split)]
+
+
+@pytest.mark.parametrize("parts", [1, 3, 7])
+@pytest.mark.parametrize("backward", [False, True])
+def test_windows_of_contexts(tmp_path, parts, backward):
+    plan = streams.Plan(config(reuse_length=5, short_documents="drop").segments, 0, 3, 2, 1)
+    lengths = [20, 12, 13, 31, 4, 18]  # 13 a row
+    written = stored(tmp_path, lengths, plan, parts)
+    text = stream_text.StoredText(tmp_path, written, plan, backward)
+    assert len(text) == sum(lengths)
+    starts, expected = 0, []
+    for length in lengths[:: -1 if backward else 1]:
+        windows = range(0, length - 13 + 1, 5)
+        expected += [(starts + begin, begin > 0) for begin in windows]
+        starts += length
+    assert text.num_windows == len(expected)
+    actual = text.windows(np.arange(len(expected)))
+    assert list(zip(*(array.tolist() for array in actual), strict=True)) == expected
+    for count in range(1, len(expected) + 1):
+        covered = {begin + i for begin, _ in expected[:count] for i in range(13)}
+        assert text.uncovered(count) == sum(lengths) - len(covered)
+    for steps, rows in ((1, 9), (2, 4), (3, 3), (8, 1)):
+        flags = [goes_on and i % steps for i, (_, goes_on) in enumerate(expected[: steps * rows])]
+        runs = "".join("x" if flag else " o" for flag in flags).split()
+        assert text.longest_run(steps, rows) == max(map(len, runs))
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("joined", [False, True])
+def test_any_range_of_a_stored_text(tmp_path, joined, backward):
+    kept = "join" if joined else "drop"
+    plan = streams.Plan(config(reuse_length=5, short_documents=kept).segments, 0, 3, 2, 1, 99)
+    lengths = [4, 1, 7, 2, 2, 9, 3]
+    text = stream_text.StoredText(tmp_path, stored(tmp_path, lengths, plan, 3), plan, backward)
+    ids, documents = [], []
+    for number, tokens in enumerate(np.split(np.arange(28), np.cumsum(lengths)[:-1])):
+        own = [*tokens.tolist(), *[99] * joined]
+        ids, documents = ids + own, documents + [number] * len(own)
+    begins = [i == 0 or documents[i] != documents[i - 1] for i in range(len(ids))] + [True]
+    if backward:
+        ids, documents, begins = ids[::-1], documents[::-1], begins[::-1]
+    for low in range(len(ids)):
+        for high in range(low + 1, len(ids) + 1):
+            part = text.read(low, high)
+            assert part.ids.tolist() == ids[low:high]
+            assert part.begins.tolist() == begins[low : high + 1]
+            repeated = np.repeat(part.identities, np.diff(part.documents)).tolist()
+            assert repeated == documents[low:high] and part.documents[0] == 0
+
+
+def test_parts_of_a_document_are_one(tmp_path):
+    plan = streams.Plan(config(reuse_length=5).segments, 0, 3, 2, 1, 99)
+    none, sentences = np.zeros(0, np.uint8), np.array([2], np.int32)
+
+    def make(identity, part, goes_on, first):
+        ids = np.array([first, first + 1], np.int32)
+        return StoredDocument(identity, part, goes_on, sentences, ids, none, none)
+
+    parts = [(1, 0, False), (2, 0, True), (2, 3, True), (2, 4, False), (2, 0, True), (3, 1, False)]
+    documents = [make(*part, 2 * i) for i, part in enumerate(parts)]
+    framed = [b"-" * 12 + document.pack() + b"-" * 4 for document in documents]
+    written = stream_text.write(Part(0, 1, framed), tmp_path, plan)
+    assert written == (0, 15, 4)
+    text = stream_text.StoredText(tmp_path, [written], plan).read(0, 15)
+    assert text.ids.tolist() == [0, 1, 99, 2, 3, 4, 5, 6, 7, 99, 8, 9, 10, 11, 99]
+    assert text.documents.tolist() == [0, 3, 10, 12, 15]
+
+
+def test_taken_rows():
     assert segments.taken(np.array([0, 2, 5]), np.array([1]))[0].tolist() == [2, 3, 4]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official import tasks, tokenizers
-from official.shards import features, integrity, manifest
+from official.shards import integrity, manifest, parsing
 from official.utils import strict
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import labelled_text
@@ -381,7 +381,7 @@ def test_shards_parse_with_the_table_of_features(tmp_path, tokenizer):
     built = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
     paths = [str(tmp_path / "out" / shard.name) for shard in built.shards]
     (batch,) = tf.data.TFRecordDataset(paths).batch(2)
-    parsed = features.parse(batch, built.features)
+    parsed = parsing.parse(batch, built.features)
     assert parsed["token_ids"].to_list() == [[2, 5, 3], [2, 7, 8, 3]]
     assert parsed["label"].numpy().tolist() == [1, 0]
     assert parsed["row"].numpy().tolist() == [0, 1]

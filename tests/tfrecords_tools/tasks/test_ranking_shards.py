@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import config, data, tasks, tokenizers
-from official.shards import candidates, features, manifest
+from official.shards import candidates, manifest, parsing
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
@@ -61,7 +61,7 @@ def build(folder, output, splits=("train", "validation"), bad=None, texts=None, 
 
 def examples(folder, split, result):
     paths = [str(folder / shard.name) for shard in result.split(split)]
-    parsed = features.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), result.features)
+    parsed = parsing.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), result.features)
     return {
         name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
         for name, value in parsed.items()

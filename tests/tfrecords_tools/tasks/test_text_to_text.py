@@ -11,7 +11,7 @@ from absl import flags
 from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
-from official.shards import features, manifest, references
+from official.shards import manifest, parsing, references
 from official.tasks import text_to_text as forms
 from official.utils.errors import UserError
 from tests import small
@@ -49,7 +49,7 @@ def _texts(folder, split="train"):
     names = sorted(set(content.features) - lacking)
     for shard in content.split(split):
         records = list(tf.data.TFRecordDataset(str(folder / "out" / shard.name)))
-        parsed = features.parse(tf.stack(records), names)
+        parsed = parsing.parse(tf.stack(records), names)
         for row in range(len(records)):
             found.append(
                 tuple(

@@ -1,4 +1,4 @@
-"""Tests of tfrecords_tools.text.documents."""
+"""Tests of tfrecords_tools.text.documents and tfrecords_tools.text.pieces."""
 
 import gzip
 import itertools
@@ -9,71 +9,88 @@ import numpy as np
 import pytest
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import documents
+from tfrecords_tools.text import documents, pieces
+from tfrecords_tools.text.documents import LAST, Tally
+from tfrecords_tools.text.pieces import PlainFile
+
+WHOLE = 1 << 30  # a range that is larger than any file here
 
 
-def _write(path, content: str | bytes):
+def write(path, content: str | bytes):
     content = content.encode() if isinstance(content, str) else content
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 
-def _read(*paths, **options):
-    tally = documents.Tally()
-    return list(documents.read(paths, tally=tally, **options)), tally
+def pieces_of(path, size=WHOLE, skip_long_lines=False):
+    if pieces.is_packed(path):
+        return list(pieces.unpack(path, size, skip_long_lines))
+    total = path.stat().st_size
+    file, numbers = PlainFile(path, total, size, skip_long_lines), range(-(-total // size))
+    return [piece for number in numbers if (piece := file.piece(number))]
+
+
+def read(path, size=WHOLE, skip=False):
+    """The documents of a file, part by part, and the counts."""
+    found, tally = [], Tally()
+    for piece in pieces_of(path, size, skip):
+        parts, counts = documents.parse(piece, 7, skip)
+        found += parts
+        tally.add(counts)
+    return found, tally
+
+
+def texts(path, **options):
+    return [document.text for document in read(path, **options)[0]]
+
+
+def joined(parts):
+    """The text of each document, whose parts are told by their identity."""
+    groups = itertools.groupby(parts, lambda part: part.identity)
+    return ["".join(part.text for part in group) for _, group in groups]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_text_documents(tmp_path, name):
-    path = _write(tmp_path / name, "\n\nOne.\n Two. \r\n\n \t\n  Three.\t\n\n\nFour.\n")
-    actual, tally = _read(path)
-    assert actual == [
-        (["One.", "\n Two."], path, 3, 8, False),
-        (["Three."], path, 7, 6, False),
-        (["Four."], path, 10, 5, False),
-    ]
-    assert (tally.documents, tally.bytes_read, tally.skipped) == (3, path.stat().st_size, {})
+    path = write(tmp_path / name, "\n\nOne.\n Two. \r\n\n \t\n  Three.\t\n\n\nFour.\n")
+    parts, tally = read(path)
+    assert [part.text for part in parts] == ["One.\n Two.", "Three.", "Four."]
+    assert [part.identity for part in parts] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)]
+    assert not any(part.part or part.unfinished for part in parts)
+    assert (tally.documents, tally.long, tally.skipped) == (3, 0, {})
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_json_documents(tmp_path, name):
     rows = [{"text": "\n One.\n \n\nTwo.\n"}, {"text": "", "id": 1}, {"text": " \x00\n"}]
-    path = _write(tmp_path / name, "\n".join(map(json.dumps, [*rows, {"text": "é"}])) + "\n\n")
-    actual, tally = _read(path)
-    assert actual == [(["One.", "\n \n\nTwo."], path, 1, 8, False), (["é"], path, 4, 1, False)]
-    assert tally.skipped == {"empty documents": 2}
-
-
-def test_documents_do_not_cross_files(tmp_path):
-    first, second = _write(tmp_path / "1.txt", "a"), _write(tmp_path / "2.txt", "b\n")
-    actual, tally = _read(first, second)
-    assert [document.sentences for document in actual] == [["a"], ["b"]]
-    assert tally.bytes_read == 3
+    path = write(tmp_path / name, "\n".join(map(json.dumps, [*rows, {"text": "é"}])) + "\n\n")
+    parts, tally = read(path)
+    assert [part.text for part in parts] == ["One.\n \n\nTwo.", "é"]
+    assert tally.skipped == {"empty documents": 2} and tally.documents == 2
 
 
 def test_control_characters(tmp_path):
     """The text has them; they are gone for tokenizers that do not keep white space."""
     text = "nu\0l\x07 form\x0cfeed tab\tbed\x7f\u0085x"
-    path = _write(tmp_path / "a", f"\ufeff{text}\n\0\0\n\n\0\n")
-    ((sentences, _, _, characters, _),), tally = _read(path)
-    assert sentences == [text, "\n\0\0"]
-    assert documents.cleaned(sentences) == ["nul form feed tab bed x"] and characters == 23
-    assert tally.skipped == {"empty documents": 1}
+    path = write(tmp_path / "a", f"\ufeff{text}\n\0\0\n\n\0\n")
+    (part,), tally = read(path)
+    assert part.text == f"{text}\n\0\0"
+    assert documents.slices(part.text) == [text, "\n\0\0"]
+    assert documents.cleaned(part.text) == ["nul form feed tab bed x"]
+    assert tally.skipped == {"empty documents": 1} and tally.documents == 1
 
 
 def test_slices_begin_where_words_of_gpt2_do(tmp_path):
     """U+001C to U+001F are white space for Python, and none for Unicode and GPT-2."""
-    path = _write(tmp_path / "a", "\x1cone\x1f \n\u2003\x1etwo\x1c\u3000\n\x1d\x1d\nthree")
-    actual, _ = _read(path)
-    assert [document.sentences for document in actual] == [
-        ["\x1cone\x1f", " \n\u2003\x1etwo\x1c"], ["three"]
-    ]  # fmt: skip
-    assert documents.cleaned(actual[0].sentences) == ["one", "two"]
+    path = write(tmp_path / "a", "\x1cone\x1f \n\u2003\x1etwo\x1c\u3000\n\x1d\x1d\nthree")
+    first, second = texts(path)
+    assert documents.slices(first) == ["\x1cone\x1f", " \n\u2003\x1etwo\x1c"] and second == "three"
+    assert documents.cleaned(first) == ["one", "two"]
     blank = [c for c in map(chr, range(0x110000)) if c.isspace() and c not in "\x1c\x1d\x1e\x1f"]
     assert sorted(documents.WHITE_SPACE) == blank
 
 
-def _text(rng):
+def odd_texts(rng, count=200):
     """Lines of odd pieces, in documents with a line in each that is not blank."""
     parts = [
         "Foo.",
@@ -92,69 +109,130 @@ def _text(rng):
     ]
     line = lambda: "".join(rng.choice(parts, rng.integers(0, 9)))  # noqa: E731
     lines = lambda: [f"{line()}x{line()}" for _ in range(rng.integers(1, 6))]  # noqa: E731
-    return ["\n".join(lines()) for _ in range(200)]
+    return ["\n".join(lines()) for _ in range(count)]
 
 
+@pytest.mark.parametrize("size", [WHOLE, 1000, 64, 17, 5])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.gz"])
-def test_slices_are_the_text(tmp_path, name, monkeypatch):
-    texts = _text(np.random.default_rng(0))
-    content = "\n \n".join(texts)
+def test_pieces_of_any_size_have_the_documents(tmp_path, name, size):
+    rng = np.random.default_rng(0)
+    originals = odd_texts(rng)
+    separators = ["\n\n", "\n \n", "\n\t\r\n\n", "\n\u2003\x1c\n", "\n\n\n\n\n\n\n\n\n"]
+    content = " \n" + "".join(text + rng.choice(separators) for text in originals)
     if "jsonl" in name:
-        texts = [text.replace("x", "x\n \n") for text in texts]
-        content = "\n".join(json.dumps({"text": text}) for text in texts)
-    path = _write(tmp_path / name, content)
-    expected = [text.strip(documents.WHITE_SPACE) for text in texts]
-    actual, _ = _read(path)
-    assert ["".join(document.sentences) for document in actual] == expected
-    monkeypatch.setattr(documents, "MAX_PART_CHARACTERS", 10)
-    parts, tally = _read(path)
-    joined = []
+        originals = [text.replace("x", "x\n \n") for text in originals]
+        content = "\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in originals)
+    path = write(tmp_path / name, content)
+    found = pieces_of(path, size)
+    if "gz" in name or "jsonl" not in name:
+        assert b"".join(piece.data for piece in found) == content.encode()
+    assert [piece.start for piece in found] == np.cumsum(
+        [0, *(len(piece.data) for piece in found[:-1])]
+    ).tolist()
+    numbers = [piece.number for piece in found]
+    assert numbers == sorted(set(numbers))
+    parts, tally = read(path, size)
+    expected = [text.strip(documents.WHITE_SPACE) for text in originals]
+    assert joined(parts) == expected
+    assert tally.documents == len(originals) and not tally.skipped
+    begun = {part.identity for part in parts if not part.part}
+    assert len(begun) == len(originals) == len({part.identity for part in parts})
+    assert tally.long == sum(part.unfinished and not part.part for part in parts)
+    if size != 64:
+        assert (tally.long > 10) == (size < 64 and "jsonl" not in name)
     for part in parts:
-        joined[len(joined) - part.continues :] = [
-            (joined[-1] if part.continues else "") + "".join(part.sentences)
-        ]
-    assert joined == expected and tally.documents == len(texts)
-    assert tally.long == sum(a.continues < b.continues for a, b in itertools.pairwise(parts)) > 50
-    for document in actual + parts:
-        assert document.characters == sum(map(len, documents.cleaned(document.sentences)))
-        for number, text in enumerate(document.sentences):
+        assert (part.identity[2] == LAST) == (part.unfinished or part.part > 0)
+        lines = documents.slices(part.text)
+        assert "".join(lines) == part.text
+        for number, text in enumerate(lines):
             assert text[-1] not in documents.WHITE_SPACE
-            begins = number or document.continues
-            assert (text[0] in documents.WHITE_SPACE) == bool(begins)
+            assert (text[0] in documents.WHITE_SPACE) == bool(number or part.part)
+
+
+def test_a_piece_is_read_without_the_others(tmp_path):
+    """What is before and behind a piece and the next begin makes no difference."""
+    originals = odd_texts(np.random.default_rng(1), 60)
+    path = write(tmp_path / "a.txt", "\n\n".join(originals))
+    data, size = path.read_bytes(), 64
+    for piece in pieces_of(path, size)[3:-3]:
+        if piece.origin != piece.number or piece.unfinished:
+            continue
+        other = bytearray(data)
+        low = max(0, piece.number * size - 2)
+        for i in [*range(low), *range(piece.start + len(piece.data) + 1, len(data))]:
+            other[i] = ord("?")
+        path.write_bytes(bytes(other))
+        again = PlainFile(path, len(data), size).piece(piece.number)
+        assert again.data[: len(piece.data)] == piece.data
+    path.write_bytes(data)
+
+
+def test_a_long_document_is_read_in_parts(tmp_path):
+    text = "\n".join(f"line {i}" for i in range(100))
+    path = write(tmp_path / "a.txt", f"first\n\n{text}\n\0\n\nnext\n")
+    parts, tally = read(path, 100)
+    first, *long, last = parts
+    assert (first.text, last.text) == ("first", "next")
+    assert "".join(part.text for part in long) == f"{text}\n\0"
+    assert [part.part for part in long] == list(range(len(long))) and len(long) > 5
+    assert [part.unfinished for part in long] == [True] * (len(long) - 1) + [False]
+    assert {part.identity for part in long} == {(7, 0, LAST)}
+    assert (tally.documents, tally.long) == (3, 1)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_a_document_without_end_is_divided(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(pieces, "MAX_DOCUMENT_BYTES", 400)
+    text = "\n".join(f"line {i:03}" for i in range(1000))  # 9 bytes each
+    path = write(tmp_path / name, f"first\n\n{text}\n\nnext\n")
+    parts, tally = read(path, 100)
+    found = joined(parts)
+    assert "\n".join(each.strip() for each in found[1:-1]) == text
+    sizes = [len(each) for each in found[1:-1]]
+    assert 300 <= min(sizes[:-1]) and max(sizes) < 2 * 400 + 100 and len(sizes) > 9
+    assert tally.documents == len(found)
+    for part in parts:  # Nobody looked further back.
+        assert part.part * 100 < 2 * 400
 
 
 def test_bytes_that_are_not_utf8(tmp_path):
-    path = _write(tmp_path / "a.txt", b"one\ntw\xf6\n\nthree\n")
+    path = write(tmp_path / "a.txt", b"one\ntw\xf6\n\nthree\n")
     with pytest.raises(UserError, match=r"a\.txt:2: not UTF-8 \(byte 0xf6 at column 3\).*--on_bad"):
-        _read(path)
-    actual, tally = _read(path, on_bad_utf8="skip")
-    assert [document.sentences for document in actual] == [["one"], ["three"]]
+        read(path)
+    parts, tally = read(path, skip=True)
+    assert [part.text for part in parts] == ["one", "three"]
     assert tally.skipped == {"lines not UTF-8": 1}
+    path = write(tmp_path / "b.txt", b"\n".join([b"fine " * 9, b""] * 40 + [b"\xff"]))
+    with pytest.raises(UserError, match=r"b\.txt:81: not UTF-8"):
+        read(path, 100)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 @pytest.mark.parametrize("end", ["\n", "\nlast", "\nlast\n", ""])
 @pytest.mark.parametrize("longer", [-1, 0, 1, 2])
-def test_a_line_of_about_the_limit_is_left_out_alone(tmp_path, monkeypatch, name, end, longer):
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 20)
+@pytest.mark.parametrize("size", [WHOLE, 7])
+def test_a_line_of_about_the_limit_is_left_out_alone(
+    tmp_path, monkeypatch, name, end, longer, size
+):
+    monkeypatch.setattr(pieces, "MAX_LINE_BYTES", 20)
     line = "é" * 9 + "xy" + "z" * longer if longer >= 0 else "é" * 9 + "x"
     assert len(line.encode()) == 20 + longer
-    path = _write(tmp_path / name, f"first\n{line}{end}")
-    actual, tally = _read(path, on_long_line="skip")
-    expected = ["first", *([f"\n{line}"] if longer <= 0 else []), *["\nlast"] * ("last" in end)]
-    assert [document.sentences for document in actual] == [expected]
+    path = write(tmp_path / name, f"first\n{line}{end}")
+    parts, tally = read(path, size, skip=True)
+    expected = ["first", *([line] if longer <= 0 else []), *["last"] * ("last" in end)]
+    assert "".join(part.text for part in parts) == "\n".join(expected)
     assert tally.skipped == ({"lines too long": 1} if longer > 0 else {})
     if longer > 0:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 0 MiB: break"):
-            _read(path)
+            read(path, size)
 
 
 def test_lone_surrogate_in_json(tmp_path):
-    path = _write(tmp_path / "a.jsonl", '{"text": "ok"}\n{"text": "x\\ud83d"}\n')
+    path = write(tmp_path / "a.jsonl", '{"text": "ok"}\n{"text": "x\\ud83d"}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:2: not UTF-8 \(lone surrogate \\ud83d"):
-        _read(path)
-    actual, tally = _read(path, on_bad_utf8="skip")
-    assert len(actual) == 1 and tally.skipped == {"lines not UTF-8": 1}
+        read(path)
+    parts, tally = read(path, skip=True)
+    assert len(parts) == 1 and tally.skipped == {"lines not UTF-8": 1}
 
 
 @pytest.mark.parametrize("name", ["long.txt", "long.txt.gz", "long.jsonl"])
@@ -168,34 +246,13 @@ def test_line_of_100_megabytes(tmp_path, name):
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match=rf"{name}:2: the line has more than 16 MiB: break"):
-            _read(path)
-        actual, tally = _read(path, on_long_line="skip")
-        assert tracemalloc.get_traced_memory()[1] < 5 * documents.MAX_LINE_BYTES
+            read(path, 1 << 20)
+        parts, tally = read(path, 1 << 20, skip=True)
+        assert tracemalloc.get_traced_memory()[1] < 5 * pieces.MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
-    assert "last" in actual[-1].sentences[-1]
+    assert "first" in parts[0].text and "last" in parts[-1].text
     assert tally.skipped == {"lines too long": 1}
-
-
-def test_a_document_without_end_comes_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_PART_CHARACTERS", 10)
-    text = "\n".join(f"line {i}" for i in range(7))
-    actual, tally = _read(_write(tmp_path / "a.txt", f"{text}\n\0\n\nnext\n"))
-    assert [(len(part.sentences), part.line, part.continues) for part in actual] == [
-        (2, 1, False), (2, 3, True), (2, 5, True), (2, 7, True), (1, 10, False)
-    ]  # fmt: skip
-    assert (tally.documents, tally.long) == (2, 1)
-    actual, tally = _read(_write(tmp_path / "a.jsonl", json.dumps({"text": text})))
-    assert [len(document.sentences) for document in actual] == [2, 2, 2, 1]
-    assert (tally.documents, tally.long) == (1, 1)
-
-
-def test_parts_are_bounded_where_nothing_counts(tmp_path, monkeypatch):
-    """Lines of control characters alone, and much white space."""
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 40)
-    actual, tally = _read(_write(tmp_path / "a.txt", "x\n" + "\0\n" * 100 + f"y{' ' * 30}\n" * 9))
-    assert max(sum(map(len, part.sentences)) for part in actual) < 40 + 2 * 40
-    assert (tally.documents, tally.long) == (1, 1) and len(actual) > 5
 
 
 @pytest.mark.parametrize(
@@ -209,44 +266,17 @@ def test_parts_are_bounded_where_nothing_counts(tmp_path, monkeypatch):
     ],
 )
 def test_bad_json(tmp_path, line, message):
-    path = _write(tmp_path / "a.jsonl", '{"text": "a"}\n' + line)
-    with pytest.raises(UserError, match=message):
-        _read(path)
+    path = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + line)
+    for size in (WHOLE, 10):
+        with pytest.raises(UserError, match=message):
+            read(path, size)
 
 
 def test_damaged_gzip(tmp_path):
-    path = _write(tmp_path / "a.txt.gz", "one\ntwo\n")
+    path = write(tmp_path / "a.txt.gz", "one\ntwo\n")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"a\.txt\.gz: cannot be read past line .*damaged or cut"):
-        _read(path)
+        read(path)
     path.write_bytes(b"plain text\n")
     with pytest.raises(UserError, match=r"a\.txt\.gz: cannot be read past line 0"):
-        _read(path)
-
-
-def test_expand(tmp_path):
-    for name in ("b.txt", "a.txt", "c.jsonl", "sub/d.txt", "odd[1].txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        _write(tmp_path / name, "x")
-    names = lambda globs: [path.name for path in documents.expand(globs)]  # noqa: E731
-    assert names(f"{tmp_path}/?.txt, {tmp_path}/c.jsonl") == ["a.txt", "b.txt", "c.jsonl"]
-    assert names([f"{tmp_path}/b.txt", f"{tmp_path}/?.txt"]) == ["b.txt", "a.txt"]
-    assert names(f"{tmp_path}/**/d.txt") == ["d.txt"]
-    assert names(f"{tmp_path}/odd[1].txt") == ["odd[1].txt"]
-
-
-def test_expand_errors(tmp_path):
-    with pytest.raises(UserError, match=r"no file matches '.*/\*\.txt': check the pattern"):
-        documents.expand(f"{tmp_path}/*.txt")
-    with pytest.raises(UserError, match=r"missing\.txt: no such file"):
-        documents.expand([f"{tmp_path}/missing.txt"])
-    with pytest.raises(UserError, match=r"is a folder: name the files in it"):
-        documents.expand([str(tmp_path)])
-    with pytest.raises(UserError, match="no input files named"):
-        documents.expand(" , ")
-    _write(tmp_path / "empty.txt", "")
-    with pytest.raises(UserError, match=r"the input is empty: .*empty\.txt hold no bytes"):
-        documents.expand(f"{tmp_path}/*.txt")
-    _write(tmp_path / "a.txt.xz", "x")
-    with pytest.raises(UserError, match=r"a\.txt\.xz: cannot read this format: unpack"):
-        documents.expand(f"{tmp_path}/*.xz")
+        read(path)

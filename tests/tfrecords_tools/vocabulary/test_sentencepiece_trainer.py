@@ -43,7 +43,7 @@ def test_samples_of_chunks_make_the_sample_of_all():
     for size in (10, 15, 1000):
         merged = Sample(10)
         for chunk in range(20):
-            part = Sample(size, chunk=chunk)
+            part = Sample(size, chunk=(chunk, 0))
             part.add(f"{chunk} {i}" for i in range(30))
             merged.merge(part.state())
         assert merged.seen == 600 and len(merged.lines) == 10
@@ -58,7 +58,7 @@ def test_sample_is_even_over_chunks():
     for offset in range(200):
         merged = Sample(10, seed=offset)
         for chunk in range(8):
-            part = Sample(10, offset, chunk)
+            part = Sample(10, offset, (chunk, 0))
             part.add(str(5 * chunk + i) for i in range(5))
             merged.merge(part.state())
         picked[[int(line) for line in merged.lines]] += 1

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from official.tasks import LETTERS, Task
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import choice_formats, tables
 from tfrecords_tools.tasks.readers.choice_formats import RawQuestion
 
@@ -32,7 +32,7 @@ class Question:
     answer: int | None
 
 
-def count_choices(path: Path) -> int:
+def count_choices(path: AnyPath) -> int:
     """Returns the number of choices of the first question of a JSON Lines file.
 
     Raises:
@@ -49,7 +49,9 @@ def count_choices(path: Path) -> int:
     raise UserError(f"{path}: no line with two or more `choices`")
 
 
-def read(task: Task, path: Path, optional_answers: bool, bad: tables.BadRows) -> Iterator[Question]:
+def read(
+    task: Task, path: AnyPath, optional_answers: bool, bad: tables.BadRows
+) -> Iterator[Question]:
     """Yields the questions of a file or folder.
 
     Args:

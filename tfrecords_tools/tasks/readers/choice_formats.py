@@ -14,11 +14,11 @@ others  JSON Lines: context, question (optional), choices (a list), answer (a le
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from official.tasks import Task
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import tables
 
 SUFFIXES = (".json", ".jsonl")
@@ -50,7 +50,7 @@ class RawQuestion:
 
 
 def read(
-    task: Task, path: Path, optional_answers: bool, bad: tables.BadRows
+    task: Task, path: AnyPath, optional_answers: bool, bad: tables.BadRows
 ) -> Iterator[RawQuestion]:
     """Yields the questions of a file or folder, unchecked.
 
@@ -85,14 +85,14 @@ def read(
 
 
 def _articles(
-    folder: Path, letters: Mapping[str, int], bad: tables.BadRows
+    folder: AnyPath, letters: Mapping[str, int], bad: tables.BadRows
 ) -> Iterator[RawQuestion]:
     """Yields the questions of RACE as distributed; the files are in alphabetical order."""
     files = sorted(folder.rglob("*.txt"))
     if not files:
         raise UserError(f"{folder} has no article: no file .txt, in it or in its folders")
     number = 0
-    identities: dict[Any, Path] = {}
+    identities: dict[Any, AnyPath] = {}
     for path in files:
         value = _json(path)
         if not isinstance(value, dict):
@@ -128,7 +128,7 @@ def _articles(
 
 
 def _endings(
-    path: Path, task: Task, optional_answers: bool, bad: tables.BadRows
+    path: AnyPath, task: Task, optional_answers: bool, bad: tables.BadRows
 ) -> Iterator[RawQuestion]:
     """Yields the questions of SWAG; its rows have no ids."""
     endings = [f"ending{i}" for i in range(len(task.labels))]
@@ -141,7 +141,7 @@ def _endings(
         yield RawQuestion(number, location, context, text, choices, answer, None, known)
 
 
-def _dialogues(path: Path, bad: tables.BadRows) -> Iterator[RawQuestion]:
+def _dialogues(path: AnyPath, bad: tables.BadRows) -> Iterator[RawQuestion]:
     """Yields the questions of DREAM; the turns of a dialogue become lines of the context."""
     value = _json(path)
     if not isinstance(value, list):
@@ -177,7 +177,7 @@ def _dialogues(path: Path, bad: tables.BadRows) -> Iterator[RawQuestion]:
 
 
 def _lines(
-    path: Path, task: Task, letters: Mapping[str, int], bad: tables.BadRows
+    path: AnyPath, task: Task, letters: Mapping[str, int], bad: tables.BadRows
 ) -> Iterator[RawQuestion]:
     """Yields the questions of JSON Lines, with the keys of RACE or those of the task `choice`."""
     race = task.name == "race"
@@ -201,7 +201,7 @@ def _lines(
         )
 
 
-def _json(path: Path) -> Any:
+def _json(path: AnyPath) -> Any:
     try:
         return json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
     except UnicodeDecodeError:

@@ -4,12 +4,12 @@ import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 
 from official.tasks import trec
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FORMATS = ("cranfield", "cisi", "wikiqa")
 
@@ -37,7 +37,7 @@ class Collection:
     left_out: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
-def read_fields(path: Path, fields: str) -> Iterator[tuple[str, str]]:
+def read_fields(path: AnyPath, fields: str) -> Iterator[tuple[str, str]]:
     """Yields the number and the text of each entry of a file of .I, .T, .A, .B and .W fields.
 
     Args:
@@ -64,7 +64,7 @@ def read_fields(path: Path, fields: str) -> Iterator[tuple[str, str]]:
     yield number, " ".join(words)
 
 
-def read_cranfield(folder: Path) -> Collection:
+def read_cranfield(folder: AnyPath) -> Collection:
     """Reads the Cranfield collection (see `build_ranking_data`)."""
     documents = _unique(folder / "cran.all.1400", read_fields(folder / "cran.all.1400", "W"))
     listed = enumerate(read_fields(folder / "cran.qry", "W"), 1)
@@ -76,7 +76,7 @@ def read_cranfield(folder: Path) -> Collection:
     return _usable(collection)
 
 
-def read_cisi(folder: Path) -> Collection:
+def read_cisi(folder: AnyPath) -> Collection:
     """Reads the CISI collection (see `build_ranking_data`)."""
     documents = _unique(folder / "CISI.ALL", read_fields(folder / "CISI.ALL", "TW"))
     queries = _unique(folder / "CISI.QRY", read_fields(folder / "CISI.QRY", "TW"))
@@ -86,7 +86,7 @@ def read_cisi(folder: Path) -> Collection:
     return _usable(collection)
 
 
-def read_wikiqa(folder: Path) -> Collection:
+def read_wikiqa(folder: AnyPath) -> Collection:
     """Reads WikiQA (see `build_ranking_data`); equal answers are one document."""
     collection = Collection({}, {}, {})
     numbers: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _judge(collection: Collection, location: str, query: str, document: str, gra
     collection.qrels[query][document] = grade
 
 
-def _unique(path: Path, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _unique(path: AnyPath, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, text in entries:
         if number in texts:
@@ -177,9 +177,9 @@ def _unique(path: Path, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
     return texts
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: AnyPath) -> Iterator[str]:
     try:
-        with open(path, "rb") as stream:
+        with path.open("rb") as stream:
             for number, line in enumerate(stream, 1):
                 try:
                     yield line.decode("utf-8").rstrip("\r\n")
@@ -189,7 +189,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise UserError(f"there is no file {path}") from None
 
 
-def _rows(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
+def _rows(path: AnyPath, columns: int) -> Iterator[tuple[str, list[str]]]:
     for number, line in enumerate(_lines(path), 1):
         cells = line.split()
         if cells and len(cells) != columns:

@@ -7,16 +7,16 @@ are `label` (COARSE), `fine_label` (COARSE:fine) and `text`.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FOLDER_COLUMNS = ("label", "text")
 TREC_COLUMNS = ("label", "fine_label", "text")
 _QUESTION = re.compile(r"(\w+):(\w+)\s+(.*)")
 
 
-def folder_records(path: Path, labels: Sequence[str], damaged: list) -> Iterator[tuple]:
+def folder_records(path: AnyPath, labels: Sequence[str], damaged: list) -> Iterator[tuple]:
     """Yields the texts of a folder, label by label, in the order of the file names.
 
     Args:

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
 from official.tasks import trec
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import tables
 
 
@@ -25,9 +25,9 @@ class Collection:
 
 
 def read_collection(
-    queries: Path,
-    documents: Path,
-    qrels: Path | None,
+    queries: AnyPath,
+    documents: AnyPath,
+    qrels: AnyPath | None,
     bad: tables.BadRows,
     header: bool = True,
     format: str | None = None,
@@ -53,7 +53,7 @@ def read_collection(
 
 
 def _read_texts(
-    path: Path, bad: tables.BadRows, header: bool, format: str | None
+    path: AnyPath, bad: tables.BadRows, header: bool, format: str | None
 ) -> dict[str, str]:
     columns = ["id", "text"]
     if not header and tables.file_format(path, format) != "jsonl":

@@ -1,19 +1,18 @@
 """Splits text files into records: lines, and the cells of TSV, CSV and TREC's questions."""
 
 import csv
-import gzip
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+from official.utils import text_lines
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import layouts
 
 
-def lines(path: Path, damaged: list[int]) -> Iterator[str]:
+def lines(path: AnyPath, damaged: list[int]) -> Iterator[str]:
     """Yields lines without their ends; appends the numbers of lines not in UTF-8 to `damaged`."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    with opened as stream:
+    with text_lines.opened(path) as stream:
         for number, line in enumerate(stream, 1):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
@@ -25,14 +24,14 @@ def lines(path: Path, damaged: list[int]) -> Iterator[str]:
                 yield line.decode("utf-8", "replace")
 
 
-def tsv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+def tsv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
     """Yields the line number and the cells of each row; see `lines` for `damaged`."""
     for number, line in enumerate(lines(path, damaged), 1):
         if line:
             yield number, line.split("\t")
 
 
-def csv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
+def csv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
     """Yields the first line number and the cells of each row; see `lines` for `damaged`.
 
     Raises:
@@ -54,7 +53,7 @@ def csv_records(path: Path, damaged: list[int]) -> Iterator[tuple[int, list[str]
         ) from error
 
 
-def trec_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
+def trec_records(path: AnyPath) -> Iterator[tuple[int, list[str] | None]]:
     """Yields the line number and the cells of each question; None for other lines."""
     for number, line in enumerate(lines(path, []), 1):
         if line.strip():

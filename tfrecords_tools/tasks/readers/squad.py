@@ -10,11 +10,11 @@ paragraph and the question.
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from official.shards.questions import Question
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers.tables import BadRows
 
 
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 def read(
-    path: Path, no_answers: bool = False, answered: bool = True, bad: BadRows | None = None
+    path: AnyPath, no_answers: bool = False, answered: bool = True, bad: BadRows | None = None
 ) -> Iterator[Asked]:
     """Yields the questions of a file, in order.
 
@@ -77,7 +77,7 @@ def read(
         raise UserError(f"{path} holds no question")
 
 
-def _questions(path: Path) -> Iterator[tuple[str, dict, str]]:
+def _questions(path: AnyPath) -> Iterator[tuple[str, dict, str]]:
     """Yields the context, the unchecked question and the location of each question."""
     try:
         document = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))

@@ -12,11 +12,11 @@ import gzip
 import json
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from official.tasks import nearest
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import layouts, records
 
 FORMATS = {
@@ -69,12 +69,12 @@ class BadRows:
         return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
 
 
-def location(path: Path, line: int | str) -> str:
+def location(path: AnyPath, line: int | str) -> str:
     """Returns the location of a row for a message: a line of a file, or a file of a folder."""
     return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
 
 
-def file_format(path: Path, given: str | None = None) -> str:
+def file_format(path: AnyPath, given: str | None = None) -> str:
     """Returns the given format of a file, or the one that its name implies.
 
     Raises:
@@ -94,7 +94,7 @@ def file_format(path: Path, given: str | None = None) -> str:
 
 
 def read(
-    path: Path,
+    path: AnyPath,
     columns: Sequence[str],
     optional: Sequence[str] = (),
     header: bool = True,
@@ -138,7 +138,7 @@ def read(
 
 
 def _cells(
-    path: Path,
+    path: AnyPath,
     columns: Sequence[str],
     optional: Sequence[str],
     header: bool,
@@ -192,7 +192,7 @@ def _count(columns: int) -> str:
 
 
 def _column_index(
-    path: Path, column: str, names: Sequence[str] | None, width: int, optional: Sequence[str]
+    path: AnyPath, column: str, names: Sequence[str] | None, width: int, optional: Sequence[str]
 ) -> int | None:
     """Returns the index of a column, or None for an optional column that is missing."""
     if names is not None and column in names:
@@ -213,7 +213,7 @@ def _column_index(
     )
 
 
-def objects(path: Path, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
+def objects(path: AnyPath, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
     """Yields the number, the line and the object of each line of a JSON Lines file.
 
     Args:
@@ -242,7 +242,7 @@ def objects(path: Path, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
 
 
 def _objects(
-    path: Path, columns: Sequence[str], optional: Sequence[str], bad: BadRows
+    path: AnyPath, columns: Sequence[str], optional: Sequence[str], bad: BadRows
 ) -> Iterator[Row]:
     absent: set[str] | None = None  # The optional columns that the first row lacks.
     for number, line, value in objects(path, bad):

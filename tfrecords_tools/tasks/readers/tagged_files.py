@@ -10,13 +10,13 @@ is no word. JSON Lines has one of these objects on each line, where positions co
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from official.tasks import tags as tag_rules
 from official.tasks.task import Columns
 from official.tokenizers import text_words
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import records, tables
 
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl"}
@@ -40,7 +40,7 @@ class Text(NamedTuple):
     lines: tuple[int, ...]
 
 
-def file_format(path: Path, given: str | None = None) -> str:
+def file_format(path: AnyPath, given: str | None = None) -> str:
     """Returns "conll" or "jsonl": the given format, or the one of the file name.
 
     Raises:
@@ -54,7 +54,7 @@ def file_format(path: Path, given: str | None = None) -> str:
 
 
 def read(
-    path: Path,
+    path: AnyPath,
     columns: Columns,
     format: str | None = None,
     labelled: bool = True,
@@ -91,7 +91,7 @@ def read(
         raise UserError(f"{path} is empty: it has no words")
 
 
-def _conll(path: Path, columns: Columns, labelled: bool) -> Iterator[Text]:
+def _conll(path: AnyPath, columns: Columns, labelled: bool) -> Iterator[Text]:
     damaged: list[int] = []
     words: list[str] = []
     tags: list[str] = []
@@ -138,7 +138,7 @@ def _index(column: str) -> int:
         ) from None
 
 
-def _cell(cells: list[str], index: int, path: Path, line: int, what: str, column: Any) -> str:
+def _cell(cells: list[str], index: int, path: AnyPath, line: int, what: str, column: Any) -> str:
     if not -len(cells) <= index < len(cells):
         raise UserError(
             f"{path}, line {line}: no column {column} for the {what}: the line has {len(cells)} "
@@ -154,7 +154,7 @@ def _check_tag(tag: Any, where: str) -> None:
         raise UserError(f"{where}: {error}") from None
 
 
-def _objects(path: Path, labelled: bool, bad: tables.BadRows, widen: bool) -> Iterator[Text]:
+def _objects(path: AnyPath, labelled: bool, bad: tables.BadRows, widen: bool) -> Iterator[Text]:
     for _, line, value in tables.objects(path, bad):
         where = tables.location(path, line)
         if "tokens" in value:

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from official import tokenizers
 from official.config import Segments
-from official.shards import features
-from official.utils import seeding
-from tfrecords_tools.pretraining import chunks, examples, stream_corpus, streams
+from official.shards import parsing
+from tfrecords_tools.pretraining import builder, examples
 from tfrecords_tools.pretraining.settings import Settings
-from tfrecords_tools.text import documents, sentences
+from tfrecords_tools.text import documents, pieces, sentences
+from tfrecords_tools.text.chunks import DocumentChunk
+from tfrecords_tools.text.pieces import PlainFile
 from tfrecords_tools.vocabulary import byte_bpe
 
 ODD = [" ", "  ", "\t", "\x00", "\x1c ", "\x85", "\xa0", "\u2003", "\r", "\x0c", "\x07"]
@@ -59,7 +60,11 @@ def written(path, texts):
         content = " \n" + "\n\n \t\n".join(texts) + "\t\n"
     data = content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return list(chunks.cut(documents.read([path]), size=5000))
+    if pieces.is_packed(path):
+        found = pieces.unpack(path, 5000)
+    else:
+        found = map(PlainFile(path, len(data), 5000).piece, range(-(-len(data) // 5000)))
+    return [DocumentChunk(0, i, *documents.parse(piece)) for i, piece in enumerate(found)]
 
 
 def settings(folder, split, **options):
@@ -82,11 +87,8 @@ def expected_texts(tokenizer, texts):
 
 
 def rows_of(piece, how):
-    rows = examples.process_chunk(piece, how)
-    parsed = features.parse(tf.constant(rows.examples), ["token_ids"])["token_ids"].to_list()
-    # The examples come in a drawn order.
-    order = seeding.numpy_rng(how.seed, piece.number).permutation(len(parsed))
-    return [parsed[place] for place in np.argsort(order)]
+    records, _ = examples.process_chunk(piece, how)
+    return parsing.parse(tf.constant(records), ["token_ids"])["token_ids"].to_list()
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.jsonl.gz"])
@@ -139,11 +141,9 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
     separators = asked = rows = 0
     whole = []
     for piece in written(tmp_path / "a.jsonl", texts):
-        examples_cut = examples.process_chunk(piece, how)
-        parsed = features.parse(tf.constant(examples_cut.examples), ["token_ids", "next_id"])
+        records, counts = examples.process_chunk(piece, how)
+        parsed = parsing.parse(tf.constant(records), ["token_ids", "next_id"])
         ids, after = parsed["token_ids"].to_list(), parsed["next_id"].numpy().tolist()
-        order = np.argsort(seeding.numpy_rng(how.seed, piece.number).permutation(len(ids)))
-        ids, after = [ids[place] for place in order], [after[place] for place in order]
         assert {len(row) for row in ids[:-1]} == {128} and after[:-1] == [row[0] for row in ids[1:]]
         text = [*itertools.chain(*ids), after[-1]]
         whole += text
@@ -155,7 +155,7 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
         asked += targets.count(tokenizer.sep_id)
         rows += len(ids)
         assert not {tokenizer.cls_id, tokenizer.pad_id} & set(text)
-        assert examples_cut.documents == len(piece.documents)
+        assert counts.totals["documents"] == len(piece.documents)
     assert separators == asked == len(texts) and rows > 40
     groups = itertools.groupby(whole, lambda token: token == tokenizer.sep_id)
     actual = [spelled(tokenizer, group) for is_end, group in groups if not is_end]
@@ -166,13 +166,11 @@ def test_blocks_end_a_document_where_it_ends(tmp_path, folder):
 def test_streams_are_the_text(tmp_path, folder, reuse):
     texts, tokenizer = corpus(), tokenizers.load(folder)
     how = settings(folder, True, format="stream", rows=2, reuse_length=reuse, max_length=40)
-    corpus_files = stream_corpus.Corpus(tmp_path / "stream")
-    for piece in written(tmp_path / "a.jsonl", texts):
-        corpus_files.add(examples.tokenize_chunk(piece, how)[0])
-    plan, _ = corpus_files.arrange(streams.Plan.from_settings(corpus_files.folder, how, tokenizer))
-    records = [record for block in plan.blocks for record in streams.make(block, plan)]
-    corpus_files.close()
-    rows = features.parse(tf.constant(records), ["token_ids"])["token_ids"].to_list()
+    written(tmp_path / "a.jsonl", texts)
+    builder.build(how, f"{tmp_path}/a.jsonl", tmp_path / "out", num_shards=1)
+    paths = [str(path) for path in (tmp_path / "out").glob("*.tfrecord")]
+    records = list(tf.data.TFRecordDataset(paths))
+    rows = parsing.parse(tf.stack(records), ["token_ids"])["token_ids"].to_list()
     everything = b"\n\n\n\n\n".join(expected_texts(tokenizer, texts))
     for b in range(2):
         text = [token for row in rows[b::2] for token in row[: reuse or 40]]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import tasks, tokenizers
-from official.shards import features, integrity, manifest, questions
+from official.shards import integrity, manifest, parsing, questions
 from official.utils.errors import UserError
 from tests import small, squads
 from tfrecords_tools import build_task_shards
@@ -127,7 +127,7 @@ def records(folder, split):
     record = manifest.read(folder)
     names = [str(folder / shard.name) for shard in record.split(split)]
     serialized = list(tf.data.TFRecordDataset(names).as_numpy_iterator())
-    parsed = features.parse(serialized, record.features)
+    parsed = parsing.parse(serialized, record.features)
     return [
         {name: value[i].numpy() for name, value in parsed.items()} for i in range(len(serialized))
     ]

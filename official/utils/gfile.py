@@ -1,0 +1,301 @@
+"""Calls to TensorFlow's file systems: with retries, and with the errors of Python.
+
+`official.utils.paths` uses this module. TensorFlow is imported at the first call.
+
+TensorFlow knows `gs://` and `ram://`. The environment variable `GARDEN_FILE_SYSTEMS` names what
+adds other file systems, separated by commas: a Python module that registers them when it is
+imported, or the path of a shared library with a file system plugin (`.so`).
+"""
+
+import errno
+import functools
+import importlib
+import io
+import os
+import random
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, BinaryIO, TypeVar
+
+from official.utils import errors
+from official.utils.errors import UserError
+
+T = TypeVar("T")
+
+VARIABLE = "GARDEN_FILE_SYSTEMS"
+PREFIX = ".tmp-"  # the beginning of the names of files and folders that are not complete
+_PAUSES = (0.1, 0.4, 1.6, 6.4, 25.6)  # seconds between tries
+_READ, _WRITE = 512 << 10, 16 << 20  # bytes at once; TensorFlow reads so many
+# What TensorFlow makes of the error of an op of a graph that does not talk to other workers.
+_REPLACED = "originally returned UnavailableError, and was replaced by InternalError"
+# Their files appear when they are closed, and their renaming is a copy.
+_OBJECT_STORES = ("gs", "s3", "s3e", "az", "oss")
+
+
+class Patience:
+    """Waits after errors that may pass, longer and longer, and then gives up.
+
+    Args:
+      place: the file or folder, for messages.
+    """
+
+    def __init__(self, place: str):
+        self._place = place
+        self._pauses = iter(_PAUSES)
+
+    def wait(self, error: Exception) -> None:
+        """Waits until the next try.
+
+        Raises:
+          UserError: there were enough tries.
+        """
+        pause = next(self._pauses, None)
+        if pause is None:
+            raise UserError(
+                f"{self._place}: the file system fails again and again, for {sum(_PAUSES):.0f} "
+                f"seconds now ({words(error)}): try again when it works"
+            ) from error
+        if pause > 1:
+            errors.warn(f"{self._place}: {words(error)}; the next try is in {pause:.0f} seconds")
+        time.sleep(pause * random.uniform(0.75, 1.25))
+
+
+def retried(uri: str, work: Callable[[Any], T]) -> T:
+    """Calls a function that works on a remote file, and again after an error that may pass.
+
+    Args:
+      uri: the file or folder, for messages.
+      work: takes `tf.io.gfile`. It may be called several times.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      FileExistsError: there is such a file.
+      UserError: the file system is not known, does not answer, or refuses.
+    """
+    tf = _tensorflow(uri)
+    patience = Patience(uri)
+    while True:
+        try:
+            return work(tf.io.gfile)
+        except (tf.errors.InternalError, tf.errors.UnknownError) as error:
+            patience.wait(error)
+        except tf.errors.NotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri) from error
+        except tf.errors.AlreadyExistsError as error:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), uri) from error
+        except tf.errors.OpError as error:
+            if not may_pass(error):
+                raise UserError(
+                    f"{uri}: {words(error)}: check the path, the network, and what you may read "
+                    "and write there"
+                ) from error
+            patience.wait(error)
+
+
+def may_pass(error: Exception) -> bool:
+    """Returns whether an error may be gone later, also one of a graph that reads files."""
+    known = _load_file_systems().errors
+    passing = known.UnavailableError, known.DeadlineExceededError, known.AbortedError
+    return isinstance(error, passing) or _REPLACED in str(error)
+
+
+def words(error: Exception) -> str:
+    """Returns the kind of TensorFlow's error, and the line of its message about a file."""
+    said = getattr(error, "message", None) or ""
+    kind = "Unavailable" if _REPLACED in said else type(error).__name__.removesuffix("Error")
+    lines = [line.strip() for line in re.sub(r"{{.*?}}", "", said).splitlines() if line.strip()]
+    line = next((line for line in lines if "://" in line), lines[0] if lines else "")
+    return f"{kind}: {line}" if line else kind
+
+
+class Reader(io.RawIOBase):
+    """Reads a remote file; a read that fails is tried again at its place.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+    """
+
+    def __init__(self, uri: str):
+        super().__init__()
+        self._uri = uri
+        self._file = None
+        self._position = 0
+        retried(
+            uri, lambda fs: self._read(fs, 1)
+        )  # some file systems open a file that is not there
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def tell(self) -> int:
+        """Returns the place of the next byte."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Sets the place of the next byte, and returns it."""
+        size = retried(self._uri, self._size) if whence == os.SEEK_END else 0
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._uri)
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads at most as many bytes as the buffer has room for; returns their number."""
+        size = min(len(buffer), _READ)  # a read that fails is one that is tried again
+        data = retried(self._uri, lambda fs: self._read(fs, size))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def readall(self) -> bytes:
+        """Reads to the end of the file, and not to the size that it had before."""
+        parts = []
+        while part := self.read(_READ):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _size(self, fs: Any) -> int:
+        return fs.stat(self._uri).length
+
+    def _read(self, fs: Any, size: int) -> bytes:
+        try:
+            if self._file is None:
+                self._file = fs.GFile(self._uri, "rb")
+            self._file.seek(self._position)
+            return self._file.read(size)
+        except Exception:
+            self._file = None
+            raise
+
+
+class Writer(io.FileIO):
+    """A file on the local disk that replaces a remote file when it is closed."""
+
+    def __init__(self, uri: str):
+        descriptor, name = tempfile.mkstemp(prefix=PREFIX)
+        os.unlink(name)
+        super().__init__(descriptor, "w+b")
+        self._uri = uri
+
+    def close(self) -> None:
+        """Writes the remote file."""
+        if not self.closed:
+            try:
+                put(self._uri, self)
+            finally:
+                super().close()
+
+
+def put(uri: str, source: BinaryIO) -> None:
+    """Writes a remote file with the bytes of a stream, from its beginning.
+
+    The file appears under its name when it is whole: an object store shows a file when it is
+    closed; elsewhere it is written under a temporary name and renamed.
+    """
+    target = uri
+    if uri.partition("://")[0] not in _OBJECT_STORES:
+        name = uri.rpartition("/")[2]
+        folder = uri.removesuffix(name)
+        target = f"{folder}{PREFIX}{name}-{uuid.uuid4().hex[:8]}"
+        retried(folder, lambda fs: fs.makedirs(folder))
+    tried = False
+
+    def write(fs: Any) -> None:
+        nonlocal tried
+        if tried and target != uri and fs.exists(target):
+            fs.remove(target)  # `ram://` appends to a file that is there
+        tried = True
+        source.seek(0)
+        with fs.GFile(target, "wb") as file:
+            file.write(source.read(_WRITE))  # makes the file, even if it is empty
+            while data := source.read(_WRITE):
+                file.write(data)
+
+    retried(uri, write)
+    found, size = retried(target, lambda fs: fs.stat(target).length), source.tell()
+    if found != size:
+        raise UserError(f"{uri}: {found:,} of {size:,} bytes were written: write it again")
+    if target != uri:
+        rename(target, uri)
+
+
+def exists(uri: str) -> bool:
+    """Returns whether there is a file or folder."""
+    invalid = _tensorflow(uri).errors.InvalidArgumentError
+
+    def work(fs: Any) -> bool:
+        try:
+            return fs.exists(uri)
+        except invalid:  # no file can have this name
+            return False
+
+    return retried(uri, work)
+
+
+def children(uri: str) -> list[str]:
+    """Returns the names in a remote folder."""
+    errors_of_files = _tensorflow(uri).errors
+
+    def work(fs: Any) -> list[str]:
+        try:
+            return fs.listdir(uri)
+        except errors_of_files.NotFoundError:
+            # `listdir` and `isdir` take a folder for missing after any error.
+            if fs.stat(uri).is_directory:
+                raise errors_of_files.UnavailableError(None, None, "no listing") from None
+            raise
+
+    return retried(uri, work)
+
+
+def rename(source: str, target: str) -> None:
+    """Gives a remote file another name; a file of this name is replaced."""
+    tried = False
+
+    def work(fs: Any) -> None:
+        nonlocal tried
+        done = tried and not fs.exists(source) and fs.exists(target)  # by a try that failed later
+        tried = True
+        if not done:
+            fs.rename(source, target, overwrite=True)
+
+    retried(target, work)
+
+
+@functools.cache
+def _load_file_systems() -> ModuleType:
+    """Returns TensorFlow, which has the file systems of the environment from now on."""
+    import tensorflow as tf
+
+    for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        try:
+            if name.endswith(".so"):
+                tf.experimental.register_filesystem_plugin(name)
+            else:
+                importlib.import_module(name)
+        except (ImportError, OSError, RuntimeError, tf.errors.OpError) as error:
+            raise UserError(f"{VARIABLE}: {name} cannot be loaded: {error}") from error
+    return tf
+
+
+def _tensorflow(uri: str) -> ModuleType:
+    tf = _load_file_systems()
+    scheme = uri.partition("://")[0]
+    known = sorted(filter(None, tf.io.gfile.get_registered_schemes()))
+    if scheme not in known:
+        raise UserError(
+            f"{uri}: TensorFlow knows no file system {scheme}:// here, only "
+            f"{', '.join(f'{name}://' for name in known)}. {VARIABLE} may name a Python module or "
+            "a library (.so) that adds it"
+        )
+    return tf

@@ -1,0 +1,322 @@
+"""Paths of any file system: local ones as `pathlib.Path`, and URIs such as `gs://bucket/folder`.
+
+`path` is called wherever a path comes from the user. A `RemotePath` has the part of the interface
+of `pathlib.Path` that the project uses. It may be of any file system that `tf.io.gfile` knows; see
+`official.utils.gfile`. Local paths never import TensorFlow.
+
+Remote file systems may have no locks, no renaming of folders and no appending, and a new file may
+be missing in listings for a while. `official.utils.atomic` says how files and folders are written
+there.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fnmatch
+import functools
+import glob
+import io
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from official.utils import gfile
+from official.utils.errors import UserError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
+_BROKEN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/[^/]")  # `pathlib` joins slashes
+_BUFFER = 1 << 20  # bytes
+
+
+def path(name: str | os.PathLike) -> "AnyPath":
+    """Returns a local path, or a `RemotePath` if the name is a URI.
+
+    Raises:
+      UserError: a `pathlib.Path` was made of a URI.
+    """
+    if isinstance(name, RemotePath):
+        return name
+    text = os.fspath(name)
+    if found := _URI.match(text):
+        if found[1] == "file":
+            return Path(text.removeprefix("file://"))
+        return RemotePath(text)
+    if isinstance(name, Path) and _BROKEN_URI.match(text) and not name.exists():
+        raise UserError(f"{name}: a pathlib.Path cannot be a URI: give it as text")
+    return Path(name)
+
+
+def is_remote(name: str | os.PathLike) -> bool:
+    """Returns whether a path is a URI."""
+    return isinstance(path(name), RemotePath)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stat:
+    """Facts about a remote file.
+
+    Attributes:
+      st_size: its bytes.
+      st_mtime: when it was written, in seconds since 1970.
+    """
+
+    st_size: int
+    st_mtime: float
+
+
+@functools.total_ordering
+class RemotePath(os.PathLike):
+    """A file or folder of a file system of TensorFlow. Methods do what those of `Path` do."""
+
+    __slots__ = ("_uri",)
+
+    def __init__(self, uri: str):
+        scheme, mark, rest = uri.partition("://")
+        self._uri = scheme + mark + rest.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._uri
+
+    def __fspath__(self) -> str:
+        return self._uri
+
+    def __repr__(self) -> str:
+        return f"RemotePath({self._uri!r})"
+
+    def __reduce__(self):
+        return RemotePath, (self._uri,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and self._uri == other._uri
+
+    def __lt__(self, other: "RemotePath") -> bool:
+        return self._uri < other._uri
+
+    def __hash__(self) -> int:
+        return hash(self._uri)
+
+    def __truediv__(self, other: str | os.PathLike) -> "AnyPath":
+        text = os.fspath(other)
+        if _URI.match(text) or text.startswith("/"):
+            return path(text)
+        return RemotePath(f"{self._uri}{'' if self._uri.endswith('/') else '/'}{text}")
+
+    def joinpath(self, *others: str | os.PathLike) -> "AnyPath":
+        """Returns the path of something in this folder."""
+        return functools.reduce(lambda folder, other: folder / other, others, self)
+
+    @property
+    def name(self) -> str:
+        """The last name."""
+        return self._uri.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The last name without its suffix."""
+        return PurePosixPath(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        """The end of the last name, from its last dot."""
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def parent(self) -> "RemotePath":
+        """The folder; `gs://` is its own."""
+        return RemotePath(self._uri.removesuffix(self.name))
+
+    @property
+    def parents(self) -> tuple["RemotePath", ...]:
+        """All folders, the nearest one first."""
+        return (self.parent, *self.parent.parents) if self.name else ()
+
+    def with_name(self, name: str) -> "RemotePath":
+        """Returns the path of a neighbour."""
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> "RemotePath":
+        """Returns the path with another suffix."""
+        return self.with_name(self.stem + suffix)
+
+    def is_absolute(self) -> bool:
+        """Returns True."""
+        return True
+
+    def resolve(self) -> "RemotePath":
+        """Returns the path itself."""
+        return self
+
+    def is_relative_to(self, other: str | os.PathLike) -> bool:
+        """Returns whether the path is `other` or is in it."""
+        other = str(path(other))
+        return self._uri == other or self._uri.startswith(f"{other}/")
+
+    def open(self, mode: str = "r", encoding: str | None = None, newline: str | None = None) -> IO:
+        """Opens the file, `r` or `w`, binary or text (UTF-8 without `encoding`).
+
+        A file that is written is on the local disk until it is closed. It then replaces the remote
+        one; see `official.utils.gfile.put`.
+        """
+        kind = mode.replace("b", "").replace("t", "")
+        if kind not in ("r", "w"):
+            raise ValueError(f"{self}: mode {mode!r}: remote files are read or written as a whole")
+        if kind == "r":
+            stream = io.BufferedReader(gfile.Reader(self._uri), _BUFFER)
+        else:
+            stream = io.BufferedWriter(gfile.Writer(self._uri), _BUFFER)
+        if "b" in mode:
+            return stream
+        return io.TextIOWrapper(stream, encoding or "utf-8", newline=newline)
+
+    def read_bytes(self) -> bytes:
+        """Returns the content."""
+        return gfile.Reader(self._uri).readall()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Returns the content as text."""
+        with self.open("r", encoding) as stream:
+            return stream.read()
+
+    def write_bytes(self, data: bytes) -> int:
+        """Replaces the content."""
+        gfile.put(self._uri, io.BytesIO(data))
+        return len(data)
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> int:
+        """Replaces the content by text."""
+        self.write_bytes(text.encode(encoding))
+        return len(text)
+
+    def exists(self) -> bool:
+        """Returns whether there is such a file or folder."""
+        return gfile.exists(self._uri)
+
+    def is_file(self) -> bool:
+        """Returns whether it is a file."""
+        return self._is_directory() is False
+
+    def is_dir(self) -> bool:
+        """Returns whether it is a folder, which some file systems know from listings only."""
+        return self._is_directory() is True
+
+    def _is_directory(self) -> bool | None:
+        try:
+            return gfile.retried(self._uri, lambda fs: fs.stat(self._uri)).is_directory
+        except FileNotFoundError:
+            return None
+
+    def is_symlink(self) -> bool:
+        """Returns False."""
+        return False
+
+    def stat(self) -> Stat:
+        """Returns size and time of the file."""
+        found = gfile.retried(self._uri, lambda fs: fs.stat(self._uri))
+        return Stat(found.length, found.mtime_nsec / 1e9)
+
+    def iterdir(self) -> Iterator["RemotePath"]:
+        """Yields what the folder contains, sorted by name."""
+        names = {name.rstrip("/") for name in gfile.children(self._uri)}
+        yield from (self / name for name in sorted(names) if name)
+
+    def glob(self, pattern: str) -> Iterator["RemotePath"]:
+        """Yields what matches a pattern, sorted; `**` stands for folders at any depth."""
+        return iter(sorted(set(self._matches(pattern))))
+
+    def _matches(self, pattern: str) -> Iterator["RemotePath"]:
+        first, _, rest = pattern.partition("/")
+        if not glob.has_magic(first):
+            inner = self / first
+            if rest:
+                yield from inner._matches(rest)
+            elif inner.exists():
+                yield inner
+            return
+        if not self.is_dir():
+            return
+        if first == "**":
+            yield from self._matches(rest) if rest else (self,)
+        for inner in self.iterdir():
+            if first == "**" and inner.is_dir():
+                yield from inner._matches(pattern)
+            elif first != "**" and fnmatch.fnmatchcase(inner.name, first):
+                yield from inner._matches(rest) if rest else (inner,)
+
+    def rglob(self, pattern: str) -> Iterator["RemotePath"]:
+        """Yields what matches in the folder and in those below it."""
+        return self.glob(f"**/{pattern}")
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
+        """Makes the folder and those above it, which most remote file systems do not need."""
+        del parents
+        if not exist_ok and self.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._uri)
+        gfile.retried(self._uri, lambda fs: fs.makedirs(self._uri))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Removes the file."""
+        try:
+            gfile.retried(self._uri, lambda fs: fs.remove(self._uri))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def rename(self, target: str | os.PathLike) -> "AnyPath":
+        """Gives the file another name in its file system; object stores copy it."""
+        gfile.rename(self._uri, os.fspath(target))
+        return path(target)
+
+
+AnyPath = Path | RemotePath
+
+
+def join(folder: str | os.PathLike, name: str | os.PathLike) -> AnyPath:
+    """Returns the path of something in a folder; an absolute path or a URI is itself."""
+    return path(name) if is_remote(name) else path(folder) / name
+
+
+def copy(source: str | os.PathLike, target: str | os.PathLike) -> None:
+    """Copies a file between any two file systems, in parts.
+
+    A remote `target` appears when it is whole. See `official.utils.atomic.replacing` for a local
+    one.
+    """
+    source, target = path(source), path(target)
+    with source.open("rb") as stream:
+        if isinstance(target, RemotePath):
+            gfile.put(str(target), stream)
+        else:
+            with target.open("wb") as out:
+                shutil.copyfileobj(stream, out, _BUFFER)
+
+
+@contextlib.contextmanager
+def local_copy(name: str | os.PathLike) -> Iterator[Path]:
+    """Yields a local file with the content of a file: of a local one, itself.
+
+    The copy of a remote file has the same name. It is removed at the end of the block; a mapping
+    of it into memory remains valid.
+    """
+    name = path(name)
+    if isinstance(name, Path):
+        yield name
+        return
+    with tempfile.TemporaryDirectory(prefix=gfile.PREFIX) as folder:
+        copied = Path(folder, name.name)
+        copy(name, copied)
+        yield copied
+
+
+def remove_tree(folder: str | os.PathLike) -> None:
+    """Removes a folder with all that it contains, if it exists."""
+    folder = path(folder)
+    if isinstance(folder, Path):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        gfile.retried(str(folder), lambda fs: fs.rmtree(str(folder)))

@@ -1,0 +1,32 @@
+"""Tests of official.utils.quiet_import, in processes that have not imported TensorFlow."""
+
+import subprocess
+import sys
+
+from tests import ROOT
+
+PROGRAM = """
+import gc, sys
+from official.utils import quiet_import
+quiet_import.install()
+import tensorflow as tf
+print(sorted({"keras", "matplotlib", "sklearn"} & sys.modules.keys()), gc.isenabled())
+import matplotlib.pyplot, sklearn.metrics
+print(sklearn.metrics.f1_score([1, 0], [1, 0]), tf.keras.layers.Dense(3)(tf.ones([2, 4])).shape)
+"""
+
+
+def test_the_import_is_silent_and_leaves_out_what_is_optional():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "['keras'] True\n1.0 (2, 3)\n", done.stderr
+    assert "oneDNN" not in done.stderr
+
+
+def test_a_failing_import_is_shown():
+    program = (
+        "import sys; from official.utils import quiet_import; quiet_import.install();"
+        "sys.modules['numpy'] = None\n"
+        "try:\n    import tensorflow\nexcept ImportError:\n    print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,136 @@
+"""The shard builders on Apache Beam: the same bytes as in processes of this machine."""
+
+import functools
+
+import pytest
+
+from official import config as configs
+from official.shards import manifest
+from official.utils.errors import UserError
+from tests import commands, sentences, small, systems
+from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.text import corpus
+from tfrecords_tools.vocabulary import builder as vocabulary
+from tfrecords_tools.vocabulary import phrases
+from tfrecords_tools.writing.execution import Execution
+
+HERE, BEAM = Execution(), Execution(beam=())
+SILENT = {"report": lambda line: None}
+TEXTS = small.documents(120)
+# Settings of the segments and of the whole config.
+FORMATS = {
+    "pairs": {"segments__duplicates": 2},
+    "full_sentences": {"segments__format": "full_sentences", "objectives": []},
+    "static_masks": {"segments__static_masks": True, "corruption__random_tokens": "unigram"},
+    "spans": {
+        "corruption__unit": "span", "corruption__max_span": 5,
+        "segments__format": "doc_sentences", "objectives": [],
+    },
+    "sentinels": {**systems.T5, "segments": {"format": "joined", "max_length": 32}},
+    "stream": {
+        "segments": {
+            "format": "stream", "max_length": 16, "rows": 4, "reuse_length": 5, "backward": True,
+            "relation": "next_sentence",
+        },
+        "objectives": [],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 500)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_text("\n\n".join("\n".join(each) for each in TEXTS))
+    return path
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def shards(tmp_path, text, settings, where, name):
+    builder.build(settings, str(text), tmp_path / name, where, num_shards=2, **SILENT)
+    return contents(tmp_path / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", FORMATS)
+def test_pretraining_shards(tmp_path, text, format):
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer", sentinels=8)
+    settings = Settings.from_config(small.config(**FORMATS[format]), tokenizer)
+    build = functools.partial(shards, tmp_path, text, settings)
+    expected = build(HERE, "here")
+    assert build(BEAM, "beam") == expected and len(expected) == 6
+    assert build(Execution(2), "processes") == expected
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"tokenizer", "here", "beam", "processes"}
+
+
+@pytest.mark.slow
+def test_rows_of_sentences(tmp_path, text):
+    tokenizer = sentences.tokenizer_folder(tmp_path / "tokenizer")
+    settings = Settings.from_config(sentences.config(), tokenizer)
+    path = tmp_path / "b.txt"
+    path.write_text("\n\n".join("\n".join(each) for each in sentences.documents(60)))
+    build = functools.partial(shards, tmp_path, path, settings)
+    assert build(BEAM, "beam") == build(HERE, "here")
+
+
+@pytest.mark.slow
+def test_several_processes(tmp_path, text):
+    """The command, whose workers are processes that Beam starts."""
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
+    config = tmp_path / "config.yaml"
+    configs.save(small.config(), config)
+    options = [f"--config={config}", f"--input={text}", f"--tokenizer={tokenizer}"]
+    beam = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+    for name, more in (("beam", ["--runner=beam", "--", *beam]), ("here", ["--workers=1"])):
+        output = f"--output={tmp_path / name}"
+        commands.run("tfrecords_tools.build_shards", *options, output, *more, status=0)
+    assert contents(tmp_path / "beam") == contents(tmp_path / "here")
+    assert manifest.read(tmp_path / "beam").totals.documents == len(TEXTS)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "words", "bpe"])
+def test_vocabularies(tmp_path, text, kind):
+    for name, where in (("here", HERE), ("beam", BEAM)):
+        vocabulary.build(str(text), tmp_path / name, kind, 300, execution=where)
+    assert contents(tmp_path / "here") == contents(tmp_path / "beam")
+
+
+def test_phrases(tmp_path, text):
+    for name, where in (("here", HERE), ("beam", BEAM)):
+        phrases.build(str(text), tmp_path / name, 2, -1.0, execution=where)
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "beam").read_bytes()
+
+
+def test_errors_are_those_of_one_machine(tmp_path, text):
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
+    settings = Settings.from_config(small.config(), tokenizer)
+    bad = tmp_path / "bad.txt"
+    for content, message in (
+        (b"ba\n\xff\n", r"bad\.txt:2: not UTF-8 .*--on_bad_utf8=skip to leave such lines out$"),
+        (b"ba be\nbi\n\nbo\n", r"^\d examples do not fill 9 shards: name fewer with --num_shards$"),
+        (b"\n\n", r"^no text in the input \(.*bad\.txt\): no examples$"),
+    ):
+        bad.write_bytes(content)
+        for where in (HERE, BEAM):
+            with pytest.raises(UserError, match=message):
+                builder.build(settings, str(bad), tmp_path / "out", where, num_shards=9, **SILENT)
+        assert {path.name for path in tmp_path.iterdir()} == {"tokenizer", "bad.txt"}
+
+
+def test_options_that_do_not_go_together(tmp_path):
+    run = functools.partial(
+        commands.run, "tfrecords_tools.build_phrases", "--input=x", "--output=y"
+    )
+    done = run("--runner=beam", "--workers=2")
+    assert done.returncode == 2 and "--workers: is for --runner=local; Beam has" in done.stderr
+    done = run("--", "--direct_num_workers=2")
+    assert done.returncode == 2 and "unexpected argument '--direct_num_workers=2'" in done.stderr

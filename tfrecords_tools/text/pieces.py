@@ -1,0 +1,282 @@
+"""Cuts files into pieces, each of which a process reads without the rest of the corpus.
+
+A file is divided into ranges of some bytes. Piece n has the text from its begin, which is in range
+n, to the begin of the next piece. The begin is the first of these in the range:
+
+* the begin of a document: the line after a blank one, or any line of JSON Lines;
+* if there is none, the first line of text: the piece continues a document of an earlier range.
+
+There is no piece n if one line fills the range, nor if the last range has the end of a document
+alone. A document that goes on for `MAX_DOCUMENT_BYTES` is divided, so that nobody has to look back
+further to find where it began.
+
+The ranges of a gzipped file cannot be read alone. `unpack` reads all its pieces, in order, and cuts
+them where documents begin.
+"""
+
+import dataclasses
+import functools
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+MAX_LINE_BYTES = 16 << 20  # Without the line break.
+MAX_DOCUMENT_BYTES = 16 << 20
+_SEARCHED_AT_ONCE = 64 << 10
+_LOOK_BACK = 1 << 10  # A longer blank line across the begin of a range is not seen as a blank one.
+# What `str.isspace` takes for white space, without the line break, in UTF-8.
+_SPACE = (
+    rb"(?:[\t\x0b\x0c\r\x1c-\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]"
+    rb"|\xe2\x81\x9f|\xe3\x80\x80)"
+)
+_BLANK = re.compile(_SPACE + rb"*\n?")
+_BLANK_LINE = re.compile(rb"\n" + _SPACE + rb"*\n")
+_LINE = re.compile(rb"\n")
+_NOT_SPACE = rb"(?!" + _SPACE + rb")[!-~\x80-\xff]"
+# A line break with no white space before it or after it.
+_INNER_BREAK = re.compile(
+    rb"\n(?=" + _NOT_SPACE + rb")(?<=[!-~\x80-\xff]\n)(?<!\xc2[\x85\xa0]\n)(?<!\xe1\x9a\x80\n)"
+    rb"(?<!\xe2\x80[\x80-\x8a\xa8\xa9\xaf]\n)(?<!\xe2\x81\x9f\n)(?<!\xe3\x80\x80\n)"
+)
+
+
+class Piece(NamedTuple):
+    """A piece of a file.
+
+    Attributes:
+      path: the file.
+      number: the number of the piece in the file.
+      start: the position of the first byte in the file, after it is unpacked.
+      data: the bytes.
+      origin: the number of the piece in which the first document begins: `number`, or, if this
+        piece continues a document, a lower one. It is the last document of that piece. The data
+        then begins with the line break before the first line.
+      unfinished: whether the last document goes on in a later piece.
+      long_lines: the number of lines that were left out, because they are too long.
+    """
+
+    path: AnyPath
+    number: int
+    start: int
+    data: bytes
+    origin: int
+    unfinished: bool
+    long_lines: int = 0
+
+
+class _Begin(NamedTuple):
+    position: int
+    document: bool  # whether a document begins here
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainFile:
+    """The pieces of a file that is not packed.
+
+    Attributes:
+      path: the file.
+      bytes: the size of the file.
+      size: the number of bytes of a range.
+      skip_long_lines: whether lines of more than `MAX_LINE_BYTES` are left out; if not, they are an
+        error.
+    """
+
+    path: AnyPath
+    bytes: int
+    size: int
+    skip_long_lines: bool = False
+
+    def piece(self, number: int) -> Piece | None:
+        """Reads a piece; None if there is none in the range.
+
+        Raises:
+          UserError: the file cannot be read, or has a line that is too long.
+        """
+        with opened(self.path) as file:
+            ranges = _Ranges(file, self.bytes, self.size, is_json(self.path))
+            begin = ranges.begin(number)
+            if begin is None:
+                return None
+            following = range(number + 1, -(-self.bytes // self.size))
+            last = next((n for n in following if ranges.begin(n)), None)
+            end = self.bytes if last is None else ranges.begin(last).position
+            data, long_lines = _read(file, self, begin.position, end)
+            return Piece(
+                self.path,
+                number,
+                begin.position,
+                data,
+                ranges.origin(number),
+                last is not None and ranges.origin(last) != last,
+                long_lines,
+            )
+
+
+class _Ranges:
+    """The begins of the pieces of an open file."""
+
+    def __init__(self, file: IO[bytes], total: int, size: int, json: bool):
+        self._file, self._total, self._size, self._json = file, total, size, json
+        self._most = max(1, MAX_DOCUMENT_BYTES // size)  # ranges of a document
+        self.begin = functools.cache(self._begin)
+
+    def _begin(self, number: int) -> _Begin | None:
+        """Returns the begin of piece `number`; None if it is not in this range."""
+        if number == 0:
+            return _Begin(0, True)
+        first, end = number * self._size, (number + 1) * self._size
+        before = max(0, first - (1 if self._json else _LOOK_BACK))
+        # Most documents are short, so a part of the range is enough.
+        for stop in (min(first + _SEARCHED_AT_ONCE, end), end):
+            self._file.seek(before)
+            data = self._file.read(stop + 4 - before)  # a character more
+            pattern = _LINE if self._json else _BLANK_LINE
+            found = pattern.search(data)
+            while found and before + found.end() < first:
+                found = pattern.search(data, found.end() - (not self._json))
+            if found and before + found.end() < min(end, before + len(data)):
+                return _Begin(before + found.end(), True)
+        if self._json or end >= self._total:
+            return None
+        inner = _INNER_BREAK.search(data, first - before)
+        if inner and before + inner.start() < end:
+            return _Begin(before + inner.start(), False)
+        return None
+
+    def origin(self, number: int) -> int:
+        """Returns the number of the piece in which the first document of piece `number` begins.
+
+        A document that began `most` ranges ago, or earlier, is divided at the next multiple of
+        `most`.
+        """
+        multiple = number // self._most * self._most
+        for i in range(number, max(multiple - self._most, -1), -1):
+            if (begin := self.begin(i)) and begin.document:
+                return i
+        return multiple
+
+
+def unpack(path: AnyPath, size: int, skip_long_lines: bool = False) -> Iterator[Piece]:
+    """Yields the pieces of a gzipped file, of at least `size` bytes each but the last.
+
+    Raises:
+      UserError: the file cannot be read, or has a line that is too long.
+    """
+    most = max(1, MAX_DOCUMENT_BYTES // size)  # pieces of a document
+    json = is_json(path)
+    number = start = total = long_lines = 0
+    origin = last_begin = 0  # the pieces in which the first and the last document begin
+    lines: list[bytes] = []
+    previous = b"\n"
+    with opened(path) as file:
+        for line in _lines(gzip.GzipFile(fileobj=file), path, skip_long_lines):
+            if line is None:
+                long_lines += 1
+                continue
+            document = json or (_is_blank(previous) and not _is_blank(line))
+            inner = total >= 2 * size and _INNER_BREAK.search(previous[-4:] + line[:4])
+            if total >= size and (document or inner):
+                unfinished = not document and number + 1 - last_begin < most
+                cut = b"" if document else b"\n"
+                data = b"".join(lines).removesuffix(cut)
+                yield Piece(path, number, start, data, origin, unfinished, long_lines)
+                lines, start, total, long_lines = [cut], start + len(data), 0, 0
+                number += 1
+                origin = last_begin = last_begin if unfinished else number
+            if document:
+                last_begin = number
+            lines.append(line)
+            total += len(line)
+            previous = line
+    if lines or long_lines:
+        yield Piece(path, number, start, b"".join(lines), origin, False, long_lines)
+
+
+def _read(file: IO[bytes], plain: PlainFile, begin: int, end: int) -> tuple[bytes, int]:
+    """Returns the bytes from `begin` to `end`, and the number of long lines that are left out."""
+    file.seek(begin)
+    if end - begin <= MAX_LINE_BYTES:
+        return file.read(end - begin), 0
+    lines, long_lines = [], 0
+    for line in _lines(file, plain.path, plain.skip_long_lines):
+        beyond = max(0, file.tell() - end)  # the line break, if the next piece begins with it
+        if line is None:
+            long_lines += 1
+        else:
+            lines.append(line[: len(line) - beyond])
+        if file.tell() >= end:
+            break
+    return b"".join(lines), long_lines
+
+
+def _lines(file: IO[bytes], path: AnyPath, skip: bool) -> Iterator[bytes | None]:
+    """Yields the lines of an open file, and None for a line that is too long.
+
+    Raises:
+      UserError: the file cannot be read, or has a line that is too long and is not to be skipped.
+    """
+    position = None
+    while True:
+        try:
+            position = file.tell()
+            line = file.readline(MAX_LINE_BYTES + 1)
+            long = len(line) > MAX_LINE_BYTES and not line.endswith(b"\n")
+            rest = line
+            while long and skip and rest and not rest.endswith(b"\n"):
+                rest = file.readline(MAX_LINE_BYTES + 1)
+        except (EOFError, zlib.error, OSError) as error:
+            raise UserError(
+                f"{path}: cannot be read past line {line_number(path, position) - 1}: {error}: the "
+                "file is damaged or cut short; fetch or make it again"
+            ) from error
+        if not line:
+            return
+        if long and not skip:
+            raise UserError(
+                f"{path}:{line_number(path, position)}: the line has more than "
+                f"{MAX_LINE_BYTES >> 20} MiB: break it into lines of a sentence or a paragraph, or "
+                "pass --on_long_line=skip"
+            )
+        yield None if long else line
+
+
+def line_number(path: AnyPath, position: int) -> int:
+    """Returns the number, from 1, of the line at a position in the (unpacked) file."""
+    count = 1
+    with opened(path) as file:
+        stream = gzip.GzipFile(fileobj=file) if is_packed(path) else file
+        while position > 0 and (block := stream.read(min(position, 1 << 20))):
+            count += block.count(b"\n")
+            position -= len(block)
+    return count
+
+
+def is_packed(path: AnyPath) -> bool:
+    """Returns whether a file is gzipped."""
+    return path.name.endswith(".gz")
+
+
+def opened(path: AnyPath) -> IO[bytes]:
+    """Opens a file.
+
+    Raises:
+      UserError: it cannot be opened.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be opened: {error.strerror}") from error
+
+
+def is_json(path: AnyPath) -> bool:
+    """Returns whether a file has JSON Lines."""
+    return path.name.removesuffix(".gz").lower().endswith(".jsonl")
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.strip() or _BLANK.fullmatch(line) is not None

@@ -1,0 +1,131 @@
+"""Where functions run: in processes of this machine, or on Apache Beam."""
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from official.utils import paths
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from tfrecords_tools.writing import unfinished
+from tfrecords_tools.writing.local import LocalRunner
+from tfrecords_tools.writing.shuffle import Runner
+
+_SPILLS = "spills"
+
+
+class Started(NamedTuple):
+    """A runner, and a folder that all its workers reach, which is removed at the end."""
+
+    runner: Runner
+    scratch: AnyPath
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """Where functions run.
+
+    Attributes:
+      workers: the number of processes beside this one; 0 = this process does everything.
+      beam: options of Beam, as on its command lines; None = not on Beam.
+    """
+
+    workers: int = 0
+    beam: Sequence[str] | None = None
+
+    @contextlib.contextmanager
+    def start(
+        self,
+        output: AnyPath,
+        plan: Mapping[str, Any],
+        setup: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> Iterator[Started]:
+        """Yields a runner. On this machine, it goes on with what an earlier run has done.
+
+        Args:
+          output: what the functions make.
+          plan: everything that the results depend on, as JSON.
+          setup: is called once in each worker.
+          report: is called with lines for the user.
+
+        Raises:
+          UserError: another run is making the same, or Beam is not installed.
+        """
+        if self.beam is not None:
+            with self._beam(output, setup) as started:
+                yield started
+            return
+        with unfinished.folder(output, plan, lambda work: bool(_done(work)), report) as work:
+            if done := len(_done(work)):
+                report(f"going on where an earlier run ended: {done:,} parts of the text are done")
+            yield Started(LocalRunner(self.workers, setup, work / _SPILLS), work)
+
+    @contextlib.contextmanager
+    def start_anew(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
+        """Yields a runner that shuffles nothing; the arguments are those of `start`."""
+        if self.beam is not None:
+            with self._beam(output, setup) as started:
+                yield started
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield Started(LocalRunner(self.workers, setup), Path(folder))
+
+    @contextlib.contextmanager
+    def _beam(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
+        try:
+            from tfrecords_tools.writing.beam import BeamRunner
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"--runner=beam: {error}: install it with pip install -r requirements-beam.txt"
+            ) from None
+        scratch = output.with_name(f".beam-{output.name}")
+        try:
+            yield Started(BeamRunner(self.beam, setup, scratch / "results"), scratch)
+        finally:
+            paths.remove_tree(scratch)
+
+
+def define_flags() -> None:
+    """Defines `--workers` and `--runner`."""
+    flags.DEFINE_integer(
+        "workers", None, "number of processes; default: the number of cores", lower_bound=1
+    )
+    flags.DEFINE_enum(
+        "runner",
+        "local",
+        ["local", "beam"],
+        "local: processes of this machine; beam: Apache Beam, whose own options follow `--`",
+    )
+
+
+def from_flags(argv: Sequence[str]) -> Execution:
+    """Returns what the flags ask for.
+
+    Args:
+      argv: what absl leaves of the command line.
+
+    Raises:
+      UserError: there are arguments that are not flags, and not for Beam.
+    """
+    if flags.FLAGS.runner == "beam":
+        if flags.FLAGS.workers:
+            raise UserError(
+                "--workers: is for --runner=local; Beam has options of its own, such as "
+                "-- --direct_num_workers=2 --direct_running_mode=multi_processing"
+            )
+        return Execution(beam=argv[1:])
+    if len(argv) > 1:
+        raise UserError(f"unexpected argument {argv[1]!r}: options are given as --name=value")
+    return Execution(flags.FLAGS.workers or os.cpu_count() or 1)
+
+
+def _done(work: AnyPath) -> list[AnyPath]:
+    """Returns a file of each item whose records are made."""
+    return list(work.glob(f"{_SPILLS}/*.counts"))

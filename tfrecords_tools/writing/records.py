@@ -1,0 +1,33 @@
+"""Writes records to a TFRecord file."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from official.shards import integrity, manifest
+
+
+def write(
+    path: str | os.PathLike, records: Iterable[bytes], split: str = "train"
+) -> manifest.Shard:
+    """Writes a shard, and returns its entry in the manifest.
+
+    Raises:
+      OSError: the disk is full.
+    """
+    writer = tf.io.TFRecordWriter(str(path))
+    for record in records:
+        raise_os_error(writer.write, record)
+    raise_os_error(writer.close)
+    return integrity.describe(path, split)
+
+
+def raise_os_error(function: Callable, *args: Any) -> None:
+    """Calls a function; a full disk raises OSError instead of TensorFlow's error."""
+    try:
+        function(*args)
+    except tf.errors.ResourceExhaustedError as error:
+        raise OSError(errno.ENOSPC, "No space left on device") from error

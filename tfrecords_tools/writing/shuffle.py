@@ -1,0 +1,143 @@
+"""Puts records in random order, whatever process makes them, and divides them into parts.
+
+A record has a key of 64 bits, which is a hash of the seed and its number. The records are put in
+the order of their keys. Each of S parts has the keys of an S-th of all 64-bit numbers, so a part is
+a random sample of the corpus. It is put in order in memory. The parts are the same for any number
+of processes and on any runner.
+
+Shapes: N records.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_END = 1 << 64  # behind the last key
+
+
+class Counts(Protocol):
+    """Counts that can be added up, and written to a file; those without arguments are 0."""
+
+    def add(self, other: Self) -> None:
+        """Adds other counts."""
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Writes the counts."""
+
+    @classmethod
+    def load(cls, stream: IO[bytes]) -> Self:
+        """Reads what `save` wrote."""
+
+
+class Keyed(NamedTuple):
+    """Records with their keys.
+
+    Attributes:
+      keys: uint64 [N].
+      records: N strings of bytes.
+      counts: what is counted of the text that they were made of.
+    """
+
+    keys: np.ndarray
+    records: Sequence[bytes]
+    counts: Counts
+
+
+class Runner(Protocol):
+    """Runs functions in several processes."""
+
+    def call(self, function: Callable[[Item], Result], item: Item) -> Result:
+        """Returns `function(item)`, computed once, by a process that may load TensorFlow."""
+
+    def ordered(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """Yields `function(item)` for each item, in order.
+
+        Args:
+          function: a pure function that can be pickled.
+          items: the items.
+
+        Raises:
+          UserError: a process was killed, or `function` raises it.
+        """
+
+    def shuffle(
+        self,
+        make: Callable[[Item], Iterator[Keyed]],
+        items: Iterable[Item],
+        parts: Callable[[int, int], int],
+        write: Callable[["Part"], Result],
+        counts: type[Counts],
+        counted: Callable[[Item, Counts], None],
+    ) -> list[Result]:
+        """Makes records of all items, shuffles them and writes them in parts.
+
+        Args:
+          make: makes the records of an item; a pure function that can be pickled.
+          items: the items.
+          parts: returns S; it is called with the number of records and of their bytes. A pure
+            function that can be pickled.
+          write: writes a part; can be pickled.
+          counts: the class of the counts.
+          counted: is called with each item whose records are made, and the counts.
+
+        Returns:
+          The results of `write`, part by part.
+
+        Raises:
+          UserError: a process was killed, or a function raises it.
+        """
+
+
+class Part(NamedTuple):
+    """The records of one part, in order.
+
+    Attributes:
+      number: the number of the part.
+      total: S.
+      framed: the records, each as it is in a TFRecord file (see `content`).
+    """
+
+    number: int
+    total: int
+    framed: Sequence[bytes | memoryview]
+
+
+FRAME_BYTES = 16  # of a record in a TFRecord file, beside its content
+
+
+def content(framed: bytes | memoryview) -> bytes | memoryview:
+    """Returns the content of a record as it is in a TFRecord file.
+
+    It comes after its length (8 bytes) and the checksum of the length (4), and before its own
+    checksum (4).
+    """
+    return framed[12:-4]
+
+
+def part_of(key: int, total: int) -> int:
+    """Returns the number of the part that has a key, of `total` parts."""
+    return key * total >> 64
+
+
+def first_key(part: int, total: int) -> int:
+    """Returns the smallest key of a part; of part `total`, a number behind all keys."""
+    return -(-part * _END // total)
+
+
+def order(keys: np.ndarray, record: Callable[[int], bytes | memoryview]) -> list[int]:
+    """Returns the order of records: by their keys, and by their bytes if keys are equal.
+
+    Args:
+      keys: the keys, uint64 [N].
+      record: returns a record by its number.
+    """
+    chosen = np.argsort(keys, kind="stable")
+    ordered = keys[chosen]
+    if (ordered[1:] == ordered[:-1]).any():
+        return sorted(chosen.tolist(), key=lambda i: (int(keys[i]), bytes(record(i))))
+    return chosen.tolist()
