@@ -12,7 +12,6 @@ goes on where it ended.
 
 from absl import flags
 
-from official import config
 from official.utils import errors
 from tfrecords_tools.text import options as text_options
 from tfrecords_tools.writing import execution, parallel
@@ -45,6 +44,7 @@ def main(argv: list[str]) -> None:
     if where.workers:
         # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
         parallel.start("tfrecords_tools.pretraining.examples")
+    from official import config
     from tfrecords_tools.pretraining import builder
     from tfrecords_tools.pretraining.settings import Settings
 

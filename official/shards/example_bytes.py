@@ -25,8 +25,12 @@ Column = tuple[np.ndarray, np.ndarray]
 
 def serialize(columns: Mapping[str, Column]) -> list[bytes]:
     """Returns E serialized examples, with their features in alphabetical order."""
-    items = [_items(name, *columns[name]) for name in sorted(columns)]
-    return [_head(len(example)) + example for example in map(b"".join, zip(*items, strict=True))]
+    items = (_items(name, *columns[name]) for name in sorted(columns))
+    parts: list[list[bytes]] = []
+    for are_matrices, group in itertools.groupby(items, lambda each: isinstance(each, np.ndarray)):
+        # Items of one size that follow one another are cut together.
+        parts += [_rows_of(np.concatenate(list(group), axis=1))] if are_matrices else group
+    return [_head(len(example)) + example for example in map(b"".join, zip(*parts, strict=True))]
 
 
 def rows(matrix: np.ndarray) -> Column:
@@ -34,17 +38,29 @@ def rows(matrix: np.ndarray) -> Column:
     return matrix.ravel(), np.arange(matrix.shape[0] + 1) * matrix.shape[1]
 
 
-def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes]:
-    """Returns the map item of a feature for each example."""
+def _items(name: str, values: np.ndarray, row_splits: np.ndarray) -> list[bytes] | np.ndarray:
+    """Returns the map item of a feature for each example: uint8 [E, n] if they have one size."""
     if values.dtype == np.float32:
         kind, data, splits = 2, values, row_splits * 4
     elif values.dtype.kind == "S":
         kind, data, splits = 1, values, row_splits
     else:
         kind, (data, splits) = 3, _varints(values, row_splits)
+    sizes = np.diff(splits)
+    if (sizes == sizes[:1]).all():
+        size = int(sizes.max(initial=0))
+        head = np.frombuffer(_item_head(name, kind, size), np.uint8)
+        data = np.ascontiguousarray(data).view(np.uint8).reshape(len(sizes), size)
+        return np.concatenate([np.tile(head, (len(sizes), 1)), data], axis=1)
     data = data.tobytes()
     ranges = itertools.pairwise(splits.tolist())
     return [_item_head(name, kind, stop - start) + data[start:stop] for start, stop in ranges]
+
+
+def _rows_of(matrix: np.ndarray) -> list[bytes]:
+    """Returns the bytes of each row of uint8 [E, n]."""
+    data, size = matrix.tobytes(), matrix.shape[1]
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def _varints(values: np.ndarray, row_splits: np.ndarray) -> Column:

@@ -4,8 +4,9 @@ Its notices about CUDA and oneDNN do not help the user of a command line, and no
 them. They are printed if the import fails.
 
 TensorFlow imports Keras, which imports scikit-learn and matplotlib if they are installed, for parts
-that no command uses. They are hidden during the import. The garbage collector, which walks again
-and again through the many objects that are made, is paused.
+that no command uses. They are hidden during the import, and so is Keras where there is no network.
+The garbage collector, which walks again and again through the many objects that are made, is
+paused.
 """
 
 import contextlib
@@ -15,20 +16,32 @@ import importlib.util
 import os
 import sys
 import tempfile
+import types
 from collections.abc import Iterator, Sequence
 
 _OPTIONAL = ("matplotlib", "sklearn")  # for Keras
+_KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
 
 
-def install() -> None:
-    """Changes the next `import tensorflow`, if it is the first one."""
+def install(keras: bool = True) -> None:
+    """Changes the next `import tensorflow`, if it is the first one.
+
+    Args:
+      keras: whether Keras is imported with it, and with tensorflow_text.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if "tensorflow" not in sys.modules and not any(isinstance(f, _Finder) for f in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if "tensorflow" in sys.modules or any(isinstance(f, _Finder) for f in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder(_OPTIONAL if keras else (*_OPTIONAL, "keras")))
+    if not keras:
+        sys.modules.setdefault(_KERAS_LAYERS, types.ModuleType(_KERAS_LAYERS))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Wraps the loader of tensorflow, once."""
+    """Wraps the loader of tensorflow, once, to hide the packages `hidden`."""
+
+    def __init__(self, hidden: Sequence[str]):
+        self._hidden = hidden
 
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
@@ -36,13 +49,13 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self._hidden)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader):
-        self._loader = loader
+    def __init__(self, loader: importlib.abc.Loader, hidden: Sequence[str]):
+        self._loader, self._hidden = loader, hidden
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -51,7 +64,7 @@ class _Loader(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        with _held_stderr(), _hidden(_OPTIONAL), _collector_paused():
+        with _held_stderr(), _hidden(self._hidden), _collector_paused():
             self._loader.exec_module(module)
 
 

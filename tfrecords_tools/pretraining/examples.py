@@ -102,8 +102,10 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
     for rows in _row_batches(row_splits):
         index, parts = segments.taken(row_splits, rows)
         chosen = members[index]  # [E]: the examples, one row after the other.
-        numbers = host_seeding.sort_keys(settings.seed, chunk.group, chunk.number, chosen)
-        seeds = seeding.row_seeds(settings.seed, copies[chosen], numbers)
+        seeds = None
+        if tools.mask is not None:
+            numbers = host_seeding.sort_keys(settings.seed, chunk.group, chunk.number, chosen)
+            seeds = seeding.row_seeds(settings.seed, copies[chosen], numbers)
         columns = _columns(settings, tools, text, flags, examples[chosen], parts, seeds)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
@@ -224,7 +226,7 @@ def _columns(
     flags: Mapping[str, TokenizedDocuments],
     examples: Examples,
     parts: np.ndarray,
-    seeds: tf.Tensor,
+    seeds: tf.Tensor | None,
 ) -> dict[str, example_bytes.Column]:
     """Returns the features of a batch of rows.
 
@@ -235,7 +237,7 @@ def _columns(
       flags: for each lexicon feature, flags instead of the ids of `text`.
       examples: the examples, one row after the other.
       parts: the row splits of the examples, [B + 1].
-      seeds: the seed of each example, [E].
+      seeds: the seed of each example for static masks, [E].
     """
     tokenizer = tools.tokenizer
     between = tokenizer.pair_separators

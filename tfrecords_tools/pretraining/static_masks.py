@@ -35,7 +35,8 @@ def masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
         input_signature=[
             {name: tf.TensorSpec([None, max_length], dtype) for name, dtype in fields.items()},
             tf.TensorSpec([None], tf.uint64),
-        ]
+        ],
+        autograph=False,
     )
     def corrupt(batch, seeds):
         return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
@@ -14,8 +14,10 @@ from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.writing import unfinished
-from tfrecords_tools.writing.local import LocalRunner
-from tfrecords_tools.writing.shuffle import Runner
+from tfrecords_tools.writing.parallel import Pool
+
+if TYPE_CHECKING:
+    from tfrecords_tools.writing.shuffle import Runner
 
 _SPILLS = "spills"
 
@@ -23,7 +25,7 @@ _SPILLS = "spills"
 class Started(NamedTuple):
     """A runner, and a folder that all its workers reach, which is removed at the end."""
 
-    runner: Runner
+    runner: "Runner"
     scratch: AnyPath
 
 
@@ -65,7 +67,8 @@ class Execution:
         with unfinished.folder(output, plan, lambda work: bool(_done(work)), report) as work:
             if done := len(_done(work)):
                 report(f"going on where an earlier run ended: {done:,} parts of the text are done")
-            yield Started(LocalRunner(self.workers, setup, work / _SPILLS), work)
+            with self._local(setup, work / _SPILLS) as runner:
+                yield Started(runner, work)
 
     @contextlib.contextmanager
     def start_anew(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
@@ -74,8 +77,16 @@ class Execution:
             with self._beam(output, setup) as started:
                 yield started
             return
-        with tempfile.TemporaryDirectory() as folder:
-            yield Started(LocalRunner(self.workers, setup), Path(folder))
+        with tempfile.TemporaryDirectory() as folder, self._local(setup) as runner:
+            yield Started(runner, Path(folder))
+
+    @contextlib.contextmanager
+    def _local(self, setup: Callable[[], None], spills: Path | None = None) -> Iterator["Runner"]:
+        # It imports numpy, for which the start of the workers does not wait.
+        from tfrecords_tools.writing.local import LocalRunner
+
+        with Pool(self.workers, setup) if self.workers else contextlib.nullcontext() as pool:
+            yield LocalRunner(pool, spills)
 
     @contextlib.contextmanager
     def _beam(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:

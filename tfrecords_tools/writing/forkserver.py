@@ -1,11 +1,11 @@
 """The first import of the process that workers are forked from.
 
-It silences TensorFlow, and pauses the garbage collector, which would walk through what is imported.
+It silences TensorFlow, leaves Keras out, and pauses the garbage collector, which would walk through what is imported.
 """
 
 import gc
 
 from official.utils import quiet_import
 
-quiet_import.install()
+quiet_import.install(keras=False)
 gc.disable()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfrecords_tools.writing import parallel
+from tfrecords_tools.writing.parallel import Pool
 from tfrecords_tools.writing.shuffle import (
     Counts,
     Item,
@@ -32,14 +32,12 @@ class LocalRunner:
     """Runs functions in processes of this machine.
 
     Attributes:
-      workers: the number of processes; 0 = this process does everything.
-      setup: is called once in each process; see `parallel.ordered`.
+      pool: the processes; None = this process does everything.
       folder: the folder for records that are not in order yet, which is created; None = nothing is
         shuffled.
     """
 
-    workers: int
-    setup: Callable[[], None]
+    pool: Pool | None = None
     folder: Path | None = None
 
     def call(self, function: Callable[[Item], Result], item: Item) -> Result:
@@ -51,9 +49,7 @@ class LocalRunner:
         self, function: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         """See `shuffle.Runner`."""
-        if not self.workers:
-            return map(function, items)
-        return parallel.ordered(function, items, self.workers, self.setup)
+        return map(function, items) if self.pool is None else self.pool.ordered(function, items)
 
     def shuffle(
         self,

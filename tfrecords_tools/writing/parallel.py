@@ -25,7 +25,7 @@ class WorkerKilled(UserError):
 def start(*modules: str) -> None:
     """Starts the process that workers are forked from, unless it runs already.
 
-    The process imports `modules`. `ordered` calls this function too; an earlier call lets both
+    The process imports `modules`. `Pool` calls this function too; an earlier call lets both
     processes import at the same time.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(
@@ -34,46 +34,62 @@ def start(*modules: str) -> None:
     forkserver.ensure_running()
 
 
-def ordered(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    workers: int,
-    setup: Callable[[], None],
-) -> Iterator[Result]:
-    """Yields `function(item)` for each item, in order, computed by `workers` processes.
+class Pool:
+    """Some worker processes, which start as they are needed and end with the `with` block."""
 
-    At most twice as many items as workers are in progress, which bounds the memory.
+    def __init__(self, workers: int, setup: Callable[[], None]):
+        """Describes the processes.
 
-    Args:
-      function: a pure function that can be pickled; it runs in the workers only.
-      items: the items, which are read as needed.
-      workers: the number of processes.
-      setup: is called once in each worker. Its module is imported once, by the process that the
-        workers are forked from, so workers start fast and share its memory.
+        Args:
+          workers: the number of processes.
+          setup: is called once in each worker. Its module is imported once, by the process that the
+            workers are forked from, so workers start fast and share its memory.
+        """
+        start(setup.__module__)
+        self._workers = workers
+        self._processes = futures.ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("forkserver"),
+            initializer=_set_up,
+            initargs=(setup,),
+        )
 
-    Raises:
-      WorkerKilled: a worker was killed.
-    """
-    start(setup.__module__)
-    context = multiprocessing.get_context("forkserver")
-    pool = futures.ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_set_up, initargs=(setup,)
-    )
-    pending: collections.deque[futures.Future] = collections.deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) >= 2 * workers:
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._processes.shutdown(cancel_futures=True)
+
+    def ordered(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """Yields `function(item)` for each item, in order.
+
+        At most twice as many items as workers are in progress, which bounds the memory.
+
+        Args:
+          function: a pure function that can be pickled; it runs in the workers only.
+          items: the items, which are read as needed.
+
+        Raises:
+          WorkerKilled: a worker was killed.
+        """
+        pending: collections.deque[futures.Future] = collections.deque()
+        try:
+            for item in items:
+                pending.append(self._processes.submit(function, item))
+                if len(pending) >= 2 * self._workers:
+                    yield pending.popleft().result()
+            while pending:
                 yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool as error:
-        raise WorkerKilled(
-            "a worker process was killed, most likely because memory ran out: try again with fewer "
-            "--workers or on a machine with more memory"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+        except BrokenProcessPool as error:
+            raise WorkerKilled(
+                "a worker process was killed, most likely because memory ran out: try again with "
+                "fewer --workers or on a machine with more memory"
+            ) from error
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 def _set_up(setup: Callable[[], None]) -> None:

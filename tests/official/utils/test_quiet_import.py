@@ -22,6 +22,17 @@ def test_the_import_is_silent_and_leaves_out_what_is_optional():
     assert "oneDNN" not in done.stderr
 
 
+def test_keras_can_be_left_out_and_imported_later():
+    program = (
+        "import sys; from official.utils import quiet_import; quiet_import.install(keras=False)\n"
+        "import tensorflow as tf, tensorflow_text\n"
+        "print('keras' in sys.modules, tensorflow_text.normalize_utf8(['\u2460'], 'NFKC').numpy())\n"
+        "print(tf.keras.layers.Dense(3)(tf.ones([2, 4])).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False [b'1']\n(2, 3)\n", done.stderr
+
+
 def test_a_failing_import_is_shown():
     program = (
         "import sys; from official.utils import quiet_import; quiet_import.install();"

@@ -26,18 +26,20 @@ def die(number):
     return number
 
 
-def ordered(function, items, workers=2):
-    return parallel.ordered(function, items, workers, examples.start_worker)
+@pytest.fixture(name="ordered")
+def fixture_ordered():
+    with parallel.Pool(2, examples.start_worker) as pool:
+        yield pool.ordered
 
 
-def test_results_in_order_from_several_processes():
+def test_results_in_order_from_several_processes(ordered):
     results = list(ordered(slow_square, range(40)))
     assert [square for square, _ in results] == [n * n for n in range(40)]
     workers = {process for _, process in results}
     assert len(workers) == 2 and os.getpid() not in workers
 
 
-def test_items_are_read_as_needed():
+def test_items_are_read_as_needed(ordered):
     read = []
 
     def items():
@@ -54,15 +56,21 @@ def test_items_are_read_as_needed():
     assert len(read) <= 5
 
 
-def test_errors_of_workers_come_back():
+def test_errors_of_workers_come_back(ordered):
     with pytest.raises(UserError, match="^number 0$"):
         list(ordered(fail, range(10)))
+    assert len(list(ordered(slow_square, range(10)))) == 10
 
 
-def test_a_killed_worker_is_an_error():
+def test_processes_are_used_again(ordered):
+    processes = {process for _, process in ordered(slow_square, range(8))}
+    assert {process for _, process in ordered(slow_square, range(8))} <= processes
+
+
+def test_a_killed_worker_is_an_error(ordered):
     with pytest.raises(UserError, match="a worker process was killed.*fewer --workers"):
         list(ordered(die, range(10)))
 
 
-def test_no_items():
+def test_no_items(ordered):
     assert list(ordered(die, [])) == []
