@@ -28,8 +28,9 @@ def serialize(columns: Mapping[str, Column]) -> list[bytes]:
     items = (_items(name, *columns[name]) for name in sorted(columns))
     parts: list[list[bytes]] = []
     for are_matrices, group in itertools.groupby(items, lambda each: isinstance(each, np.ndarray)):
+        neighbours = list(group)
         # Items of one size that follow one another are cut together.
-        parts += [_rows_of(np.concatenate(list(group), axis=1))] if are_matrices else group
+        parts += [_rows_of(np.concatenate(neighbours, axis=1))] if are_matrices else neighbours
     return [_head(len(example)) + example for example in map(b"".join, zip(*parts, strict=True))]
 
 

@@ -1,6 +1,7 @@
 """The first import of the process that workers are forked from.
 
-It silences TensorFlow, leaves Keras out, and pauses the garbage collector, which would walk through what is imported.
+It silences TensorFlow, leaves Keras out, and pauses the garbage collector, which would walk through
+what is imported.
 """
 
 import gc
