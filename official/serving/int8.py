@@ -16,7 +16,7 @@ Shapes: R rows, I input size, O output size.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -93,6 +93,13 @@ class Int8Linear(keras.Layer):
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Maps x float32 [..., I] to [..., O]."""
         return self._graph(x) if tf.executing_eagerly() else self._map(x)
+
+    def by_columns(self, inputs: Sequence[tf.Tensor], sizes: Sequence[int]) -> list[tf.Tensor]:
+        """See `Linear`. Whole products are computed, because a matrix is packed as a whole."""
+        ends = np.cumsum(sizes).tolist()
+        return [
+            self(x)[..., end - size : end] for x, size, end in zip(inputs, sizes, ends, strict=True)
+        ]
 
     def _map(self, x: tf.Tensor) -> tf.Tensor:
         size, width = self.integers.shape

@@ -190,14 +190,16 @@ class Encoder(keras.Layer):
             x, attention_mask, rng=rng, cache=cache, slot=slot, last_queries=queries
         )
         states = hidden_states[-1]
-        outputs = {"sequence_output": states[:, num_pooled:] if num_pooled else states}
+        if num_pooled:
+            pooled, states = ops.split(states, [num_pooled], axis=1)
+        outputs = {"sequence_output": states}
         if self.pooler is not None:
             if queries is None:
-                states = pooling.states(states, *to_pool)
-            else:
-                states = states[:, 0] if pooled_positions is None else states[:, :num_pooled]
+                pooled = pooling.states(states, *to_pool)
+            elif pooled_positions is None:
+                pooled = pooled[:, 0]
             activation = POOLER_ACTIVATIONS[self.config.pooler_activation]
-            outputs["pooled_output"] = activation(self.pooler(states))
+            outputs["pooled_output"] = activation(self.pooler(pooled))
         if output_all:
             outputs["hidden_states"] = tuple(hidden_states)
             outputs["attentions"] = tuple(layer.weights for layer in attended)

@@ -169,13 +169,13 @@ class Attention(_Heads):
         Returns:
             `Attended`.
         """
-        projected = self.query_key_value(x)
         if query_positions is None:
-            query, key, value = self._split(projected, 3)
+            query, key, value = self._split(self.query_key_value(x), 3)
         else:
-            queries = gather.each(projected[..., : self.inner_size], query_positions)
-            (query,) = self._split(queries, 1)
-            key, value = self._split(projected[..., self.inner_size :], 2)
+            inputs = [gather.each(x, query_positions), x]
+            sizes = [self.inner_size, 2 * self.inner_size]
+            queries, others = self.query_key_value.by_columns(inputs, sizes)
+            (query,), (key, value) = self._split(queries, 1), self._split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
         if cache is not None:
             key, value = (

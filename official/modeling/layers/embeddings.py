@@ -8,9 +8,10 @@ from keras import ops
 
 from official.modeling.layers import gather
 from official.modeling.layers.dropout import dropout
-from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.gradient import sum_rows, with_gradient
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
+from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.products import times_transposed, transposed_times
 
 
@@ -38,9 +39,13 @@ class Table(keras.Layer):
         """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
         return ops.cast(self.table[offset : offset + length], self.compute_dtype)
 
-    def scores(self, x):
-        """Returns the products of x [R, E] with every row, for a tied output: [R, V]."""
-        return products(x, ops.cast(self.table, x.dtype))
+    def scores(self, x, bias=None):
+        """Returns the products of x [R, E] with every row, for a tied output: [R, V].
+
+        With a bias [V] the result has the dtype of the bias.
+        """
+        scores = products(x, ops.cast(self.table, x.dtype))
+        return scores if bias is None else plus_bias(scores, bias)
 
 
 @with_gradient
@@ -52,6 +57,21 @@ def products(x, table):
         return ops.matmul(upstream, table), transposed_times(upstream, x)
 
     return times_transposed(x, table), backward
+
+
+@with_gradient
+def plus_bias(x, bias):
+    """Returns x [R, V] plus bias [V], in the dtype of the bias, with its gradient."""
+
+    def backward(upstream):
+        return ops.cast(upstream, x.dtype), sum_rows(upstream)
+
+    return _sum(x, bias), backward
+
+
+@one_pass
+def _sum(x, bias):
+    return ops.cast(x, bias.dtype) + bias
 
 
 class Embeddings(keras.Layer):

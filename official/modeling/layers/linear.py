@@ -4,6 +4,7 @@ Shapes: I input size, O output size, R rows.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from official.modeling.layers.gradient import sum_rows, with_gradient
@@ -76,3 +77,20 @@ class Linear(keras.Layer):
     def call(self, x):
         """Maps x [..., I] to [..., O]."""
         return linear(x, self.kernel, self.bias)
+
+    def by_columns(self, inputs, sizes):
+        """Maps several inputs, each to its own columns of the output.
+
+        Args:
+            inputs: tensors [..., I].
+            sizes: the number of columns of each, O in sum.
+
+        Returns:
+            A tensor [..., size] for each input.
+        """
+        kernel = ops.cast(self.kernel, inputs[0].dtype)
+        kernels = ops.split(kernel, np.cumsum(sizes[:-1]).tolist(), axis=1)
+        biases = [None] * len(sizes)
+        if self.bias is not None:
+            biases = ops.split(self.bias, np.cumsum(sizes[:-1]).tolist())
+        return [linear(*each) for each in zip(inputs, kernels, biases, strict=True)]

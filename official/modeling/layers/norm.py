@@ -31,31 +31,38 @@ class LayerNorm(keras.Layer):
 
     def call(self, x):
         """Normalises x [..., D]."""
-        rows = ops.cast(ops.reshape(x, (-1, self.size)), accurate(self.compute_dtype))
+        rows = ops.cast(ops.reshape(x, (-1, self.size)), self.compute_dtype)
         y = normalize(rows, self.scale, self.offset, epsilon=self.epsilon)
-        return ops.reshape(ops.cast(y, self.compute_dtype), ops.shape(x))
+        return ops.reshape(y, ops.shape(x))
 
 
 @with_gradient
 def normalize(x, scale, offset, *, epsilon):
-    """Returns the layer norm of x [R, D], computed in the type of x, with its gradient."""
-    centred = x - ops.mean(x, axis=-1, keepdims=True)
-    factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)  # [R, 1]
-    normal = centred * factor
+    """Returns the layer norm of x [R, D] in the type of x, with its gradient."""
+    y, mean, factor = _normalized(x, scale, offset, epsilon=epsilon)
+    return y, lambda upstream: _norm_gradient(upstream, x, mean, factor, scale)
 
-    def backward(upstream):
-        scaled = upstream * scale
-        aligned = upstream * normal
-        # A change of x also changes the mean and the variance of its row.
-        mean = ops.mean(scaled, axis=-1, keepdims=True)
-        slope = _mean_with(aligned, scale)
-        return (
-            (scaled - mean - normal * slope) * factor,
-            sum_rows(aligned),
-            sum_rows(upstream),
-        )
 
-    return normal * scale + offset, backward
+@one_pass
+def _normalized(x, scale, offset, *, epsilon):
+    """Returns the layer norm of x [R, D], and the mean and the factor of each row [R, 1]."""
+    rows = ops.cast(x, scale.dtype)
+    mean = ops.mean(rows, axis=-1, keepdims=True)
+    centred = rows - mean
+    factor = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)
+    return ops.cast(centred * factor * scale + offset, x.dtype), mean, factor
+
+
+@one_pass
+def _norm_gradient(upstream, x, mean, factor, scale):
+    """Returns the gradients of x [R, D], of the scale [D] and of the offset [D]."""
+    normal = (ops.cast(x, scale.dtype) - mean) * factor
+    upstream = ops.cast(upstream, scale.dtype)
+    scaled, aligned = upstream * scale, upstream * normal
+    # A change of x also changes the mean and the variance of its row.
+    slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
+    of_x = (scaled - ops.mean(scaled, axis=-1, keepdims=True) - normal * slope) * factor
+    return ops.cast(of_x, x.dtype), ops.sum(aligned, axis=0), ops.sum(upstream, axis=0)
 
 
 class RMSNorm(keras.Layer):
@@ -117,11 +124,6 @@ def _division_gradient(upstream, x, factor, scale):
     # A change of x also changes the mean square of its row.
     slope = ops.mean(aligned * scale, axis=-1, keepdims=True)
     return ops.cast((upstream * scale - normal * slope) * factor, x.dtype), aligned
-
-
-def _mean_with(rows, factors):
-    """Returns the means of rows [R, D] times factors [D]: [R, 1], in one pass over the rows."""
-    return ops.matmul(rows, factors[:, None]) / factors.shape[0]
 
 
 # The norms that a config can name.

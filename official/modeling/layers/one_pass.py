@@ -32,22 +32,24 @@ def one_pass(function):
     product.
 
     Args:
-        function: a pure function of tensors, and of constants by name.
+        function: a pure function of tensors, and of constants by name. A constant `shape` is that
+            of the result, where it is larger than the tensors.
     """
     compiled = functools.cache(lambda compiler: compiler(function))
 
     @functools.wraps(function)
     def run(*tensors, **constants):
-        large = not gradient.is_left_out() and _largest(tensors) >= SMALLEST
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        shapes += [constants["shape"]] if "shape" in constants else []
+        large = not gradient.is_left_out() and _largest(shapes) >= SMALLEST
         chosen = compiled(*_compilers) if large and _compilers else function
         return chosen(*tensors, **constants)
 
     return run
 
 
-def _largest(tensors):
-    """Returns the number of elements of the largest tensor; 0 if a size is not static."""
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    if any(size is None for shape in shapes for size in shape):
+def _largest(shapes):
+    """Returns the largest number of elements of a shape; 0 if a size is not static."""
+    if any(not isinstance(size, int) for shape in shapes for size in shape):
         return 0
     return max(math.prod(shape) for shape in shapes)

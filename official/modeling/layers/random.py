@@ -10,6 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from official.modeling.layers.one_pass import one_pass
+
 # The number of call sites of `Draws.shared`, whose b is negative.
 _SHARED_CALLS = 16
 
@@ -54,16 +56,31 @@ class Draws(keras.random.SeedGenerator):
     def keep(self, shape, rate):
         """Returns what dropout keeps: bool of `shape`, False with probability `rate`.
 
-        The rate is accurate to 1/65536: each random integer is read as two integers of 16 bits,
-        which halves the cost of the draws.
+        Two integers are drawn from the backend's generator. They are the keys of a hash of the
+        number of each element, which is one pass over memory.
         """
-        size = math.prod(shape)
-        integers = keras.random.randint(
-            ((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", seed=self
-        )
-        halves = ops.reshape(ops.view(integers, "int16"), (-1,))[:size]
-        threshold = round(rate * 2**16) - 2**15
-        return ops.reshape(halves >= threshold, shape)
+        keys = keras.random.randint((2,), -(2**31), 2**31 - 1, "int32", seed=self)
+        return _hashes_from(keys, shape=tuple(shape), least=round(rate * 2**32) - 2**31)
+
+
+@one_pass
+def _hashes_from(keys, *, shape, least):
+    """Returns whether the hash of each element is at least `least`: bool of `shape`.
+
+    The hash of a number n is mix(mix(n + first key) ^ second key).
+    """
+    numbers = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    return _mix(ops.bitwise_xor(_mix(numbers + keys[0]), keys[1])) >= least
+
+
+def _mix(x):
+    """Mixes the bits of integers: the finalizer of MurmurHash3 (Appleby, 2011), modulo 2**32."""
+    for shift, factor in ((16, -0x7A143595), (13, -0x3D4D51CB), (16, None)):
+        # The sign is shifted in, and cleared.
+        shifted = ops.bitwise_and(ops.right_shift(x, shift), (1 << 32 - shift) - 1)
+        x = ops.bitwise_xor(x, shifted)
+        x = x if factor is None else x * factor
+    return x
 
 
 # The laws of initial weights. `truncated_normal` draws values beyond two `stddev` again, so that

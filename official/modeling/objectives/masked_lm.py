@@ -43,7 +43,7 @@ class Objective(base.Objective):
     def logits(self, hidden, encoder):
         """Returns the scores of the vocabulary for hidden states [R, D]: [R, V]."""
         hidden = self.norm(self.activation(self.transform(hidden)))  # [R, E]
-        return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
+        return encoder.token_table.scores(hidden, self.output_bias)
 
     def positions_read(self, batch):
         """See `base.Objective`."""

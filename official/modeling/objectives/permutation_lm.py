@@ -32,7 +32,7 @@ class Objective(base.Objective):
 
     def logits(self, hidden, encoder):
         """Returns the scores of the vocabulary for query states [R, D]: [R, V]."""
-        return self.as_loss(encoder.token_table.scores(hidden)) + self.output_bias
+        return encoder.token_table.scores(hidden, self.output_bias)
 
     def weight_sums(self, batch):
         """See `base.Objective`."""

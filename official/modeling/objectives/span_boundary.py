@@ -76,7 +76,7 @@ class Objective(base.Objective):
         )  # [R, 2 D + O]
         for transform, norm in zip(self.transforms, self.norms, strict=True):
             x = norm(self.activation(transform(x)))  # [R, D], then [R, E]
-        logits = self.as_loss(encoder.token_table.scores(x)) + self.output_bias  # [R, V]
+        logits = encoder.token_table.scores(x, self.output_bias)  # [R, V]
         targets = ops.reshape(batch["masked_ids"], (-1,))  # [R]
         weights = ops.reshape(self._weights(batch), (-1,))
         return base.token_terms(self.name, logits, targets, weights)

@@ -129,6 +129,15 @@ def test_the_activation_is_not_fused_with_integers(network, monkeypatch):
         network(tf.ones([1, 2, 6]))
 
 
+def test_columns_of_several_inputs_are_those_of_the_whole_output(network):
+    twin = int8.Int8Linear.from_layer(network.inner)
+    size, width = network.inner.kernel.shape
+    inputs = [np.random.default_rng(i).normal(size=(3, size)).astype(np.float32) for i in (0, 1)]
+    first, second = twin.by_columns(inputs, [2, width - 2])
+    np.testing.assert_array_equal(first, twin(inputs[0])[:, :2])
+    np.testing.assert_array_equal(second, twin(inputs[1])[:, 2:])
+
+
 def test_code_that_splits_the_kernel_gets_the_matrix_of_the_integers():
     layer = Linear(4, 3, initializer="glorot_normal", name="map")
     layer.build()

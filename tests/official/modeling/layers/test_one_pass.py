@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.distribution import numerics  # noqa: F401, which names the compiler
-from official.modeling.layers import activation, norm, one_pass
+from official.modeling.layers import activation, embeddings, norm, one_pass
 from official.modeling.layers.dropout import dropout
 from official.modeling.layers.gradient import left_out
 from official.modeling.layers.random import Draws
@@ -44,6 +44,11 @@ def rms(x, scale):
     return x / tf.sqrt(tf.reduce_mean(x * x, axis=-1, keepdims=True) + 1e-3) * scale
 
 
+def layer_norm(x, scale, offset):
+    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
+    return (x - mean) / tf.sqrt(variance + 1e-3) * scale + offset
+
+
 def log_likelihood(logits):
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(TARGETS, logits)
 
@@ -58,6 +63,11 @@ FUNCTIONS = {
     "gelu, dropout": (lambda x: activation.gelu(x, KEPT, 0.3), dropped(exact_gelu), [(6, 5)]),
     "tanh, dropout": (lambda x: activation.gelu_tanh(x, KEPT, 0.3), dropped(tanh_gelu), [(6, 5)]),
     "relu, dropout": (lambda x: activation.relu(x, KEPT, 0.3), dropped(tf.nn.relu), [(6, 5)]),
+    "layer norm": (
+        lambda *xs: norm.normalize(*xs, epsilon=1e-3),
+        layer_norm,
+        [(6, 5), (5,), (5,)],
+    ),
     "RMS norm": (lambda *xs: norm.divide_by_rms(*xs, epsilon=1e-3), rms, [(6, 5), (5,)]),
     "softmax": (softmax, tf.nn.softmax, [(2, 3, 4, 5)]),
     "softmax, dropout": (
@@ -99,6 +109,16 @@ def test_in_bfloat16_they_round_once(name):
     for got, wanted in zip(ours(*args)[None], reference(*exact)[None], strict=True):
         assert got.dtype == tf.bfloat16
         np.testing.assert_allclose(tf.cast(got, tf.float64), wanted, rtol=2**-8, atol=1e-6)
+
+
+def test_scores_plus_a_bias_have_the_dtype_of_the_bias():
+    scores, bias = tf.cast(normal(6, 5), tf.bfloat16), tf.cast(normal(5), tf.float32)
+    got = value_and_gradients(embeddings.plus_bias, [scores, bias])
+    wanted = value_and_gradients(tf.add, [tf.cast(scores, tf.float32), bias])
+    assert [each.dtype for each in got] == [tf.float32, tf.bfloat16, tf.float32]
+    np.testing.assert_array_equal(got[0], wanted[0])
+    np.testing.assert_array_equal(got[1], tf.cast(wanted[1], tf.bfloat16))
+    np.testing.assert_allclose(got[2], wanted[2], rtol=1e-6)
 
 
 def test_the_gradient_of_cross_entropy():

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.modeling.layers import one_pass
 from official.modeling.layers.random import Draws, initializer
 
 
@@ -67,12 +68,50 @@ def test_keep_meets_its_rate(rate, shape):
     assert abs((1 - kept.mean()) - rate) < 4 * deviation + 1 / kept.size
 
 
-def test_neighbours_in_keep_are_independent():
-    # Neighbours share one random integer; so do not the elements two apart.
+def test_elements_of_keep_are_independent():
     dropped = ~np.array(Draws((5, 6)).keep((1_000_000,), 0.1))
-    for lag in (1, 2, 3):
+    for lag in (1, 2, 3, 64, 512, 4096, 65_536):
         both = (dropped[lag:] & dropped[:-lag]).mean()
-        assert abs(both - 0.01) < 4 * np.sqrt(0.01 * 0.99 / dropped.size)
+        assert abs(both - 0.01) < 4 * np.sqrt(0.01 * 0.99 / dropped.size), lag
+    # Blocks of any size have as many dropped elements as independent draws have.
+    for size in (16, 128, 1000):
+        sums = dropped[: dropped.size // size * size].reshape(-1, size).sum(axis=1)
+        variance = size * 0.1 * 0.9
+        assert abs(sums.var() / variance - 1) < 5 * np.sqrt(2 / len(sums)), size
+
+
+def test_keep_of_two_places_and_steps_is_independent():
+    rng = Draws((5, 6))
+    masks = [~np.array(rng.keep((1_000_000,), 0.1)) for _ in range(3)]
+    masks += [~np.array(Draws(pair).keep((1_000_000,), 0.1)) for pair in [(6, 6), (5, 65_542)]]
+    for i, a in enumerate(masks):
+        for b in masks[:i]:
+            for shift in (0, 1, 2, 1024):
+                both = (a & np.roll(b, shift)).mean()
+                assert abs(both - 0.01) < 4.5 * np.sqrt(0.01 * 0.99 / a.size)
+
+
+def test_keep_is_the_same_compiled_and_not(monkeypatch):
+    compiled = np.array(Draws((7, 8)).keep((300, 301), 0.3))
+    monkeypatch.setattr(one_pass, "SMALLEST", 10**9)
+    np.testing.assert_array_equal(Draws((7, 8)).keep((300, 301), 0.3), compiled)
+
+
+def test_keep_compares_hashes_of_the_numbers_of_elements():
+    """The hash again, in numpy."""
+
+    def mix(x):
+        x ^= x >> np.uint32(16)
+        x *= np.uint32(0x85EBCA6B)
+        x ^= x >> np.uint32(13)
+        x *= np.uint32(0xC2B2AE35)
+        return x ^ x >> np.uint32(16)
+
+    keys = keras.random.randint((2,), -(2**31), 2**31 - 1, "int32", seed=Draws((1, 2)))
+    first, second = np.array(keys).view(np.uint32)
+    hashes = mix(mix(np.arange(60, dtype=np.uint32) + first) ^ second).view(np.int32)
+    kept = np.array(Draws((1, 2)).keep((6, 10), 0.25))
+    np.testing.assert_array_equal(kept.ravel(), hashes >= 2**30 - 2**31)
 
 
 def test_keep_of_a_dynamic_shape():

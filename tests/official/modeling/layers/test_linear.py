@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official.modeling.layers.linear import Linear
+from official.modeling.layers.random import Draws, initializer
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_columns_of_several_inputs_are_those_of_the_whole_output(use_bias):
+    layer = Linear(
+        5,
+        9,
+        initializer=initializer("normal", 1.0, Draws((1, 2))),
+        name="map",
+        use_bias=use_bias,
+        dtype="float64",
+    )
+    layer.build()
+    if use_bias:
+        layer.bias.assign(np.arange(9.0))
+    rng = np.random.default_rng(0)
+    inputs = [tf.constant(rng.normal(size=shape)) for shape in ((2, 3, 5), (4, 5), (1, 5))]
+    sizes = [2, 4, 3]
+    upstream = [rng.normal(size=(*x.shape[:-1], n)) for x, n in zip(inputs, sizes, strict=True)]
+
+    def gradients(outputs, tape):
+        return tape.gradient(outputs, [*inputs, *layer.trainable_variables], upstream)
+
+    results = []
+    for by_columns in (True, False):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            if by_columns:
+                outputs = layer.by_columns(inputs, sizes)
+            else:
+                outputs = [
+                    layer(x)[..., end - n : end]
+                    for x, n, end in zip(inputs, sizes, np.cumsum(sizes), strict=True)
+                ]
+        results.append([*outputs, *gradients(outputs, tape)])
+    for ours, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-12)
