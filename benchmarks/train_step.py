@@ -13,8 +13,10 @@ Same sizes, same random batches, dropout 0.1, AdamW (ALBERT: LAMB) with clipping
 its own process and environment (made as by `make parity` when missing), in float32 and in mixed
 bfloat16; the processes take turns, round after round, on the same cores. What is shown is the
 median of the rounds, peak memory as the system counted it, and for each side its better precision
-against our BERT, beside what the FLOPs of the two say. T5 has as many layers in its decoder as in
-its encoder, and as many targets as span corruption gives (29 for 128 tokens).
+against our BERT, beside what the FLOPs of the two say. 'its products alone' are the matrix products
+of our BERT's step, with the same shapes: the share of its time that the processor needs. T5 has as
+many layers in its decoder as in its encoder, and as many targets as span corruption gives (29 for
+128 tokens).
 """
 
 import argparse
@@ -27,6 +29,7 @@ from benchmarks.process import Process
 # Side → (environment or None = ours, script, system).
 SIDES = {
     "encoder garden": (None, "ours.py", "BERT"),
+    "its products alone": (None, "products.py", "BERT"),
     "encoder garden, ALBERT": (None, "ours.py", "ALBERT"),
     "encoder garden, ELECTRA": (None, "ours.py", "ELECTRA"),
     "encoder garden, XLNet": (None, "ours.py", "XLNet"),

@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ os.environ.setdefault(
 
 import tensorflow as tf  # isort: skip
 
-from official.distribution import strategies
+from official.distribution import devices, strategies
 from official.utils import paths
 from tests import commands
 
@@ -25,6 +26,12 @@ commands.start_server()
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )
+
+
+@pytest.fixture(autouse=True)
+def without_bfloat16(monkeypatch):
+    """Lets `precision: auto` be the same on every machine: float32."""
+    monkeypatch.setattr(devices, "CPU_INFO", Path("missing"))
 
 
 @pytest.fixture(scope="module", autouse=True)

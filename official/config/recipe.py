@@ -144,8 +144,10 @@ class Recipe:
         save memory.
       optimizer: see `Optimizer`.
       schedule: see `Schedule`.
-      precision: `float32`, `mixed_bfloat16` or `float64`.
-      jit_compile: whether the forward and backward pass are compiled with XLA.
+      precision: `float32`, `mixed_bfloat16`, `float64`, or `auto` = `mixed_bfloat16` on devices
+        with fast products of bfloat16, and `float32` on others.
+      jit_compile: whether the forward and backward pass are compiled with XLA; None = on a GPU or a
+        TPU, but not on a CPU, whose products XLA makes slower.
       report_every: steps between two reports.
       eval_every: steps between two evaluations; 0 = one evaluation at the end.
       eval_batches: batches of an evaluation during training; 0 = the whole split.
@@ -186,8 +188,8 @@ class Recipe:
     accumulation: int = 1
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
-    precision: str = "float32"
-    jit_compile: bool = False
+    precision: str = "auto"
+    jit_compile: bool | None = None
     report_every: int = 50
     eval_every: int = 0
     eval_batches: int = 0
@@ -207,7 +209,7 @@ class Recipe:
     init_weights: str = "encoder"
 
     def __post_init__(self):
-        one_of("precision", self.precision, ["float32", "mixed_bfloat16", "float64"])
+        one_of("precision", self.precision, ["auto", "float32", "mixed_bfloat16", "float64"])
         one_of("task_sampling", self.task_sampling, ["proportional", "equal", "annealed"])
         at_least(self, 0, "task_limit")
         above(self, 0, "task_temperature")

@@ -1,6 +1,7 @@
 """Trains models: `--mode=train` and `--mode=train_and_eval`."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -10,7 +11,7 @@ from official import config as configs
 from official.data import ShardDataset
 from official.data.labels import task_labels
 from official.data.mixture import Mixture, open_data
-from official.distribution import numerics, strategies
+from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, teachers, warm_start
@@ -69,8 +70,10 @@ def train(
     if not config.objectives:
         raise UserError(f"{config.name}: objectives: at least one is needed to train")
     config = resolve.inherit(config, initial)
-    numerics.set_precision(config.recipe.precision)
+    model_dir = paths.path(model_dir)
     with strategies.lost_workers(strategy), _damaged_records():
+        config = _on_devices(config, strategy, model_dir)
+        numerics.set_precision(config.recipe.precision)
         source = open_data(data, config, "train", training=True, verify=verify_data)
         config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
         config = teachers.described(config)
@@ -80,7 +83,6 @@ def train(
         held_out = None
         if evaluate:
             held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
-        model_dir = paths.path(model_dir)
         resuming.check_same_run(config, model_dir)
 
         def train_on():
@@ -92,6 +94,22 @@ def train(
             train_on()
         else:
             _with_patience(train_on, source.folder, model_dir, report)
+
+
+def _on_devices(
+    config: configs.Config, strategy: tf.distribute.Strategy, model_dir: AnyPath
+) -> configs.Config:
+    """Decides what the recipe leaves to the devices; a run that goes on keeps it."""
+    earlier = model_dir / model_folder.CONFIG
+    if earlier.exists():
+        begun = configs.load(earlier).recipe
+        recipe = config.recipe
+        if recipe.precision == "auto":
+            recipe = dataclasses.replace(recipe, precision=begun.precision)
+        if recipe.jit_compile is None:
+            recipe = dataclasses.replace(recipe, jit_compile=begun.jit_compile)
+        config = dataclasses.replace(config, recipe=recipe)
+    return dataclasses.replace(config, recipe=devices.suited(config.recipe, strategy))
 
 
 def _with_patience(

@@ -189,7 +189,7 @@ def test_bad_overrides(tmp_path, override, message):
         ("recipe.optimizer.learning_rate", math.nan, "learning_rate: expected a number, got nan"),
         ("recipe.optimizer.learning_rate", math.inf, "learning_rate: expected a number, got inf"),
         ("encoder.dropout", 10**400, "encoder.dropout: expected a number, got 1000"),
-        ("recipe.precision", "float16", "precision: 'float16' is not one of float32"),
+        ("recipe.precision", "float16", "precision: 'float16' is not one of auto"),
         ("recipe.optimizer", 3, "recipe.optimizer: expected a mapping"),
         (
             "recipe.optimizer",
