@@ -18,6 +18,9 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> "LoadedModel
       UserError: it is not a model folder, or its parts do not fit together.
     """
     # Imported here: `import official` stays light.
+    from official.utils import quiet_import
+
+    quiet_import.install(log_level=None)
     from official.serving import loaded_model
 
     return loaded_model.load(model_dir, checkpoint)

@@ -1,13 +1,13 @@
 """Computes metrics of fine-tuning tasks with scikit-learn and scipy.
 
+These two are slow to import, so the functions that use them import them.
+
 Shapes: B examples, C classes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics as sklearn_metrics
 
 from official.tasks import Description, nearest
 from official.tasks.kinds import KINDS, Kind
@@ -88,25 +88,33 @@ def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Computes F1 of class 1 for two classes, as in GLUE; else the mean over the classes."""
+    from sklearn import metrics
+
     classes = _classes(predictions)
     count = predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
     if count <= 2:
-        return sklearn_metrics.f1_score(labels == 1, classes == 1, zero_division=0)
+        return metrics.f1_score(labels == 1, classes == 1, zero_division=0)
     known = np.setdiff1d(np.union1d(labels, classes), [WRONG])
-    return sklearn_metrics.f1_score(labels, classes, labels=known, average="macro", zero_division=0)
+    return metrics.f1_score(labels, classes, labels=known, average="macro", zero_division=0)
 
 
 def _matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return sklearn_metrics.matthews_corrcoef(labels, _classes(predictions))
+    from sklearn import metrics
+
+    return metrics.matthews_corrcoef(labels, _classes(predictions))
 
 
-def _correlation(function: Callable) -> Callable[[np.ndarray, np.ndarray], float]:
+def _correlation(name: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Returns a correlation; `name` is that of a function of `scipy.stats`."""
+
     def correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
         """Returns 0 if one side is constant, because the correlation is then undefined."""
+        from scipy import stats
+
         labels, predictions = labels.astype(np.float64), predictions.astype(np.float64)
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0
-        return function(labels, predictions).statistic
+        return getattr(stats, name)(labels, predictions).statistic
 
     return correlation
 
@@ -115,6 +123,6 @@ _FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": _accuracy,
     "f1": _f1,
     "matthews_correlation": _matthews_correlation,
-    "pearson": _correlation(stats.pearsonr),
-    "spearman": _correlation(stats.spearmanr),
+    "pearson": _correlation("pearsonr"),
+    "spearman": _correlation("spearmanr"),
 }

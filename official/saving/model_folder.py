@@ -8,6 +8,7 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
+from official.modeling.layers import random
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.shards import manifest
@@ -43,7 +44,8 @@ def restore(
     loaded = checkpoints.load(model_dir, checkpoint)
     # This check comes before a large model is built.
     named_arrays.check(shapes(config), loaded.variables, str(loaded.path))
-    model = build(config, precision)
+    with random.without_initial_weights():
+        model = build(config, precision)
     named_arrays.assign(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
 

@@ -1,7 +1,7 @@
-"""Imports TensorFlow in silence, and in about half the time, for commands.
+"""Imports TensorFlow in silence, and in about half the time.
 
-Its notices about CUDA and oneDNN do not help the user of a command line, and no log level hides
-them. They are printed if the import fails.
+Its notices about CUDA and oneDNN do not help the user, and no log level hides them. They are
+printed if the import fails.
 
 TensorFlow imports Keras, which imports scikit-learn and matplotlib if they are installed, for parts
 that no command uses. They are hidden during the import, and so is Keras where there is no network.
@@ -23,13 +23,15 @@ _OPTIONAL = ("matplotlib", "sklearn")  # for Keras
 _KERAS_LAYERS = "tensorflow_text.python.keras"  # importing these imports Keras
 
 
-def install(keras: bool = True) -> None:
+def install(keras: bool = True, log_level: str | None = "3") -> None:
     """Changes the next `import tensorflow`, if it is the first one.
 
     Args:
       keras: whether Keras is imported with it, and with tensorflow_text.
+      log_level: the level of TensorFlow's later notices, if the user has set none; None = its own.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if log_level is not None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     if "tensorflow" in sys.modules or any(isinstance(f, _Finder) for f in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder(_OPTIONAL if keras else (*_OPTIONAL, "keras")))

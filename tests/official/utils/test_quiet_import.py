@@ -1,5 +1,6 @@
 """Tests of official.utils.quiet_import, in processes that have not imported TensorFlow."""
 
+import os
 import subprocess
 import sys
 
@@ -42,3 +43,23 @@ def test_a_failing_import_is_shown():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_what_official_load_imports():
+    """Nothing for metrics and plots, no notices, and no change of the environment."""
+    program = (
+        "import os, sys; before = dict(os.environ); import official\n"
+        "try:\n    official.load('missing')\n"
+        "except official.utils.errors.UserError as error:\n    print(error)\n"
+        "unwanted = {'sklearn', 'matplotlib', 'scipy.stats'}\n"
+        "print(unwanted & sys.modules.keys(), 'keras' in sys.modules)\n"
+        "print(before.items() <= os.environ.items(), 'TF_CPP_MIN_LOG_LEVEL' in os.environ)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=environment
+    )
+    refused, imported, environment = done.stdout.splitlines()
+    assert refused.startswith("missing: not a model folder"), done.stderr
+    assert imported == "set() True" and environment == "True False"
+    assert "oneDNN" not in done.stderr
