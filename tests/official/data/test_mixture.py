@@ -66,7 +66,7 @@ def _config(names=("rte", "mnli", "stsb"), **changes):
         "objectives": [{"type": kinds[name], "task": name} for name in names],
         "recipe": {
             "steps": 12, "batch_size": 4, "save_every": 5, "keep_checkpoints": 9,
-            "task_sampling": "annealed",
+            "task_sampling": "annealed", "precision": "float32",
             "optimizer": {"learning_rate": 1e-2, "weight_decay": 0.0}, **changes,
         },
     }  # fmt: skip
