@@ -1,0 +1,339 @@
+"""Measures how training reads shards: the mixing, the share of each worker, the start of a run.
+
+  python -m benchmarks.reading [--parts mixing workers start]
+
+mixing   Two corpora, one after the other in the input, become shards. In every window of 200
+         batches of two epochs, the share of the first corpus is compared with its share of the
+         whole, in standard deviations of a random sample. The pairs of next neighbours that the
+         epochs have in common are counted: in random orders of each shard, these are about two for
+         each shard. A task whose file is sorted by label is read in the same way.
+workers  The bytes that each of W workers reads in an epoch, as the system counts them, beside the
+         bytes of the shards; whether each example is read once; and whether the batches of all
+         workers together are those of one.
+start    Time from the start of the command to the first step on a large folder, from the beginning
+         and from a late step. The folder is one shard under many names.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import yaml
+
+from benchmarks import environments
+from official.data.example_order import Files
+from official.data.lanes import Lanes
+from official.shards import features, manifest, parsing
+
+SEED = 0
+WINDOW = 200  # batches
+WORDS = ("alpha", "beta")
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Writes a vocabulary of two words."""
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS]) + "\n")
+
+
+def build(module: str, *options: str) -> None:
+    """Runs a builder of shards."""
+    subprocess.run(
+        [sys.executable, "-m", f"tfrecords_tools.{module}", *options],
+        cwd=environments.ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def write_config(path: Path, batch_size: int) -> None:
+    """Writes a config with a network that costs nothing."""
+    config = {
+        "name": "reading",
+        "segments": {"format": "doc_sentences", "max_length": 8, "short_seq_prob": 0.0},
+        "corruption": {"type": "token_masks", "max_predictions": 2},
+        "encoder": {
+            "type": "transformer", "hidden_size": 8, "num_layers": 1, "num_heads": 1,
+            "intermediate_size": 8, "max_positions": 128,
+        },
+        "objectives": [{"type": "masked_lm"}],
+        "recipe": {"steps": 100_000, "batch_size": batch_size, "report_every": 1},
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(config))
+
+
+def corpora(folder: Path, examples: int) -> Files:
+    """Returns shards of two corpora, of which the first has two fifths of the examples."""
+    write_config(folder / "config.yaml", 256)
+    sizes = examples * 2 // 5, examples - examples * 2 // 5
+    for name, word, size in zip("ab", WORDS, sizes, strict=True):
+        with open(folder / f"{name}.txt", "w") as stream:
+            stream.writelines(f"{word} {word}\n\n" for _ in range(size))
+    output = folder / "pretraining"
+    build(
+        "build_shards", f"--config={folder}/config.yaml", f"--input={folder}/[ab].txt",
+        f"--tokenizer={folder}/tokenizer", f"--output={output}",
+    )  # fmt: skip
+    return Files.from_manifest(output, manifest.read(output))
+
+
+def sorted_task(folder: Path, examples: int) -> Files:
+    """Returns shards of a task whose file has all rows of one label before those of the other."""
+    with open(folder / "train.tsv", "w") as stream:
+        stream.write("text\tlabel\n")
+        for i in range(examples):
+            label = int(i >= examples * 2 // 5)
+            stream.write(f"{WORDS[label]} {WORDS[label]}\t{label}\n")
+    output = folder / "task"
+    build(
+        "build_task_shards", "--task=classification", "--text_column=text", "--label_column=label",
+        f"--train_file={folder}/train.tsv", f"--tokenizer={folder}/tokenizer", f"--output={output}",
+    )  # fmt: skip
+    return Files.from_manifest(output, manifest.read(output))
+
+
+def mixing(folder: Path, options: argparse.Namespace) -> None:
+    """Prints how well two epochs are mixed."""
+    first_word = len(SPECIALS)
+    for name, files in (
+        ("pretraining", corpora(folder, options.examples)),
+        ("a sorted task", sorted_task(folder, options.examples)),
+    ):
+        total = sum(files.counts)
+        lanes = Lanes(files, SEED, options.batch)
+        steps = 2 * total // options.batch + 1
+        rows = lanes.dataset(0, 0, options.batch, options.batch).take(steps)
+
+        def columns(rows: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            ids = parsing.parse(rows["record"], ["token_ids"])["token_ids"]
+            return rows["epoch"], rows["index"], ids.to_tensor()[:, 1] == first_word  # after [CLS]
+
+        rows = rows.map(columns, num_parallel_calls=tf.data.AUTOTUNE).prefetch(8)
+        epoch, index, firsts = map(np.concatenate, zip(*rows.as_numpy_iterator(), strict=True))
+        whole = options.examples * 2 // 5 / options.examples
+        shares = windows(firsts.astype(float), WINDOW * options.batch)
+        sigma = np.sqrt(whole * (1 - whole) / (WINDOW * options.batch))
+        off = np.abs(shares - whole).max() / sigma
+        epochs = index[epoch == 0], index[epoch == 1]
+        once = len(epochs[0]) == len(np.unique(epochs[0])) == total
+        near = common_neighbours(*epochs, distance=1)
+        along = common_neighbours(*epochs, distance=lanes.lanes)
+        print(
+            f"mixing, {name}: {total:,} examples in {len(files.counts)} shards, {lanes.lanes} "
+            f"lanes; {len(shares):,} windows: at most {off:.2f} sigma from the share of the whole "
+            f"({whole:.2f}); each example once an epoch: {once}; pairs of neighbours in common: "
+            f"{near} in a batch, {along} along a lane",
+            flush=True,
+        )
+
+
+def windows(values: np.ndarray, size: int) -> np.ndarray:
+    """Returns the means of all windows that start at a multiple of a tenth of `size`."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    starts = np.arange(0, len(values) - size + 1, max(size // 10, 1))
+    return (sums[starts + size] - sums[starts]) / size
+
+
+def common_neighbours(first: np.ndarray, second: np.ndarray, distance: int) -> int:
+    """Returns how many pairs of examples are `distance` apart in both orders [N]."""
+    pairs = []
+    for order in (first, second):
+        a, b = order[:-distance], order[distance:]
+        pairs.append(np.minimum(a, b) * (max(first.max(), second.max()) + 1) + np.maximum(a, b))
+    return len(np.intersect1d(*pairs))
+
+
+def workers(folder: Path, options: argparse.Namespace) -> None:
+    """Prints what each of several workers reads in an epoch."""
+    files = numbered(folder, options.examples // 2, shards=options.shards)
+    size = sum(os.path.getsize(path) for path in files.paths)
+    total = sum(files.counts)
+    (folder / "files.json").write_text(json.dumps(dataclasses.asdict(files)))
+    for count in options.workers:
+        batch = max(options.batch, count)
+        steps = total // batch
+        one = read(files, batch, steps, 1, 0)
+        answers = [child(folder, batch, steps, count, worker) for worker in range(count)]
+        together = np.concatenate([answer["indices"] for answer in answers], axis=1)
+        shares = [answer["bytes"] / size for answer in answers]
+        print(
+            f"workers: {count} of {total:,} examples ({size / 1e6:.0f} MB, {len(files.counts)} "
+            f"shards), batch {batch}: a worker reads {min(shares):.4f} to {max(shares):.4f} of the "
+            f"bytes and opens {max(answer['files'] for answer in answers)} files at most; the "
+            f"batches of one reader: {np.array_equal(one, together)}; each example once: "
+            f"{len(np.unique(together)) == steps * batch}",
+            flush=True,
+        )
+
+
+def numbered(folder: Path, examples: int, shards: int) -> Files:
+    """Writes small examples in shards of equal size."""
+    counts = [examples * (i + 1) // shards - examples * i // shards for i in range(shards)]
+    names = [str(folder / f"{i:05d}.tfrecord") for i in range(shards)]
+    number = 0
+    for name, count in zip(names, counts, strict=True):
+        examples_of_shard = [
+            {"token_ids": np.arange(number + i, number + i + 1)} for i in range(count)
+        ]
+        with tf.io.TFRecordWriter(name) as writer:
+            for record in features.serialize(examples_of_shard):
+                writer.write(record)
+        number += count
+    return Files(names, counts)
+
+
+def read(files: Files, batch: int, steps: int, count: int, worker: int) -> np.ndarray:
+    """Returns the numbers of the examples of a worker's rows: [steps, rows]."""
+    share = batch // count
+    rows = Lanes(files, SEED, batch).dataset(0, worker * share, share, share).take(steps)
+    return np.stack([each["index"] for each in rows.as_numpy_iterator()])
+
+
+def child(folder: Path, batch: int, steps: int, count: int, worker: int) -> dict:
+    """Runs a worker in a process of its own; returns what it has read."""
+    output = folder / "worker.npz"
+    settings = json.dumps([str(folder), batch, steps, count, worker, str(output)])
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.reading", "--child", settings],
+        cwd=environments.ROOT, check=True,
+    )  # fmt: skip
+    with np.load(output) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def be_child(settings: str) -> None:
+    """Reads a worker's part of the batches, and writes down the bytes that the system has read."""
+    folder, batch, steps, count, worker, output = json.loads(settings)
+    files = Files(**json.loads(Path(folder, "files.json").read_text()))
+    lanes = Lanes(files, SEED, 2)
+    next(iter(lanes.dataset(0, 0, 1, 1).take(0)), None)  # what TensorFlow reads for itself
+    before = bytes_read()
+    indices = read(files, batch, steps, count, worker)
+    after = bytes_read()
+    numbers = np.searchsorted(np.cumsum(files.counts), indices.ravel(), side="right")
+    np.savez(output, indices=indices, bytes=after - before, files=len(np.unique(numbers)))
+
+
+def bytes_read() -> int:
+    """Returns the bytes that this process has read from files so far."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+def start(folder: Path, options: argparse.Namespace) -> None:
+    """Prints how long a command takes to its first step on a large folder."""
+    output = large_folder(folder, options)
+    built = manifest.read(output)
+    size = sum(shard.bytes for shard in built.shards)
+    model = folder / "model"
+    print(
+        f"start: {size / 1e9:.1f} GB in {len(built.shards)} shards, batch {options.batch}",
+        flush=True,
+    )
+    for words in ("the first step", "a step after a checkpoint"):
+        seconds = first_report(folder, output, model)
+        print(f"start: {seconds:.1f} s from the command to {words}", flush=True)
+    for step in (0, options.step):
+        files = Files.from_manifest(output, built)
+        before, memory = time.monotonic(), bytes_read()
+        rows = Lanes(files, SEED, options.batch).dataset(step, 0, options.batch, options.batch)
+        next(iter(rows))
+        print(
+            f"start: first batch at step {step:,} after {time.monotonic() - before:.1f} s, "
+            f"{(bytes_read() - memory) / 1e6:,.0f} MB read",
+            flush=True,
+        )
+
+
+def large_folder(folder: Path, options: argparse.Namespace) -> Path:
+    """Returns a shard folder whose shards are one file under many names."""
+    write_config(folder / "large.yaml", options.batch)
+    text = folder / "large.txt"
+    rng = np.random.default_rng(SEED)
+    with open(text, "w") as stream:
+        for _ in range(options.documents):
+            stream.write(" ".join(rng.choice(WORDS, 120)) + "\n\n")
+    output = folder / "large"
+    build(
+        "build_shards", f"--config={folder}/large.yaml", f"--input={text}", "--num_shards=1",
+        "--override=segments.max_length=128", f"--tokenizer={folder}/tokenizer",
+        f"--output={output}",
+    )  # fmt: skip
+    built = manifest.read(output)
+    (shard,) = built.shards
+    copies = int(options.gigabytes * 1e9 / shard.bytes)
+    first = output / shard.name
+    shards = []
+    for number in range(copies):
+        name = f"train-{number:05d}-of-{copies:05d}.tfrecord"
+        os.link(first, output / name)
+        shards.append(dataclasses.replace(shard, name=name))
+    first.unlink()
+    manifest.write(output, dataclasses.replace(built, shards=tuple(shards)))
+    return output
+
+
+def first_report(folder: Path, shards: Path, model: Path) -> float:
+    """Trains until the first report, saves a checkpoint, and returns the time to the report."""
+    command = [
+        sys.executable, "-u", "-m", "official.main", "--mode=train",
+        f"--config={folder}/large.yaml", "--override=segments.max_length=128", f"--data={shards}", f"--model_dir={model}",
+    ]  # fmt: skip
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=environments.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    seconds = next(_reports(process, started))
+    process.terminate()  # It saves a checkpoint.
+    process.communicate()
+    return seconds
+
+
+def _reports(process: subprocess.Popen, started: float) -> Iterator[float]:
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("step "):
+            yield time.monotonic() - started
+    sys.exit(f"error: no step:\n{''.join(lines)[-3000:]}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parts = ["mixing", "workers", "start"]
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--examples", type=int, default=2_000_000, help="default: 2,000,000")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default: 256)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[4], help="default: 4")
+    parser.add_argument("--shards", type=int, default=800, help="shards of the workers' folder")
+    parser.add_argument("--gigabytes", type=float, default=13, help="of the large folder")
+    parser.add_argument("--documents", type=int, default=60_000, help="of a shard of it")
+    parser.add_argument("--step", type=int, default=10_000, help="of the late start")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs the parts and prints what they find."""
+    options = _options()
+    if options.child:
+        be_child(options.child)
+        return
+    for name in options.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            write_tokenizer(Path(folder) / "tokenizer")
+            globals()[name](Path(folder), options)
+
+
+if __name__ == "__main__":
+    main()
