@@ -287,7 +287,8 @@ def first_report(folder: Path, shards: Path, model: Path) -> float:
     """Trains until the first report, saves a checkpoint, and returns the time to the report."""
     command = [
         sys.executable, "-u", "-m", "official.main", "--mode=train",
-        f"--config={folder}/large.yaml", "--override=segments.max_length=128", f"--data={shards}", f"--model_dir={model}",
+        f"--config={folder}/large.yaml", "--override=segments.max_length=128",
+        f"--data={shards}", f"--model_dir={model}",
     ]  # fmt: skip
     started = time.monotonic()
     process = subprocess.Popen(

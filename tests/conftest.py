@@ -18,7 +18,7 @@ os.environ.setdefault(
 
 import tensorflow as tf  # isort: skip
 
-from official.distribution import devices, strategies
+from official.distribution import devices, numerics, strategies
 from official.utils import paths
 from tests import commands
 
@@ -28,16 +28,16 @@ tf.config.set_logical_device_configuration(
 )
 
 
-@pytest.fixture(autouse=True)
-def without_bfloat16(monkeypatch):
-    """Lets `precision: auto` be the same on every machine: float32."""
-    monkeypatch.setattr(devices, "CPU_INFO", Path("missing"))
+# `precision: auto` is the same on every machine: float32. (Fixtures of modules come before those of
+# functions, so no fixture does this.)
+devices.CPU_INFO = Path("missing")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collected():
-    """Frees the graphs of a module's models, which are in reference cycles."""
+def left_clean():
+    """Frees the graphs of a module's models, which are in reference cycles; restores float32."""
     yield
+    numerics.set_precision("float32")
     gc.collect()
 
 
