@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.data.example_order import Files, Rows
-from official.data.lanes import MAX_LANES, Lanes, interleave
+from official.data.lanes import Lanes, count_lanes, interleave
 
 _PRECISION = 10**6  # of shares
 
@@ -31,8 +31,7 @@ class Corpora:
     """The rows of all batches; `dataset` reads those of one worker.
 
     Attributes:
-      lanes: L, the largest divisor of the batch size that is not above `MAX_LANES` nor the number
-        of shards of the corpus that has most.
+      lanes: L; see `official.data.lanes.count_lanes`.
     """
 
     def __init__(
@@ -46,8 +45,7 @@ class Corpora:
           seed: the seed of the order.
           batch_size: rows of a batch, over all workers.
         """
-        most = min(MAX_LANES, batch_size, max(np.count_nonzero(files.counts) for files in corpora))
-        self.lanes = max(count for count in range(1, most + 1) if batch_size % count == 0)
+        self.lanes = count_lanes(corpora, batch_size)
         self._corpora = [Lanes(files, seed, batch_size, self.lanes) for files in corpora]
         sizes = [sum(files.counts) for files in corpora]
         self._firsts = np.cumsum([0, *sizes[:-1]])  # the number of each corpus's first example

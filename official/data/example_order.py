@@ -32,10 +32,12 @@ class Files:
     Attributes:
       paths: TFRecord files.
       counts: the number of records in each file.
+      bytes: the size of all files; None = unknown.
     """
 
     paths: Sequence[str]
     counts: Sequence[int]
+    bytes: int | None = None
 
     @classmethod
     def from_manifest(
@@ -46,6 +48,17 @@ class Files:
         return cls(
             [str(paths.path(folder) / shard.name) for shard in shards],
             [shard.records for shard in shards],
+            sum(shard.bytes for shard in shards),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Files"]) -> "Files":
+        """Returns the shards of several folders."""
+        sizes = [part.bytes for part in parts]
+        return cls(
+            [path for part in parts for path in part.paths],
+            [count for part in parts for count in part.counts],
+            None if None in sizes else sum(sizes),
         )
 
     def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:

@@ -13,7 +13,7 @@ lane is in memory. TensorFlow compares each record with its checksum (CRC-32C) w
 Shapes: S shards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -22,15 +22,36 @@ from official.data.example_order import Files, Rows
 from official.utils import seeding
 from official.utils.seeding import Stream
 
+# A shard of each lane is in memory. There may be 32 lanes, for shards of up to 32 MiB, and more if
+# shards are so small that those of all lanes have 1 GiB at most.
 MAX_LANES = 32
+MAX_BYTES = 1 << 30
+
+
+def count_lanes(corpora: Sequence[Files], batch_size: int) -> int:
+    """Returns L, the largest divisor of the batch size that suits the shards.
+
+    It is not above the number of shards, of the corpus that has most, nor above 32 unless shards
+    are small.
+
+    Args:
+      corpora: the shards of each corpus that a lane reads.
+      batch_size: rows of a batch, over all workers.
+    """
+    shards = [max(1, np.count_nonzero(files.counts)) for files in corpora]
+    limit = MAX_LANES
+    if all(files.bytes is not None for files in corpora):
+        of_a_lane = sum(files.bytes / count for files, count in zip(corpora, shards, strict=True))
+        limit = max(limit, int(MAX_BYTES // max(of_a_lane, 1)))
+    most = min(limit, batch_size, max(shards))
+    return max(count for count in range(1, most + 1) if batch_size % count == 0)
 
 
 class Lanes:
     """The rows of all batches; `dataset` reads those of one worker.
 
     Attributes:
-      lanes: L, the largest divisor of the batch size that is not above `MAX_LANES` nor the number
-        of shards.
+      lanes: L.
     """
 
     def __init__(self, files: Files, seed: int, batch_size: int, lanes: int | None = None):
@@ -40,16 +61,14 @@ class Lanes:
           files: the shards.
           seed: the seed of the order.
           batch_size: rows of a batch, over all workers.
-          lanes: L, a divisor of the batch size; None = as above. If there are more lanes than
+          lanes: L, a divisor of the batch size; None = `count_lanes`. If there are more lanes than
             shards, several lanes read the same shard.
         """
         self._paths = tf.constant(files.paths)
         self._counts = tf.constant(files.counts, tf.int64)
         self._seed = seed
         self._total = sum(files.counts)
-        most = min(MAX_LANES, batch_size, np.count_nonzero(files.counts))
-        divisors = [count for count in range(1, most + 1) if batch_size % count == 0]
-        self.lanes = lanes or max(divisors)
+        self.lanes = lanes or count_lanes([files], batch_size)
         self._rows = batch_size // self.lanes  # of a lane in a batch
 
     def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:

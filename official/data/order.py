@@ -90,11 +90,7 @@ class Order:
     @property
     def _files(self) -> Files:
         """The shards of all folders."""
-        files = [folder.files for folder in self.folders]
-        return Files(
-            [path for each in files for path in each.paths],
-            [count for each in files for count in each.counts],
-        )
+        return Files.joined([folder.files for folder in self.folders])
 
     def _lengths(self, records: tf.Tensor) -> tf.Tensor:
         """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""

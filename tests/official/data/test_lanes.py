@@ -48,6 +48,22 @@ def test_lanes_never_drift_apart(tmp_path):
         assert order.length(lane, epoch) <= number < order.length(lane, epoch + 1)
 
 
+@pytest.mark.parametrize(
+    "megabytes, batch, expected",
+    [(32, 512, 32), (4, 512, 256), (1, 512, 400), (1, 768, 384), (1, 16, 16), (None, 512, 32)],
+)
+def test_small_shards_are_read_in_more_lanes(megabytes, batch, expected):
+    """Those of all lanes have a gibibyte, so 256 workers can each read 1 / 256 of the bytes."""
+    size = None if megabytes is None else 400 * megabytes << 20
+    files = Files(["a"] * 400, [10] * 400, size)
+    assert lanes.count_lanes([files], batch) == max(
+        n for n in range(1, expected + 1) if batch % n == 0
+    )
+    if megabytes == 4:
+        assert lanes.count_lanes([files, files], batch) == 128
+    assert Files.joined([files, files]).bytes == (None if size is None else 2 * size)
+
+
 def test_epochs_have_no_neighbours_in_common_beyond_chance(tmp_path):
     size = 2000
     rows = take(write(tmp_path, [500] * 4), 3 * size // 20, 20)["index"].reshape(3, size)
