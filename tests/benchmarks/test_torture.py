@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.torture import (
+    builds,
     configs,
     disk,
     disk_child,
@@ -345,3 +346,14 @@ def test_served_texts_are_compared_with_ids():
     table = tf.random.stateless_normal([100, 8], [0, 0])
     near = tf.reduce_sum((table[:, None] - table[None]) ** 2, -1) + tf.eye(100) * 1e9
     assert float(tf.reduce_min(near)) > 1e-2
+
+
+@pytest.mark.slow
+def test_builds(materials, monkeypatch):
+    monkeypatch.setattr(builds, "KILLS", 1)
+    monkeypatch.setattr(builds, "COPIES", 30)
+    part = builds.Part(0, materials)
+    outcome = part.run(0)
+    assert outcome.done == 1 and not outcome.failures
+    part._whole["bert"][0]["manifest.json"] = "another"
+    assert part.run(4).failures == ["bert: other bytes than those of a build that nobody killed"]
