@@ -1,9 +1,9 @@
-"""Affine maps with 8-bit integers: y = x W + b, with W quantised beforehand and x at run time.
+"""Layers with 8-bit integers: affine maps y = x W + b, and tables.
 
-Both are quantised symmetrically, as scale * integer. W has a scale for each output channel. x has a
-scale for each row, with 127 for the largest magnitude of the row, so the result for a row does not
-depend on other rows. The integer sums are exact. They are cast to float32 and scaled, and the bias
-is added.
+W is quantised beforehand and x at run time, both symmetrically, as scale * integer. W has a scale
+for each output channel. x has a scale for each row, with 127 for the largest magnitude of the row,
+so the result for a row does not depend on other rows. The integer sums are exact. They are cast to
+float32 and scaled, and the bias is added.
 
 The integers of W are at most 64, a range of 7 bits. A CPU without VNNI (AVX2 alone) adds two
 products of x + 128 and W in 16 bits: 2 * 255 * 64 fits, while 2 * 255 * 127 saturates silently.
@@ -12,17 +12,20 @@ The product is oneDNN's `_QuantizedMatMul`, which TensorFlow's wheels for x86 co
 Python wrapper, so it is added to a graph by its name. It packs a matrix on first use and keeps the
 packed matrix, so the matrix must not change.
 
-Shapes: R rows, I input size, O output size.
+A table has a scale for each row. The rows that are looked up become float32, not the table.
+
+Shapes: R rows, I input size, O output size, V vocabulary, E embedding size.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from official.modeling.layers.embeddings import Table, plus_bias, products
 from official.modeling.layers.linear import Linear
 from official.utils import keras_private
 from official.utils.errors import UserError
@@ -57,7 +60,7 @@ class Int8Linear(keras.Layer):
 
     Attributes:
       integers: variable int8 [I, O].
-      largest: variable float32 [O], the number that 127 stands for in each column.
+      scale: variable float32 [O], the scale of each column.
       bias: variable float32 [O], or None.
     """
 
@@ -74,7 +77,7 @@ class Int8Linear(keras.Layer):
         super().__init__(name=name, dtype="float32", trainable=False)
         integers, scale = quantised(kernel, -1, LARGEST_WEIGHT)
         self.integers = tf.Variable(integers, trainable=False)
-        self.largest = tf.Variable(scale[0] * LARGEST, trainable=False)
+        self.scale = tf.Variable(scale[0], trainable=False)
         self.bias = bias
         self._graph = tf.function(self._map, autograph=False)  # `product` needs a graph
         self.built = True
@@ -88,27 +91,74 @@ class Int8Linear(keras.Layer):
     @property
     def kernel(self) -> tf.Tensor:
         """The float32 matrix [I, O] that the integers stand for."""
-        return tf.cast(self.integers, tf.float32) * (self.largest / LARGEST)
+        return tf.cast(self.integers, tf.float32) * self.scale
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Maps x float32 [..., I] to [..., O]."""
         return self._graph(x) if tf.executing_eagerly() else self._map(x)
 
     def by_columns(self, inputs: Sequence[tf.Tensor], sizes: Sequence[int]) -> list[tf.Tensor]:
-        """See `Linear`. Whole products are computed, because a matrix is packed as a whole."""
+        """See `Linear`. There is one product of all inputs: each product packs the whole matrix."""
+        inputs = [tf.convert_to_tensor(x) for x in inputs]
+        rows = [tf.reshape(x, [-1, self.integers.shape[0]]) for x in inputs]
+        outputs = tf.split(self(tf.concat(rows, axis=0)), [tf.shape(x)[0] for x in rows])
         ends = np.cumsum(sizes).tolist()
         return [
-            self(x)[..., end - size : end] for x, size, end in zip(inputs, sizes, ends, strict=True)
+            tf.reshape(y[:, end - size : end], tf.concat([tf.shape(x)[:-1], [size]], axis=0))
+            for x, y, size, end in zip(inputs, outputs, sizes, ends, strict=True)
         ]
 
     def _map(self, x: tf.Tensor) -> tf.Tensor:
         size, width = self.integers.shape
-        rows = tf.reshape(x, [-1, size])
-        integers, scale = rounded(rows)
-        y = product(integers, self.integers, self.largest) * scale
+        flat = x.shape.rank == 2
+        integers, largest = rounded(x if flat else tf.reshape(x, [-1, size]))
+        y = product(integers, self.integers, self.scale) * largest
         if self.bias is not None:
             y += self.bias
-        return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [width]], axis=0))
+        return y if flat else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [width]], axis=0))
+
+
+class Int8Table(keras.Layer):
+    """A `Table` that is stored as integers.
+
+    It has no Keras variables and is never trained. `swapped` puts it in the place of the layer.
+
+    Attributes:
+      num_rows: V.
+      integers: variable int8 [V, E].
+      scale: variable float32 [V, 1].
+    """
+
+    def __init__(self, table: Table, whole: Callable[[tf.Variable, tf.Variable], tf.Tensor]):
+        """Quantises a table.
+
+        Args:
+          table: the layer.
+          whole: a function that returns the float32 table [V, E] from `integers` and `scale`. It is
+            called in a graph that needs the whole table.
+        """
+        super().__init__(name=table.name, dtype="float32", trainable=False)
+        self.num_rows = table.num_rows
+        integers, scale = quantised(np.asarray(table.table), 0)
+        self.integers = tf.Variable(integers, trainable=False)
+        self.scale = tf.Variable(scale, trainable=False)
+        self._whole = whole
+        self.built = True
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        """Looks up ids of any shape: [..., E]."""
+        rows = tf.gather(self.integers, ids)
+        return tf.cast(rows, tf.float32) * tf.gather(self.scale, ids)
+
+    def first(self, length: Any, offset: int = 0) -> tf.Tensor:
+        """Returns `length` rows from `offset` on, without a look-up: [length, E]."""
+        end = offset + length
+        return tf.cast(self.integers[offset:end], tf.float32) * self.scale[offset:end]
+
+    def scores(self, x: tf.Tensor, bias: Any = None) -> tf.Tensor:
+        """Returns the products of x [R, E] with every row, plus a bias [V]: [R, V]."""
+        scores = products(x, self._whole(self.integers, self.scale))
+        return scores if bias is None else plus_bias(scores, bias)
 
 
 def linear_layers(layer: keras.Layer) -> list[Linear]:
@@ -116,8 +166,8 @@ def linear_layers(layer: keras.Layer) -> list[Linear]:
     return [part for part in keras_private.sublayers(layer) if isinstance(part, Linear)]
 
 
-def swap(layer: keras.Layer, twins: Mapping[Linear, keras.Layer]) -> None:
-    """Puts other layers in the place of `Linear` layers, wherever an attribute holds these.
+def swap(layer: keras.Layer, twins: Mapping[keras.Layer, keras.Layer]) -> None:
+    """Puts other layers in the place of layers, wherever an attribute holds these.
 
     The variables of a layer remain those that it was built with.
 
@@ -129,12 +179,12 @@ def swap(layer: keras.Layer, twins: Mapping[Linear, keras.Layer]) -> None:
         # `setattr` would make the new layer part of the parent's state, which is fixed by then.
         attributes = vars(parent)
         for name, value in attributes.items():
-            if isinstance(value, Linear | Int8Linear) and value in twins:
+            if isinstance(value, keras.Layer) and value in twins:
                 attributes[name] = twins[value]
 
 
 @contextlib.contextmanager
-def swapped(layer: keras.Layer, twins: Mapping[Linear, keras.Layer]) -> Iterator[None]:
+def swapped(layer: keras.Layer, twins: Mapping[keras.Layer, keras.Layer]) -> Iterator[None]:
     """Does what `swap` does, and undoes it at the end of the block."""
     swap(layer, twins)
     try:
@@ -150,14 +200,14 @@ def rounded(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       x: float32 [R, I].
 
     Returns:
-      The integers, int8 [R, I], and the scale of each row, float32 [R, 1].
+      The integers, int8 [R, I], and the number that 127 stands for in each row, float32 [R, 1].
     """
     # Maximum and minimum are read without writing a tensor of magnitudes to memory.
     largest = tf.maximum(
         tf.reduce_max(x, axis=1, keepdims=True), -tf.reduce_min(x, axis=1, keepdims=True)
     )
-    scale = tf.maximum(largest, 1e-30) / LARGEST
-    return tf.cast(tf.round(x * (1 / scale)), tf.int8), scale
+    largest = tf.maximum(largest, 1e-30)
+    return tf.cast(tf.round(x * (LARGEST / largest)), tf.int8), largest
 
 
 def product(rows: tf.Tensor, matrix: Any, largest: Any) -> tf.Tensor:

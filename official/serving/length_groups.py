@@ -58,7 +58,10 @@ def scorer(
     graph = tf.function(score, input_signature=[fields], autograph=False)
     padding_side = "left" if encoder.layout == "cls_last" else "right"
     max_padding = READING + STARTING // encoder.hidden_size**2
-    return _Scorer(graph, tuple(fields), of_tokens, padding_side, max_padding)
+    groups = _Scorer(graph, of_tokens, padding_side, max_padding)
+    # One function, however many signatures score batches: each copy takes memory.
+    scored = tf.function(groups.__call__, input_signature=[fields], autograph=False)
+    return lambda batch: scored({name: batch[name] for name in fields})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,21 +70,19 @@ class _Scorer:
 
     Attributes:
       graph: scores a group.
-      fields: the names of the fields that `graph` takes.
-      of_tokens: the names of those with an axis of tokens.
+      of_tokens: the names of the fields with an axis of tokens.
       padding_side: the side of the rows on which padding is.
       max_padding: how many positions of padding a group may have.
     """
 
     graph: tf.types.experimental.PolymorphicFunction
-    fields: tuple[str, ...]
     of_tokens: tuple[str, ...]
     padding_side: Literal["left", "right"]
     max_padding: int
 
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> Tensors:
         """Scores a batch."""
-        batch = {name: batch[name] for name in self.fields}
+        batch = dict(batch)
         # Rows without tokens get one position, because a pooler reads it.
         empty = tf.cast(tf.equal(tf.shape(batch["token_ids"])[1], 0), tf.int32)
         for name in self.of_tokens:

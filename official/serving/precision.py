@@ -4,8 +4,8 @@
 its products there; norms, softmax and heads stay float32 (and the logits of a vocabulary are a
 product as all others). `int8` stores the encoder's matrices as integers with a float32 scale for
 each output channel (for each row of a table) and computes products with integers, rows rounded when
-they come (`official.serving.int8`); tables become float32 again when the model is loaded, and
-so does, wherever it is used for anything else, a matrix. All else is float32.
+they come, and looks up integers (`official.serving.int8`). What is used for anything else becomes
+float32 again: tables and matrices of other layers when the model is loaded. All else is float32.
 """
 
 import contextlib
@@ -15,9 +15,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from official.modeling.layers.embeddings import Table
 from official.modeling.model import Model
 from official.serving import int8
-from official.utils import checksums
+from official.utils import checksums, keras_private
 
 # Last parts of the paths of variables that become integers, and the axis of their scales.
 _AXES = {"kernel": -1, "table": 0}
@@ -26,14 +27,15 @@ _AXES = {"kernel": -1, "table": 0}
 class Restored(tf.saved_model.experimental.TrackableResource):
     """A float32 matrix that is made of its integers when a SavedModel is loaded."""
 
-    def __init__(self, array: np.ndarray, axis: int):
+    def __init__(self, integers: tf.Variable, scale: tf.Variable):
         super().__init__()
-        integers, scale = int8.quantised(array, axis)
+        self.integers = integers
+        self.scale = scale
         # Matrices with the same name are the same, in whichever models of a process.
-        content = repr(array.shape).encode() + integers.tobytes() + scale.tobytes()
+        content = repr(integers.shape).encode() + b"".join(
+            variable.numpy().tobytes() for variable in (integers, scale)
+        )
         self._name = f"int8_{checksums.hash_bytes(content)}"
-        self.integers = tf.Variable(integers, trainable=False)
-        self.scale = tf.Variable(scale, trainable=False)
         self._initialize()
 
     def _create_resource(self) -> tf.Tensor:
@@ -64,18 +66,20 @@ class Weights:
           UserError: `precision` is not for this TensorFlow.
         """
         self._encoder = layers[0]
-        self._twins: dict[keras.Layer, int8.Int8Linear] = {}
+        self._twins: dict[keras.Layer, int8.Int8Linear | int8.Int8Table] = {}
         self._restored: list[tuple[keras.Variable, Restored]] = []
         gone: set[int] = set()
         if precision == "int8":
             int8.check()
-            self._twins = _twins(self._encoder)
-            gone |= {id(layer.kernel) for layer in self._twins}
-            self._restored = [
-                (variable, Restored(variable.numpy(), axis))
-                for variable in layers[0].variables
-                if (axis := axis_of(variable)) is not None and id(variable) not in gone
-            ]
+            self._twins = _twins(self._encoder) | {
+                table: int8.Int8Table(table, self._whole) for table in _tables(self._encoder)
+            }
+            gone |= {id(variable) for layer in self._twins for variable in _matrices(layer)}
+            for variable in _matrices(self._encoder):
+                if id(variable) not in gone:
+                    integers, scale = int8.quantised(variable.numpy(), axis_of(variable))
+                    variables = (tf.Variable(value, trainable=False) for value in (integers, scale))
+                    self._restored.append((variable, Restored(*variables)))
             gone |= {id(variable) for variable, _ in self._restored}
         self.module = tf.Module()
         # The bare variables rather than the Keras object: each is stored once and nothing but
@@ -87,14 +91,19 @@ class Weights:
             if id(variable) not in gone
         ]
         self.module.restored = [matrix for _, matrix in self._restored]
-        self.module.integers = [
-            *(matrix.integers for _, matrix in self._restored),
-            *(twin.integers for twin in self._twins.values()),
-        ]
-        self.module.scales = [
-            *(matrix.scale for _, matrix in self._restored),
-            *(twin.largest for twin in self._twins.values()),
-        ]
+        integers = [matrix for _, matrix in self._restored] + list(self._twins.values())
+        self.module.integers = [matrix.integers for matrix in integers]
+        self.module.scales = [matrix.scale for matrix in integers]
+
+    def _whole(self, integers: tf.Variable, scale: tf.Variable) -> tf.Tensor:
+        """Returns a whole table in float32, and stores that a loaded model makes it."""
+        for matrix in self.module.restored:
+            if matrix.integers is integers:
+                return matrix.read()
+        with tf.init_scope():
+            matrix = Restored(integers, scale)
+        self.module.restored.append(matrix)
+        return matrix.read()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
@@ -112,6 +121,16 @@ def _twins(encoder: keras.Layer) -> dict[keras.Layer, int8.Int8Linear]:
     return {layer: int8.Int8Linear.from_layer(layer) for layer in int8.linear_layers(encoder)}
 
 
+def _tables(encoder: keras.Layer) -> list[Table]:
+    """Returns the tables of an encoder."""
+    return [layer for layer in keras_private.sublayers(encoder) if isinstance(layer, Table)]
+
+
+def _matrices(layer: keras.Layer) -> list[keras.Variable]:
+    """Returns the variables of a layer that `int8` stores as integers."""
+    return [variable for variable in layer.variables if axis_of(variable) is not None]
+
+
 def axis_of(variable: keras.Variable) -> int | None:
     """Returns the axis of the scales of a variable that `int8` stores as integers, or None."""
     return _AXES.get(variable.path.rsplit("/", 1)[-1]) if len(variable.shape) == 2 else None
@@ -120,7 +139,6 @@ def axis_of(variable: keras.Variable) -> int | None:
 def round_weights(model: Model) -> None:
     """Gives a model the weights and products that it would have after an export as `int8`."""
     int8.swap(model.encoder, _twins(model.encoder))
-    for variable in model.encoder.variables:
-        if (axis := axis_of(variable)) is not None:
-            integers, scale = int8.quantised(np.asarray(variable), axis)
-            variable.assign(integers.astype(np.float32) * scale)
+    for variable in _matrices(model.encoder):
+        integers, scale = int8.quantised(np.asarray(variable), axis_of(variable))
+        variable.assign(integers.astype(np.float32) * scale)

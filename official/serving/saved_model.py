@@ -7,7 +7,7 @@ import tensorflow as tf
 from official.modeling.layers import gradient
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import writers
+from official.serving import graph_size, writers
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.signatures import table
@@ -71,6 +71,7 @@ def export(
     with atomic.folder(output, "saved_model.pb") as temporary, gradient.left_out():
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
+        graph_size.shrink(temporary)
     return inputs, max_length
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.modeling.layers.embeddings import Table
 from official.modeling.layers.feed_forward import FeedForward
 from official.modeling.layers.linear import Linear
 from official.serving import int8
@@ -49,12 +50,11 @@ def test_scales_are_those_of_the_call():
 
 def test_rows_are_rounded_each_by_its_own_scale():
     x = RNG.normal(size=(4, 30)).astype(np.float32) * [[1], [1e-6], [1e6], [0]]
-    actual, scale = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))
+    actual, largest = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))
     assert actual.dtype == np.int8
-    largest = np.abs(x).max(axis=1, keepdims=True)
-    np.testing.assert_allclose(scale[:3], largest[:3] / 127, rtol=1e-6)
+    np.testing.assert_allclose(largest[:3], np.abs(x[:3]).max(axis=1, keepdims=True), rtol=1e-6)
     np.testing.assert_array_equal(np.abs(actual[:3]).max(axis=1), 127)
-    assert (np.abs(actual * scale - x) <= 0.501 * largest / 127).all()
+    assert (np.abs(actual * largest / 127 - x) <= 0.501 * largest / 127).all()
     assert not actual[3].any()
 
 
@@ -67,9 +67,10 @@ def test_a_map_is_near_the_one_of_its_layer(bias):
     actual = result(tf.constant(x)).numpy()
     exact = x @ kernel + (0 if bias is None else bias)
     # By NumPy, with integers alone until the end.
-    rows, scale = (v.numpy() for v in int8.rounded(tf.constant(x.reshape(15, 48))))
-    steps = result.largest.numpy().astype(float) / 127
-    by_hand = (rows.astype(np.int64) @ result.integers.numpy().astype(np.int64)) * steps * scale
+    rows, largest = (v.numpy() for v in int8.rounded(tf.constant(x.reshape(15, 48))))
+    steps = result.scale.numpy().astype(float)
+    by_hand = rows.astype(np.int64) @ result.integers.numpy().astype(np.int64)
+    by_hand = by_hand * steps * (largest / 127)
     by_hand = by_hand.reshape(3, 5, 10) + (0 if bias is None else bias)
     np.testing.assert_allclose(actual, by_hand, rtol=1e-5, atol=1e-5)
     assert 1e-5 < np.abs(actual - exact).max() < 0.02 * np.abs(exact).max()
@@ -87,6 +88,27 @@ def test_pairs_of_the_largest_products_are_not_cut_off():
     kernel[:, :2] = 1, -1
     x = tf.concat([x, tf.ones([1, 64]), -tf.ones([1, 64])], axis=0)
     np.testing.assert_allclose(int8.Int8Linear(kernel)(x), x @ kernel, rtol=1e-6, atol=1e-5)
+
+
+def test_a_table_gives_the_rows_of_its_integers():
+    table = Table(9, 4, initializer="glorot_normal", name="table")
+    table.build()
+    whole = []
+
+    def restore(integers, scale):
+        whole.append(tf.cast(integers, tf.float32) * scale)
+        return whole[-1]
+
+    twin = int8.Int8Table(table, restore)
+    exact = twin.integers.numpy() * twin.scale.numpy()
+    assert (np.abs(exact - np.asarray(table.table)) <= 0.501 * twin.scale.numpy()).all()
+    ids = np.array([[1, 8], [0, 1]])
+    np.testing.assert_array_equal(twin(ids), exact[ids])
+    np.testing.assert_array_equal(twin.first(tf.constant(3), 2), exact[2:5])
+    assert not whole  # these need some rows only
+    x, bias = RNG.normal(size=(2, 4)).astype(np.float32), RNG.normal(size=9).astype(np.float32)
+    np.testing.assert_allclose(twin.scores(x), x @ exact.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(twin.scores(x, bias), x @ exact.T + bias, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture

@@ -62,6 +62,34 @@ def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
     assert not [node.name for node in nodes if "_gradient_op_type" in node.attr]
 
 
+def nodes(folder):
+    """All nodes of the functions of a SavedModel."""
+    loaded = loader_impl.parse_saved_model(str(folder))
+    functions = loaded.meta_graphs[0].graph_def.library.function
+    return [node for function in functions for node in function.node_def]
+
+
+def float_matrices(folder):
+    """The shapes of the matrices that become float32 when a SavedModel is loaded."""
+    shape = lambda node: tuple(d.size for d in node.attr["shape"].shape.dim)  # noqa: E731
+    loaded = loader_impl.parse_saved_model(str(folder))
+    made = [node for node in nodes(folder) if node.op == "VarHandleOp"]
+    made += [
+        node
+        for node in loaded.meta_graphs[0].graph_def.node
+        if node.op == "VarHandleOp" and node.attr["shared_name"].s.startswith(b"int8_")
+    ]
+    return {shape(node) for node in made}
+
+
+def test_int8_makes_no_table_in_float32_that_is_only_looked_up(tmp_path):
+    model = test_export.make(tmp_path / "model", "classification")
+    saved_model.export(model, tmp_path / "saved", precision="int8")
+    assert not float_matrices(tmp_path / "saved")
+    products = [node for node in nodes(tmp_path / "saved") if node.op == "_QuantizedMatMul"]
+    assert len(products) == 9  # one for each matrix, whatever the number of signatures
+
+
 @pytest.mark.slow
 def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(tmp_path):
     model = test_export.make(tmp_path / "model", "classification")
@@ -131,6 +159,10 @@ def test_a_causal_lm_writes_in_every_precision(tmp_path, name):
         encoder=test_export.causal_encoder(),
     )  # fmt: skip
     saved_model.export(model, tmp_path / "saved", precision=name, max_new_tokens=4)
+    vocabulary = official.load(model).tokenizer.vocab_size
+    # Of the tables only the one with which every token is compared.
+    expected = {(vocabulary, 12)} if name == "int8" else set()
+    assert float_matrices(tmp_path / "saved") == expected
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     written = signatures["generate"](text=tf.constant(["the cat", ""]))
     assert written["token_ids"].shape == (2, 4)
