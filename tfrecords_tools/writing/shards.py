@@ -10,6 +10,7 @@ from tfrecords_tools.writing.shuffle import Part
 MAX_SHARD_BYTES = 32 << 20
 MIN_SHARD_BYTES = 2 << 20
 _FEW = 16  # shards, which several workers can share, of a folder that is not large
+_LEAST = 32  # records of a shard on average, so that none is empty
 
 
 def count(records: int, size: int, wanted: int = 0) -> int:
@@ -29,7 +30,8 @@ def count(records: int, size: int, wanted: int = 0) -> int:
         )
     if not records or wanted:
         return wanted if records else 0
-    return max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
+    by_size = max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
+    return min(by_size, -(-records // _LEAST))
 
 
 def write(part: Part, folder: AnyPath, split: str = "train") -> manifest.Shard:
