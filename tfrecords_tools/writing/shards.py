@@ -9,8 +9,8 @@ from tfrecords_tools.writing.shuffle import Part
 # A shard is in memory when it is written and when it is read in training.
 MAX_SHARD_BYTES = 32 << 20
 MIN_SHARD_BYTES = 2 << 20
+MIN_SHARD_RECORDS = 32  # on average; fewer may leave a shard without any
 _FEW = 16  # shards, which several workers can share, of a folder that is not large
-_LEAST = 32  # records of a shard on average, so that none is empty
 
 
 def count(records: int, size: int, wanted: int = 0) -> int:
@@ -31,7 +31,7 @@ def count(records: int, size: int, wanted: int = 0) -> int:
     if not records or wanted:
         return wanted if records else 0
     by_size = max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
-    return min(by_size, -(-records // _LEAST))
+    return min(by_size, -(-records // MIN_SHARD_RECORDS))
 
 
 def write(part: Part, folder: AnyPath, split: str = "train") -> manifest.Shard:

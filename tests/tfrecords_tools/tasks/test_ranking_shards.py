@@ -123,7 +123,7 @@ def test_inspect_shows_each_sequence(tmp_path):
     built = build(write(tmp_path / "in"), tmp_path / "out")
     rows = examples(tmp_path / "out", "train", built)
     shown = [text.split("\n  ") for text in inspect_shards.examples(tmp_path / "out", 99)]
-    [(facts, *texts)] = [lines for lines in shown if lines[0].endswith("row 0")]
+    facts, *texts = next(lines for lines in shown if lines[0].endswith("row 0"))
     assert facts.partition(": ")[2] == f"{len(rows['token_ids'][0])} tokens, row 0"
     assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
     assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"

@@ -153,7 +153,7 @@ def read(folder, written, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_shuffled_and_validation_is_not(tmp_path, tokenizer, kind, monkeypatch):
     monkeypatch.setattr(shards, "MIN_SHARD_BYTES", 500)
-    monkeypatch.setattr(shards, "_LEAST", 12)
+    monkeypatch.setattr(shards, "MIN_SHARD_RECORDS", 12)
     built = KINDS[kind](tmp_path, tokenizer, tmp_path / "out", **SILENT)
     assert integrity.verify(tmp_path / "out", deep=True) == []
     written = {split: built.split(split) for split in ("train", "validation")}
