@@ -236,7 +236,7 @@ def choose_execution(
     Raises:
       UserError: the flags contradict each other.
     """
-    where = execution.from_flags(argv)
+    where = execution.from_flags(argv, options)
     texts = [options.queries, options.documents] if options.task == "ranking" else []
     given = [*files.values(), *(paths.join(options.input, name) for name in texts)]
     if options.workers is None and where.beam is None and _are_small(given):

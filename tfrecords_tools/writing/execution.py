@@ -141,17 +141,18 @@ def define_flags(
     )
 
 
-def from_flags(argv: Sequence[str]) -> Execution:
+def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:
     """Returns what the flags ask for.
 
     Args:
       argv: what absl leaves of the command line.
+      values: the flags.
 
     Raises:
       UserError: there are arguments that are not flags, and not for Beam.
     """
-    if flags.FLAGS.runner == "beam":
-        if flags.FLAGS.workers:
+    if values.runner == "beam":
+        if values.workers:
             raise UserError(
                 "--workers: is for --runner=local; Beam has options of its own, such as "
                 "-- --direct_num_workers=2 --direct_running_mode=multi_processing"
@@ -159,7 +160,7 @@ def from_flags(argv: Sequence[str]) -> Execution:
         return Execution(beam=argv[1:])
     if len(argv) > 1:
         raise UserError(f"unexpected argument {argv[1]!r}: options are given as --name=value")
-    return Execution(flags.FLAGS.workers or os.cpu_count() or 1)
+    return Execution(values.workers or os.cpu_count() or 1)
 
 
 def _done(work: AnyPath) -> list[AnyPath]:
