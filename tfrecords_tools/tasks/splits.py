@@ -24,7 +24,7 @@ from official.tokenizers import Tokenizer
 from official.utils import host_seeding, paths
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.folder import Example, SplitCounts
-from tfrecords_tools.writing import records, shard_folder, shards, worker
+from tfrecords_tools.writing import in_order, shard_folder, shards, worker
 from tfrecords_tools.writing.execution import Execution
 from tfrecords_tools.writing.shuffle import Keyed, Runner
 
@@ -128,7 +128,7 @@ class Splits:
                 counts.add(each)
                 yield from examples
 
-        return records.write_in_order(self.folder, split, serialized())
+        return in_order.write(self.folder, split, serialized())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,11 +139,12 @@ class _Shared:
     tokenizer: Tokenizer
 
     def __reduce__(self):
-        return _load, (self.folder,)
+        return _load, (self.folder, self.tokenizer.fingerprint)
 
 
 @functools.lru_cache(maxsize=1)
-def _load(folder: str) -> _Shared:
+def _load(folder: str, fingerprint: str) -> _Shared:
+    del fingerprint  # Another tokenizer may have had the same folder before.
     return _Shared(folder, tokenizers.load(folder))
 
 

@@ -1,5 +1,7 @@
 """Writes the shards that records are shuffled into, and decides their number."""
 
+from collections.abc import Sequence
+
 from official.shards import manifest
 from official.utils import checksums
 from official.utils.errors import UserError
@@ -46,7 +48,12 @@ def write(part: Part, folder: AnyPath, split: str = "train") -> manifest.Shard:
             "--num_shards"
         )
     path = folder / f"{split}-{part.number:05d}-of-{part.total:05d}.tfrecord"
-    data = b"".join(part.framed)
+    return store(path, part.framed, split)
+
+
+def store(path: AnyPath, framed: Sequence[bytes | memoryview], split: str) -> manifest.Shard:
+    """Writes records, each as it is in a TFRecord file, and returns their entry in the manifest."""
+    data = b"".join(framed)
     with path.open("wb") as stream:
         stream.write(data)
-    return manifest.Shard(path.name, len(part.framed), len(data), checksums.hash_bytes(data), split)
+    return manifest.Shard(path.name, len(framed), len(data), checksums.hash_bytes(data), split)

@@ -265,3 +265,16 @@ def test_counts_of_parts_are_those_of_the_whole():
     assert list(total.targets.items()) == [("a", 2), ("b", 1)]
     assert total.lengths == {3: 2, 5: 1} and total.bad.counts == {"reason": 3}
     assert [each.row for each in total.references] == [3, 5, 3] and total.labelled is False
+
+
+@pytest.mark.parametrize("kind", ["spans", "ranking"])
+def test_a_remote_folder_has_the_same_files(tmp_path, ram, tokenizer, kind):
+    KINDS[kind](tmp_path, tokenizer, tmp_path / "here", **SILENT)
+    KINDS[kind](tmp_path, tokenizer, ram / "there", **SILENT)
+    found = {
+        str(path)[len(str(ram / "there")) + 1 :]: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (ram / "there").rglob("*")
+        if path.is_file()
+    }
+    assert found == digests(tmp_path / "here")
+    assert integrity.verify(ram / "there", deep=True) == []
