@@ -120,7 +120,8 @@ def span_task(run: Run, learn: bool) -> list[dict]:
     """Scores questions whose answers are spans of a text."""
     stored = manifest.read(run.shards)
     train, questions = (
-        questions_lib.read(run.shards, split, stored) for split in ("train", "validation")
+        list(questions_lib.read(run.shards, split, stored).values())
+        for split in ("train", "validation")
     )
     no_answers = tasks.TASKS[run.set.task].no_answers
 

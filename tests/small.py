@@ -17,7 +17,7 @@ from tfrecords_tools.pretraining.segments import TokenizedDocuments
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.chunks import DocumentChunk
 from tfrecords_tools.text.documents import Document, Tally
-from tfrecords_tools.writing.shard_writer import ShardWriter
+from tfrecords_tools.writing import records as shard_records
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -96,14 +96,18 @@ def shard_folder(folder: Path, run_config: configs.Config, count: int = 60, seed
         phrases.write_text("".join(f"{a} {b}\n" for a in WORDS[::3] for b in WORDS[::2]))
     settings = Settings.from_config(run_config, tokens, phrases=phrases)
     records, counts = examples.process_chunk(chunk(documents(count, seed)), settings)
-    writer = ShardWriter(folder, num_shards=2)
     keys = host_seeding.sort_keys(settings.seed, 0, np.arange(len(records)))
-    writer.write([records[i] for i in np.argsort(keys)])
-    write_manifest(folder, run_config, settings, writer, counts.tokens)
+    order = np.argsort(keys)
+    names = [folder / f"train-{part:05d}-of-00002.tfrecord" for part in range(2)]
+    shards = tuple(
+        shard_records.write(name, [records[i] for i in order[part::2]])
+        for part, name in enumerate(names)
+    )
+    write_manifest(folder, settings, shards, counts.tokens)
     return folder
 
 
-def write_manifest(folder, run_config, settings, writer, counts):
+def write_manifest(folder, settings, shards, counts):
     """Finishes a folder of shards that were made with `settings`, as `builder.build` does."""
     tokenizer = tokenizers.load(settings.tokenizer)
     tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
@@ -117,7 +121,7 @@ def write_manifest(folder, run_config, settings, writer, counts):
             max_length=settings.segments.row_tokens,
             seed=settings.seed,
             config=settings.to_record(),
-            shards=writer.finish(),
+            shards=shards,
             token_counts=token_counts.write(folder, counts),
         ),
     )

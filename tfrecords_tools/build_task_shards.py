@@ -29,11 +29,12 @@ Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=generation --train_file=train.tsv \
     --validation_file=dev.tsv --text_column=source --label_column=target \
     --prefix='summarize: ' --tokenizer=DIR --output=DIR
+With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same bytes.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from absl import flags
 
@@ -51,11 +52,14 @@ from official.tasks import (
 from official.utils import errors, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from tfrecords_tools.writing import execution, parallel
+from tfrecords_tools.writing.execution import Execution
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
-RANKING_FLAGS = ("queries", "documents", "qrels", "negatives", "seed")
+RANKING_FLAGS = ("queries", "documents", "qrels", "negatives")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
 TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix")
+SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 
 
 def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
@@ -219,6 +223,38 @@ def _check_files(files: Mapping[str, AnyPath]) -> None:
             raise UserError(f"{path} is given twice, as {split} and as {other[0]} split")
 
 
+def choose_execution(
+    argv: list[str], options: flags.FlagValues, files: Mapping[str, AnyPath]
+) -> Execution:
+    """Returns where the work is done.
+
+    Args:
+      argv: what absl leaves of the command line.
+      options: the flags.
+      files: the file of each split.
+
+    Raises:
+      UserError: the flags contradict each other.
+    """
+    where = execution.from_flags(argv, options)
+    texts = [options.queries, options.documents] if options.task == "ranking" else []
+    given = [*files.values(), *(paths.join(options.input, name) for name in texts)]
+    if options.workers is None and where.beam is None and _are_small(given):
+        return Execution()
+    return where
+
+
+def _are_small(given: Iterable[AnyPath]) -> bool:
+    """Returns whether files, and the files in folders, have fewer than `SMALL_BYTES` together."""
+    size = 0
+    for path in given:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            size += file.stat().st_size
+            if size >= SMALL_BYTES:
+                return False
+    return True
+
+
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
 
@@ -252,6 +288,14 @@ def _define_main_flags(text: Callable, values: flags.FlagValues) -> None:
     text("input", "", "folder of the files")
     text("tokenizer", None, "tokenizer folder")
     text("output", None, "shard folder to create")
+    execution.define_flags(values, "the number of cores, or 1 for files of less than 8 MB")
+    flags.DEFINE_integer(
+        "seed",
+        0,
+        "seed of the order of training examples, and of the draw of a ranking's triples",
+        0,
+        flag_values=values,
+    )
     flags.DEFINE_integer(
         "max_length",
         None,
@@ -342,7 +386,6 @@ def _define_ranking_flags(text: Callable, values: flags.FlagValues) -> None:
         1,
         flag_values=values,
     )
-    flags.DEFINE_integer("seed", 0, "ranking: seed of the draw of triples", 0, flag_values=values)
 
 
 def main(argv: list[str]) -> None:
@@ -350,6 +393,10 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     errors.require(options, "task", "tokenizer", "output")
     task, files = plan(options)
+    where = choose_execution(argv, options, files)
+    if where.workers:
+        # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
+        parallel.start("tfrecords_tools.tasks.splits")
 
     # TensorFlow is slow to load, so the flags are checked first.
     from official import tokenizers
@@ -363,6 +410,7 @@ def main(argv: list[str]) -> None:
         files,
         tokenizers.load(options.tokenizer),
         options.max_length or kind.max_length,
+        where,
         lambda line: print(line, flush=True),
     )
     print(
@@ -374,7 +422,7 @@ def main(argv: list[str]) -> None:
 def run() -> None:
     """Defines the flags and runs the command line."""
     define_flags()
-    errors.run(main)
+    errors.run(main, positional=True)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def score(
       UserError: a file has another format or lacks a question.
     """
     folder = manifest.read(data)
-    asked = questions.read(data, split, folder)
+    asked = questions.read(data, split, folder).values()
     if any(question.answers is None for question in asked):
         raise UserError(f"{data}: the {split} split has no answers to compare with")
     no_answers = bool(folder.task.no_answers)

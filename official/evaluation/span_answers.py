@@ -82,7 +82,7 @@ class Scorer:
         self.config = objective_of(config)
         self.no_answers = bool(source.manifest.task.no_answers)
         self.questions = questions.read(source.folder, source.split, source.manifest)
-        contexts = list(dict.fromkeys(question.context for question in self.questions))
+        contexts = list(dict.fromkeys(question.context for question in self.questions.values()))
         tokens = source.tokenizer.encode_with_offsets(contexts)
         self._offsets = {
             context: (starts, ends)

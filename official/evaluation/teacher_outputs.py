@@ -15,7 +15,6 @@ from official.config.distillation import EXAMPLE_HEADS
 from official.config.part import ObjectiveConfig
 from official.data import ShardDataset
 from official.evaluation.loop import ReplicaLoop
-from official.evaluation.rows import in_order
 from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
@@ -58,7 +57,7 @@ def write(
         head = _head(config, folder)
         layer = model.objectives[config.objectives.index(head)]
         for split in splits:
-            source = ShardDataset(data, _reading(config, head, batch_size), split)
+            source = ShardDataset(data, _reading(config, head, batch_size), split, numbered=True)
             teachers.check_data(folder, source.tokenizer, source.max_length)
             fingerprints[split] = source.fingerprint
             found[split].append(_outputs(model, layer, source, batch_size))
@@ -105,13 +104,13 @@ def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
         batch = model.prepare(batch)
         encoded = model.encode_as_read(batch, objectives=[head])
         rows = outputs_of.rows(head, batch, encoded, model.encoder)
-        kept = {name: batch[name] for name in ("row", "example_weights")}
-        return tf.zeros([0]), {"outputs": rows, **kept}
+        return tf.zeros([0]), {"outputs": rows, "numbers": batch["example_number"]}
 
     given = ReplicaLoop(tf.distribute.get_strategy(), step).run(source, batch_size)[1]
-    real = given.pop("example_weights") > 0
-    # The numbers of rows rise with the examples.
-    return in_order({name: array[real] for name, array in given.items()}, source)[1]["outputs"]
+    numbers = given["numbers"]  # -1 in rows that fill the last batch
+    outputs = np.zeros((source.num_examples, given["outputs"].shape[1]), np.float32)
+    outputs[numbers[numbers >= 0]] = given["outputs"][numbers >= 0]
+    return outputs
 
 
 def default_output(data: str | os.PathLike) -> AnyPath:

@@ -94,7 +94,7 @@ def files(trained):
 @pytest.mark.slow
 def test_answers_are_slices_and_figures_those_of_the_files(trained):
     source = trained["source"]
-    asked = questions.read(trained["shards"], "validation", source.manifest)
+    asked = list(questions.read(trained["shards"], "validation", source.manifest).values())
     answers, best, *odds = files(trained)
     assert list(answers) == [question.id for question in asked]
     assert trained["count"] == len(asked) < source.num_examples
@@ -150,7 +150,8 @@ def test_served_answers_are_those_of_prediction(trained, tmp_path):
     if trained["config"].objectives[0].form == "independent":
         kinds |= {"tokens", "serve", "serve_examples"}
     assert set(served) == kinds
-    asked = questions.read(trained["shards"], "validation", trained["source"].manifest)
+    manifest = trained["source"].manifest
+    asked = list(questions.read(trained["shards"], "validation", manifest).values())
     answers, best, *odds = files(trained)
     actual = served["serving_default"](
         question=tf.constant([question.text for question in asked]),

@@ -84,9 +84,9 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
     ):
         train(bare, unlabelled, tmp_path / "refused", init=small_init, report=quiet)
     live, cached = tmp_path / "live", tmp_path / "cached"
-    train(config_of(learn), unlabelled, live, init=small_init, report=quiet)
+    train(config_of(learn, 160), unlabelled, live, init=small_init, report=quiet)
     learn = [learn[0], {**distillation, "cache": outputs}]
-    train(config_of(learn), unlabelled, cached, init=small_init, report=quiet)
+    train(config_of(learn, 160), unlabelled, cached, init=small_init, report=quiet)
     ours, theirs = weights(live), weights(cached)
     assert ours.keys() == theirs.keys()
     assert not [path for path in ours if "teacher" in path or "layer_1" in path]

@@ -17,7 +17,7 @@ def shards(tmp_path_factory):
 
 
 def asked(folder):
-    return questions.read(folder, "validation", manifest.read(folder))
+    return list(questions.read(folder, "validation", manifest.read(folder)).values())
 
 
 def write(path, values):

@@ -1,10 +1,13 @@
 import math
+import tracemalloc
 
+import numpy as np
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 
 from official.tasks import trec
 from official.utils.errors import UserError
-from tests import commands
+from tests import commands, small
 from tfrecords_tools.tasks import bm25
 from tfrecords_tools.tasks.readers import collections
 
@@ -98,6 +101,64 @@ def test_bm25_is_that_of_a_loop():
     assert list(bm25.rank(result, {"q": None}, depth=2)["q"]) == list(run["q"])[:2]
     # Of named candidates those without a word of the query too.
     assert set(bm25.rank(result, {"q": ["d", "a"]}, depth=9)["q"]) == {"a", "d"}
+
+
+def dense(result, wanted, depth):
+    """The ranking from a matrix of all queries and documents."""
+    vectorizer = CountVectorizer(token_pattern=r"(?u)\w+", dtype=np.float64)
+    counts = vectorizer.fit_transform(result.documents.values()).tocsr()
+    lengths = np.asarray(counts.sum(axis=1))[:, 0]
+    having = np.diff(counts.tocsc().indptr)
+    weights = np.log1p((len(lengths) - having + 0.5) / (having + 0.5))
+    norms = 1.2 * (1 - 0.75 + 0.75 * lengths / lengths.mean())
+    rows = np.repeat(np.arange(len(lengths)), np.diff(counts.indptr))
+    counts.data *= 2.2 * weights[counts.indices] / (counts.data + norms[rows])
+    words = vectorizer.transform(result.queries[query] for query in wanted)
+    run = {}
+    for (query, given), row in zip(wanted.items(), (words @ counts.T).toarray(), strict=True):
+        scores = {
+            name: float(np.float32(score))
+            for name, score in zip(result.documents, row, strict=True)
+            if (score if given is None else name in given)
+        }
+        if ranked := trec.ordered(scores)[:depth]:
+            run[query] = dict(ranked)
+    return run
+
+
+@pytest.mark.parametrize("scores_at_once", [1, 90, 10**9])
+@pytest.mark.parametrize("depth", [1, 7, 40])
+def test_bm25_is_that_of_a_dense_matrix(monkeypatch, scores_at_once, depth):
+    monkeypatch.setattr(bm25, "SCORES_AT_ONCE", scores_at_once)
+    rng = np.random.default_rng(0)
+    text = lambda words: " ".join(rng.choice(words, rng.integers(1, 5)))  # noqa: E731
+    # Few words give many equal scores.
+    documents = {f"d{i}": text(small.WORDS[:6]) for i in rng.permutation(30)}
+    queries = {f"q{i}": text(small.WORDS[:7]) for i in range(20)}
+    result = collections.Collection(queries, documents, {})
+    wanted = {query: None for query in queries}
+    wanted |= {f"q{i}": [f"d{j}" for j in rng.permutation(30)[: 3 * i]] for i in range(5)}
+    run = bm25.rank(result, wanted, depth)
+    expected = dense(result, wanted, depth)
+    assert [(query, list(ranked.items())) for query, ranked in run.items()] == [
+        (query, list(ranked.items())) for query, ranked in expected.items()
+    ]
+    assert any(len(set(ranked.values())) < len(ranked) for ranked in run.values()) or depth == 1
+
+
+def test_bm25_holds_the_scores_of_few_queries(monkeypatch):
+    """The memory does not grow with the number of queries."""
+    monkeypatch.setattr(bm25, "SCORES_AT_ONCE", 1000)
+    documents = {f"d{i}": "ba be" for i in range(500)}
+    peaks = []
+    for count in (2, 10, 100):  # the first call imports
+        queries = {f"q{i}": "ba" for i in range(count)}
+        result = collections.Collection(queries, documents, {})
+        tracemalloc.start()
+        bm25.rank(result, dict.fromkeys(queries), 1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 100_000  # a dense matrix of 100 queries has 400,000 bytes
 
 
 def test_shares_of_the_queries():

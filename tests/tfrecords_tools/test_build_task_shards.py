@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 from absl import flags
@@ -8,6 +9,7 @@ from official.shards import manifest
 from official.utils.errors import UserError
 from tests import commands
 from tfrecords_tools import build_task_shards
+from tfrecords_tools.writing.execution import Execution
 
 
 def _plan(*arguments):
@@ -178,6 +180,40 @@ def test_errors_of_flags(folder, arguments, message):
     with pytest.raises(UserError) as error:
         _plan(*arguments.format(d=folder).split())
     assert message.format(d=folder) in str(error.value)
+
+
+def _execution(folder, *arguments):
+    values = flags.FlagValues()
+    build_task_shards.define_flags(values)
+    argv = values(["build_task_shards", f"--input={folder}", *arguments])
+    _, files = build_task_shards.plan(values)
+    return build_task_shards.choose_execution(argv, values, files)
+
+
+def test_small_files_start_no_processes(folder, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert _execution(folder, "--task=rte") == Execution()
+    assert _execution(folder, "--task=rte", "--workers=3") == Execution(3)
+    beam = _execution(folder, "--task=rte", "--runner=beam", "--", "--direct_num_workers=2")
+    assert beam == Execution(beam=["--direct_num_workers=2"])
+    monkeypatch.setattr(build_task_shards, "SMALL_BYTES", 3 * len("text\tlabel\n"))
+    assert _execution(folder, "--task=rte") == Execution(6)
+    assert _execution(folder, "--task=rte", "--test_file=") == Execution()
+    with pytest.raises(UserError, match="unexpected argument 'more'"):
+        _execution(folder, "--task=rte", "more")
+
+
+def test_the_texts_of_a_ranking_and_of_folders_count_too(folder, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    (folder / "run").write_text("1 2 3\n")
+    (folder / "texts.tsv").write_text("x" * 100)
+    (folder / "train" / "middle").mkdir(parents=True)
+    (folder / "train" / "middle" / "1.txt").write_text("x" * 100)
+    ranked = ("--task=ranking", "--validation_file=run", "--queries=run", "--documents=texts.tsv")
+    read = ("--task=race", "--validation_file=")
+    assert _execution(folder, *ranked) == _execution(folder, *read) == Execution()
+    monkeypatch.setattr(build_task_shards, "SMALL_BYTES", 100)
+    assert _execution(folder, *ranked) == _execution(folder, *read) == Execution(6)
 
 
 @pytest.mark.slow

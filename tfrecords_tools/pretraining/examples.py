@@ -38,6 +38,7 @@ from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import chunks, documents, sentences
 from tfrecords_tools.text.chunks import DocumentChunk, Reading
 from tfrecords_tools.text.corpus import Group
+from tfrecords_tools.writing import worker
 from tfrecords_tools.writing.shuffle import Keyed
 
 EXAMPLES_AT_ONCE = 2048
@@ -62,10 +63,8 @@ class _Tools(NamedTuple):
 
 
 def start_worker() -> None:
-    """Sets up TensorFlow in a worker process: one thread, no accelerator."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.config.set_visible_devices([], "GPU")
+    """Sets up a worker process."""
+    worker.set_up()
 
 
 def process_group(group: Group, settings: Settings, reading: Reading) -> Iterator[Keyed]:

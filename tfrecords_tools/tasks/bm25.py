@@ -1,6 +1,10 @@
-"""Ranks candidates by BM25 and writes the files of a ranking."""
+"""Ranks candidates by BM25 and writes the files of a ranking.
 
-from collections.abc import Mapping
+Shapes: Q queries that are ranked at once, D documents.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,6 +15,7 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers.collections import Collection
 
 K1, B = 1.2, 0.75  # The usual values.
+SCORES_AT_ONCE = 1 << 24  # Q x D, or D if that is more
 
 
 def rank(
@@ -33,15 +38,28 @@ def rank(
     norms = K1 * (1 - B + B * lengths / lengths.mean())
     rows = np.repeat(np.arange(len(lengths)), np.diff(counts.indptr))
     counts.data *= (K1 + 1) * weights[counts.indices] / (counts.data + norms[rows])
-    words = vectorizer.transform(collection.queries[query] for query in candidates)
-    scores = (words @ counts.T).toarray()  # [queries, documents]
+    by_word = counts.T.tocsr()
     names = list(collection.documents)
     numbers = {name: i for i, name in enumerate(names)}
+
+    def score_rows() -> Iterator[np.ndarray]:
+        """Yields the scores of each query, float64 [D]."""
+        queries, size = iter(candidates), max(1, SCORES_AT_ONCE // len(names))
+        while some := list(itertools.islice(queries, size)):
+            words = vectorizer.transform(collection.queries[query] for query in some)
+            scores = words @ by_word  # sparse [Q, D]
+            for i in range(len(some)):
+                yield scores[i].toarray()[0]
+
     run: trec.Run = {}
-    for (query, given), row in zip(candidates.items(), scores, strict=True):
+    for (query, given), row in zip(candidates.items(), score_rows(), strict=True):
         among = np.nonzero(row)[0] if given is None else [numbers[name] for name in given]
-        ranked = trec.ordered({names[i]: float(np.float32(row[i])) for i in among})[:depth]
-        if ranked:
+        scores = row[among].astype(np.float32)
+        if len(scores) > depth:  # those that are equal to the last one are kept for `ordered`
+            best = scores >= np.partition(scores, -depth)[-depth]
+            among, scores = np.asarray(among)[best], scores[best]
+        pairs = zip(among, scores.tolist(), strict=True)
+        if ranked := trec.ordered({names[i]: score for i, score in pairs})[:depth]:
             run[query] = dict(ranked)
     return run
 

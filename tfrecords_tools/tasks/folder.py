@@ -1,14 +1,15 @@
-"""The shard folder of a fine-tuning task: counts, shards and manifest, for all kinds of tasks."""
+"""The counts and the manifest of a fine-tuning task's shard folder, for all kinds of tasks."""
 
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, Self
 
 import numpy as np
 
-from official.shards import features, manifest
+from official.shards import manifest
 from official.shards.provenance import SplitTotals, TaskSettings, TaskTotals
 from official.tasks import Description
 from official.tokenizers import Tokenizer, packing
@@ -16,10 +17,8 @@ from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import tables
-from tfrecords_tools.writing.shard_writer import ShardWriter
 
 SUMMED = ("examples", "tokens", "truncated")  # the counts that are summed over the splits
-EXAMPLES_AT_ONCE = 2048
 
 # An example before it is serialized: feature → value.
 Example = dict[str, Any]
@@ -27,7 +26,7 @@ Example = dict[str, Any]
 
 @dataclasses.dataclass
 class SplitCounts:
-    """The counts of one split.
+    """The counts of one split, or of a part of it.
 
     Attributes:
       bad: what was left out.
@@ -40,7 +39,7 @@ class SplitCounts:
       lengths: the number of examples by the length of their longest sequence, in tokens.
     """
 
-    bad: tables.BadRows
+    bad: tables.BadRows = dataclasses.field(default_factory=tables.BadRows)
     targets: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     labelled: bool = True
     examples: int = 0
@@ -48,16 +47,45 @@ class SplitCounts:
     truncated: int = 0
     lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
-    def add(self, *lengths: int) -> None:
+    def count(self, *lengths: int) -> None:
         """Counts an example with sequences of these lengths in tokens."""
         self.examples += 1
         self.tokens += sum(lengths)
         self.lengths[max(lengths)] += 1
 
+    def blank(self) -> Self:
+        """Returns counts that are 0, and treat rows that cannot be used in the same way."""
+        bad = tables.BadRows(self.bad.skip, self.bad.known)
+        return type(self)(bad, no_targets(self.targets))
+
+    def add(self, other: Self) -> None:
+        """Adds the counts of the next part."""
+        for field in dataclasses.fields(self):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, tables.BadRows):
+                mine.counts.update(others.counts)
+            elif isinstance(mine, collections.Counter):
+                mine.update(others)
+            elif isinstance(mine, list):
+                mine.extend(others)
+            elif isinstance(mine, bool):
+                setattr(self, field.name, mine and others)
+            else:
+                setattr(self, field.name, mine + others)
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Writes the counts to a file; `load` reads them."""
+        pickle.dump(self, stream)
+
+    @classmethod
+    def load(cls, stream: IO[bytes]) -> Self:
+        """Reads what `save` wrote."""
+        return pickle.load(stream)
+
     def totals(self, **more: Any) -> SplitTotals:
         """Returns the counts that the manifest records; `more` are those of the task's kind."""
         counts = {name: getattr(self, name) for name in SUMMED}
-        return SplitTotals(**counts, skipped=dict(self.bad.counts), **more)
+        return SplitTotals(**counts, skipped=dict(sorted(self.bad.counts.items())), **more)
 
     def shares(self, max_labels: int = 20) -> str:
         """Returns the number and the share of examples of each label, as text."""
@@ -104,16 +132,6 @@ def check_max_length(texts: int, tokenizer: Tokenizer, max_length: int) -> None:
         )
 
 
-def write_shards(
-    folder: AnyPath, split: str, examples: Iterator[Example], examples_per_shard: int
-) -> tuple[manifest.Shard, ...]:
-    """Writes the examples of a split into as many shards as they need."""
-    writer = ShardWriter(folder, split, records_per_shard=examples_per_shard)
-    while batch := list(itertools.islice(examples, EXAMPLES_AT_ONCE)):
-        writer.write(features.serialize(batch))
-    return writer.finish()
-
-
 def make_manifest(
     task: Description,
     feature_names: tuple[str, ...],
@@ -123,8 +141,8 @@ def make_manifest(
     splits: Mapping[str, SplitTotals],
     counts: Mapping[str, SplitCounts],
     config: TaskSettings,
+    seed: int,
     *,
-    seed: int = 0,
     skipped: Mapping[str, int] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> manifest.Manifest:
@@ -139,7 +157,7 @@ def make_manifest(
       splits: the entry of each split in the totals.
       counts: the counts of each split.
       config: the settings and source files of the folder.
-      seed: the seed of the draws among its examples.
+      seed: the seed of the order of its training examples, and of draws among them.
       skipped: the number of rows left out before they belonged to a split, by reason.
       files: the SHA-256 of other files in the folder, by name.
     """
@@ -157,7 +175,7 @@ def make_manifest(
         shards=tuple(shards),
         config=config,
         task=dataclasses.replace(task, unlabelled=unlabelled),
-        totals=TaskTotals(**totals, skipped=dict(left_out), splits=splits),
+        totals=TaskTotals(**totals, skipped=dict(sorted(left_out.items())), splits=splits),
         length_histogram=tuple(lengths[n] for n in range(max(lengths) + 1)),
         files=files or {},
     )

@@ -1,14 +1,14 @@
 """Builds the shard folder of a classification or regression task from its files.
 
-Rows are read (`tables`), tokenized in batches, packed and written in the order of the file. The
-feature `row` is the number of the row in the file, which assigns predictions to rows.
+Rows are read (`tables`), tokenized in batches, packed and written (`splits`). The feature `row` is
+the number of the row in the file, which assigns predictions to rows.
 """
 
 import dataclasses
-import itertools
+import functools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -17,14 +17,15 @@ from official.shards import manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import Tokenizer, packed_words, packing
-from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example, SplitCounts
 from tfrecords_tools.tasks.readers import tables
+from tfrecords_tools.writing.execution import Execution
 
-ROWS_AT_ONCE = 8192  # tokenizers are several times faster on thousands of texts than on one
+ROWS_AT_ONCE = 4096  # tokenizers are several times faster on thousands of texts than on one
 MAX_INFERRED_LABELS = 1000
 SECONDS_BETWEEN_REPORTS = 5
 
@@ -38,18 +39,21 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    how = options.format, options.skip_bad_rows
     return build(
         task,
         files,
         tokenizer,
-        paths.path(options.output),
+        options.output,
         max_length,
-        *how,
+        options.format,
+        options.skip_bad_rows,
         unlabelled=("train",) if options.unlabelled_train else (),
+        seed=options.seed,
+        execution=execution,
         report=report,
     )
 
@@ -62,8 +66,9 @@ def build(
     max_length: int = 128,
     format: str | None = None,
     skip_bad_rows: bool = False,
-    examples_per_shard: int = 100_000,
     unlabelled: Collection[str] = (),
+    seed: int = 0,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a task and returns its manifest.
@@ -77,9 +82,10 @@ def build(
         examples are cut.
       format: "tsv", "csv" or "jsonl"; None = by the file names.
       skip_bad_rows: whether rows that cannot be used are left out and counted.
-      examples_per_shard: the number of examples in a full shard.
       unlabelled: the splits whose labels are not read, and may be missing: text that a teacher
         labels.
+      seed: the seed of the order of training examples.
+      execution: where the work is done; this does not change the shards.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -96,22 +102,21 @@ def build(
         task = with_labels_of_train_file(task, files, format, skip_bad_rows)
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             bad = tables.BadRows(skip_bad_rows, known)
             each = SplitCounts(bad, task_folder.no_targets(task.labels))
             usable_rows = usable(task, split, files[split], format, bad, split not in unlabelled)
             rows = _with_progress(usable_rows, split, report)
-            examples = _examples(rows, task, tokenizer, max_length, each)
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            make = functools.partial(_examples, task=task, max_length=max_length)
+            shards += writer.write(split, rows, ROWS_AT_ONCE, make, each)
             if not each.examples:
                 raise UserError(f"{files[split]}: no row can be used: {each.bad}")
             counts[split] = each
             report(_summary(split, each, max_length))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        built = _manifest(task, files, tokenizer, max_length, shards, counts)
-        manifest.write(folder, built)
+        built = _manifest(task, files, tokenizer, max_length, shards, counts, seed)
+        manifest.write(writer.folder, built)
     return built
 
 
@@ -157,35 +162,34 @@ def with_labels_of_train_file(
 
 
 def _examples(
-    rows: Iterator[UsableRow],
-    task: Task,
+    rows: Sequence[UsableRow],
     tokenizer: Tokenizer,
-    max_length: int,
     counts: SplitCounts,
+    task: Task,
+    max_length: int,
 ) -> Iterator[Example]:
-    """Yields the examples of a file and counts them."""
+    """Yields the examples of some rows and counts them."""
     parts = 2 if task.columns.text_pair is not None else 1
     specials = packing.num_specials(parts, tokenizer)
-    while batch := list(itertools.islice(rows, ROWS_AT_ONCE)):
-        texts = [text for _, both, _ in batch for text in both]
-        ids, words = tokenizer.encode(texts), packed_words.split_words(texts, tokenizer)
-        for i, (number, _, target) in enumerate(batch):
-            segments = ids[i * parts : (i + 1) * parts]
-            token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
-            counts.add(len(token_ids))
-            counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
-            example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
-            if words is not None:
-                mine = words[i * parts : (i + 1) * parts]
-                example |= packed_words.pack_arrays(mine, max_length)
-            if target is None:
-                counts.labelled = False
-            elif task.kind == "classification":
-                example["label"] = target
-                counts.targets[task.labels[target]] += 1
-            else:
-                example["score"] = target
-            yield example
+    texts = [text for _, both, _ in rows for text in both]
+    ids, words = tokenizer.encode(texts), packed_words.split_words(texts, tokenizer)
+    for i, (number, _, target) in enumerate(rows):
+        segments = ids[i * parts : (i + 1) * parts]
+        token_ids, segment_lengths = packing.pack_arrays(segments, tokenizer, max_length)
+        counts.count(len(token_ids))
+        counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
+        example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
+        if words is not None:
+            mine = words[i * parts : (i + 1) * parts]
+            example |= packed_words.pack_arrays(mine, max_length)
+        if target is None:
+            counts.labelled = False
+        elif task.kind == "classification":
+            example["label"] = target
+            counts.targets[task.labels[target]] += 1
+        else:
+            example["score"] = target
+        yield example
 
 
 def _with_progress(
@@ -283,9 +287,10 @@ def _manifest(
     max_length: int,
     shards: Iterable[manifest.Shard],
     counts: Mapping[str, SplitCounts],
+    seed: int,
 ) -> manifest.Manifest:
     target = "label" if task.kind == "classification" else "score"
-    splits = {
+    totals = {
         split: each.totals(labels=dict(each.targets) if each.labelled else {})
         for split, each in counts.items()
     }
@@ -295,9 +300,10 @@ def _manifest(
         tokenizer,
         max_length,
         shards,
-        splits,
+        totals,
         counts,
         TaskSettings(files=task_folder.file_names(files)),
+        seed,
     )
 
 

@@ -6,8 +6,9 @@ for a token of the context cannot be used.
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from absl import flags
 
@@ -15,12 +16,13 @@ from official.shards import manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import LETTERS, SPLITS, Task, choice_text
 from official.tokenizers import Tokenizer, packing
-from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example, SplitCounts
 from tfrecords_tools.tasks.readers import choice_files, tables
+from tfrecords_tools.writing.execution import Execution
 
 QUESTIONS_AT_ONCE = 1024
 
@@ -31,13 +33,12 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    skip = options.skip_bad_rows
-    return build(
-        task, files, tokenizer, paths.path(options.output), max_length, skip, report=report
-    )
+    how = max_length, options.skip_bad_rows, options.seed, execution, report
+    return build(task, files, tokenizer, options.output, *how)
 
 
 def build(
@@ -47,7 +48,8 @@ def build(
     output: AnyPath,
     max_length: int = 512,
     skip_bad_rows: bool = False,
-    examples_per_shard: int = 100_000,
+    seed: int = 0,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a multiple-choice task and returns its manifest.
@@ -60,79 +62,78 @@ def build(
       output: the folder to create.
       max_length: the length of the longest sequence in tokens, special tokens counted.
       skip_bad_rows: whether questions that cannot be used are left out and counted.
-      examples_per_shard: the number of examples in a full shard.
+      seed: the seed of the order of training examples.
+      execution: where the work is done; this does not change the shards.
       report: is called with the summaries.
 
     Raises:
       UserError: files or questions cannot be used.
     """
     task_folder.check_max_length(2, tokenizer, max_length)
-    splits = [split for split in SPLITS if split in files]
+    names = [split for split in SPLITS if split in files]
     if not task.labels:
-        count = choice_files.count_choices(files[splits[0]])
+        count = choice_files.count_choices(files[names[0]])
         task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
-        for split in splits:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
+        for split in names:
             targets = task_folder.no_targets(task.labels)
             each = SplitCounts(tables.BadRows(skip_bad_rows), targets)
             asked = choice_files.read(task, files[split], split.startswith("test"), each.bad)
-            examples = _examples(asked, task, tokenizer, max_length, each)
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            make = functools.partial(_examples, task=task, max_length=max_length)
+            shards += writer.write(split, asked, QUESTIONS_AT_ONCE, make, each)
             if not each.examples:
                 raise UserError(f"{files[split]}: no question can be used: {each.bad}")
             counts[split] = each
             report(_summary(split, each, max_length))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        built = _manifest(task, files, tokenizer, max_length, shards, counts)
-        manifest.write(folder, built)
+        built = _manifest(task, files, tokenizer, max_length, shards, counts, seed)
+        manifest.write(writer.folder, built)
     return built
 
 
 def _examples(
-    asked: Iterator[choice_files.Question],
-    task: Task,
+    asked: Sequence[choice_files.Question],
     tokenizer: Tokenizer,
-    max_length: int,
     counts: SplitCounts,
+    task: Task,
+    max_length: int,
 ) -> Iterator[Example]:
-    """Yields the questions of a file and counts them."""
+    """Yields the examples of some questions and counts them."""
     specials = packing.num_specials(2, tokenizer)
-    while chunk := list(itertools.islice(asked, QUESTIONS_AT_ONCE)):
-        texts = [
-            choice_text.joined(question.text, choice, task.blank)
-            for question in chunk
-            for choice in question.choices
+    texts = [
+        choice_text.joined(question.text, choice, task.blank)
+        for question in asked
+        for choice in question.choices
+    ]
+    contexts = list(dict.fromkeys(question.context for question in asked))
+    context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
+    text_ids = iter(tokenizer.encode(texts))
+    for question in asked:
+        context = context_ids[question.context]
+        choice_ids = list(itertools.islice(text_ids, len(question.choices)))
+        longest = max(map(len, choice_ids))
+        if longest > max_length - specials - 1:
+            counts.bad(
+                "question too long",
+                f"{question.location}: question and choice have {longest} tokens, which leaves "
+                f"nothing of --max_length={max_length} for the context: make it at least "
+                f"{longest + specials + 1}",
+            )
+            continue
+        packed = [
+            packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
+            for ids in choice_ids
         ]
-        contexts = list(dict.fromkeys(question.context for question in chunk))
-        context_ids = dict(zip(contexts, tokenizer.encode(contexts), strict=True))
-        text_ids = iter(tokenizer.encode(texts))
-        for question in chunk:
-            context = context_ids[question.context]
-            choice_ids = list(itertools.islice(text_ids, len(question.choices)))
-            longest = max(map(len, choice_ids))
-            if longest > max_length - specials - 1:
-                counts.bad(
-                    "question too long",
-                    f"{question.location}: question and choice have {longest} tokens, which leaves "
-                    f"nothing of --max_length={max_length} for the context: make it at least "
-                    f"{longest + specials + 1}",
-                )
-                continue
-            packed = [
-                packing.pack_arrays([context, ids], tokenizer, max_length, cut="first")
-                for ids in choice_ids
-            ]
-            example = task_folder.example_of_sequences(packed, question.number)
-            counts.add(*example["sequence_lengths"])
-            counts.truncated += len(context) + longest + specials > max_length
-            if question.answer is None:
-                counts.labelled = False
-            else:
-                example["answer"] = question.answer
-                counts.targets[task.labels[question.answer]] += 1
-            yield example
+        example = task_folder.example_of_sequences(packed, question.number)
+        counts.count(*example["sequence_lengths"])
+        counts.truncated += len(context) + longest + specials > max_length
+        if question.answer is None:
+            counts.labelled = False
+        else:
+            example["answer"] = question.answer
+            counts.targets[task.labels[question.answer]] += 1
+        yield example
 
 
 def _manifest(
@@ -142,8 +143,9 @@ def _manifest(
     max_length: int,
     shards: Iterable[manifest.Shard],
     counts: Mapping[str, SplitCounts],
+    seed: int,
 ) -> manifest.Manifest:
-    splits = {
+    totals = {
         split: each.totals(answers=dict(each.targets) if each.labelled else {})
         for split, each in counts.items()
     }
@@ -157,9 +159,10 @@ def _manifest(
         tokenizer,
         max_length,
         shards,
-        splits,
+        totals,
         counts,
         TaskSettings(files=task_folder.file_names(files)),
+        seed,
     )
 
 

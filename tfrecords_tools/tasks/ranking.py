@@ -8,8 +8,9 @@ example for each candidate, in the order of the lines of `SPLIT.run` in the fold
 
 import collections
 import dataclasses
+import functools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -18,16 +19,24 @@ from official.shards import candidates, manifest
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, trec
 from official.tokenizers import Tokenizer, packing
-from official.utils import atomic, paths
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import tables
 from tfrecords_tools.tasks.readers.ranking_files import Collection, read_collection
+from tfrecords_tools.writing.execution import Execution
 
 MAX_GRADE = 4  # that the expected reciprocal rank is defined for
 ENCODE_AT_ONCE = 4096
+EXAMPLES_AT_ONCE = 4096
+
+# The first ids of a text, which a sequence may have room for, and the number of all.
+Encoded = tuple[np.ndarray, int]
+# The number of an example, its query and its documents.
+Row = tuple[int, Encoded, list[Encoded]]
 
 
 @dataclasses.dataclass
@@ -49,6 +58,7 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
@@ -68,12 +78,13 @@ def from_flags(
         collection,
         files,
         tokenizer,
-        paths.path(options.output),
+        options.output,
         max_length,
         options.negatives,
         options.seed,
         bad,
-        report=report,
+        execution,
+        report,
     )
 
 
@@ -87,7 +98,7 @@ def build(
     negatives: int = 4,
     seed: int = 0,
     bad: tables.BadRows | None = None,
-    examples_per_shard: int = 100_000,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a ranking and returns its manifest.
@@ -101,9 +112,9 @@ def build(
       max_length: the length of the longest sequence in tokens, special tokens counted. Longer
         sequences are cut, one token at a time, from the text that is longer then.
       negatives: the number of triples of each relevant document, each with another candidate.
-      seed: the seed of the draw of these candidates.
+      seed: the seed of the draw of these candidates, and of the order of the triples.
       bad: the rows left out so far, and whether to leave more out.
-      examples_per_shard: the number of examples in a full shard.
+      execution: where the work is done; this does not change the shards.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -112,29 +123,30 @@ def build(
     task_folder.check_max_length(2, tokenizer, max_length)
     _check_grades(task, collection.qrels)
     read = bad or tables.BadRows()
-    packer = _Packer(collection, tokenizer, max_length)
+    make = functools.partial(_examples, max_length=max_length)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
     counts: dict[str, SplitCounts] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
+        texts = _Texts(collection, max_length, writer)
         for split in (s for s in SPLITS if s in runs):
             counts[split] = each = SplitCounts(tables.BadRows(read.skip))
             run = trec.read_run(runs[split], collection.queries, collection.documents, bad=each.bad)
             if split == "train":
                 wanted = _triples(run, collection.qrels, negatives, seed, each)
             else:
-                wanted, written = _write_candidates(folder, split, run, collection.qrels, each)
+                wanted, written = _write_candidates(
+                    writer.folder, split, run, collection.qrels, each
+                )
                 digests |= written
                 each.labelled = f"{split}.qrels" in written
-            examples = packer.examples(wanted, each)
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            shards += writer.write(split, texts.rows(wanted), EXAMPLES_AT_ONCE, make, each)
             _check_examples(runs[split], split, each)
             report(_summary(split, each, max_length))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
         names = task_folder.file_names(runs)
         settings = TaskSettings(names, candidates=digests, negatives=negatives)
         built = _manifest(task, tokenizer, max_length, shards, counts, settings, seed, read.counts)
-        manifest.write(folder, built)
+        manifest.write(writer.folder, built)
     return built
 
 
@@ -193,46 +205,55 @@ def _check_examples(run: AnyPath, split: str, counts: SplitCounts) -> None:
     )
 
 
-class _Packer:
-    """Packs a query and a document into a sequence; each text is tokenized once."""
+class _Texts:
+    """Queries and documents, each of which is tokenized once."""
 
-    def __init__(self, collection: Collection, tokenizer: Tokenizer, max_length: int):
+    def __init__(self, collection: Collection, max_length: int, writer: splits.Splits):
         self._texts = {"query": collection.queries, "document": collection.documents}
-        self._ids: dict[tuple[str, str], tuple[np.ndarray, int]] = {}
-        self._tokenizer = tokenizer
-        self._max_length = max_length
-        self._specials = packing.num_specials(2, tokenizer)
+        self._encoded: dict[tuple[str, str], Encoded] = {}
+        self._encode = functools.partial(_encode, max_length=max_length)
+        self._writer = writer
 
-    def examples(
-        self, wanted: Iterable[tuple[str, tuple[str, ...]]], counts: SplitCounts
-    ) -> Iterator[Example]:
-        """Yields examples, numbered from 0, and counts them."""
+    def rows(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[Row]:
+        """Returns a row for each query and its documents, numbered from 0."""
         wanted = list(wanted)
-        self._encode(("query", query) for query, _ in wanted)
-        self._encode(("document", document) for _, documents in wanted for document in documents)
-        for row, (query, documents) in enumerate(wanted):
-            packed = [self._pair(query, document, counts) for document in documents]
-            example = task_folder.example_of_sequences(packed, row)
-            counts.add(*example["sequence_lengths"])
-            yield example
+        self._read(("query", query) for query, _ in wanted)
+        self._read(("document", document) for _, documents in wanted for document in documents)
+        return (
+            (
+                row,
+                self._encoded["query", query],
+                [self._encoded["document", document] for document in documents],
+            )
+            for row, (query, documents) in enumerate(wanted)
+        )
 
-    def _encode(self, keys: Iterable[tuple[str, str]]) -> None:
-        new = [key for key in dict.fromkeys(keys) if key not in self._ids]
-        for start in range(0, len(new), ENCODE_AT_ONCE):
-            batch = new[start : start + ENCODE_AT_ONCE]
-            texts = [self._texts[kind][identity] for kind, identity in batch]
-            for key, ids in zip(batch, self._tokenizer.encode(texts), strict=True):
-                # Tokens that no sequence has room for are not kept.
-                self._ids[key] = ids[: self._max_length].copy(), len(ids)
+    def _read(self, keys: Iterable[tuple[str, str]]) -> None:
+        new = [key for key in dict.fromkeys(keys) if key not in self._encoded]
+        texts = (self._texts[kind][name] for kind, name in new)
+        encoded = self._writer.apply(self._encode, texts, ENCODE_AT_ONCE)
+        self._encoded |= zip(new, (text for texts in encoded for text in texts), strict=True)
 
-    def _pair(
-        self, query: str, document: str, counts: SplitCounts
-    ) -> tuple[np.ndarray, np.ndarray]:
-        encoded = [self._ids["query", query], self._ids["document", document]]
-        packed = packing.pack_arrays([ids for ids, _ in encoded], self._tokenizer, self._max_length)
-        whole = sum(length for _, length in encoded) + self._specials
-        counts.truncated += len(packed[0]) < whole
-        return packed
+
+def _encode(texts: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list[Encoded]:
+    """Returns the ids of some texts."""
+    return [(ids[:max_length].copy(), len(ids)) for ids in tokenizer.encode(texts)]
+
+
+def _examples(
+    rows: Sequence[Row], tokenizer: Tokenizer, counts: SplitCounts, max_length: int
+) -> Iterator[Example]:
+    """Yields the example of each row and counts it."""
+    specials = packing.num_specials(2, tokenizer)
+    for row, query, documents in rows:
+        packed = []
+        for document in documents:
+            texts = [query[0], document[0]]
+            packed.append(packing.pack_arrays(texts, tokenizer, max_length))
+            counts.truncated += len(packed[-1][0]) < query[1] + document[1] + specials
+        example = task_folder.example_of_sequences(packed, row)
+        counts.count(*example["sequence_lengths"])
+        yield example
 
 
 def _manifest(
@@ -249,7 +270,7 @@ def _manifest(
         task.description(),
         sequences={split: 2 if split == "train" else 1 for split in counts},
     )
-    splits = {
+    totals = {
         split: each.totals(queries=each.queries, left_out=dict(each.left_out))
         for split, each in counts.items()
     }
@@ -259,10 +280,10 @@ def _manifest(
         tokenizer,
         max_length,
         shards,
-        splits,
+        totals,
         counts,
         settings,
-        seed=seed,
+        seed,
         skipped=skipped,
     )
 

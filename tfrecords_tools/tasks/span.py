@@ -6,8 +6,8 @@ context (`official.tokenizers.windows`). The questions are kept beside the shard
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,14 +17,17 @@ from official.shards import manifest, questions
 from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task
 from official.tokenizers import Tokenizer, windows
-from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import squad, tables
+from tfrecords_tools.writing.execution import Execution
 
 QUESTIONS_AT_ONCE = 512
+
+AskedRow = tuple[int, squad.Asked]  # the number of a question, and the question
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +54,14 @@ class SplitCounts(task_folder.SplitCounts):
       impossible: the number of questions without an answer.
       cut_questions: the number of questions that were cut.
       answered: the number of windows that contain the answer.
+      unusable: the rows of the questions that were left out here.
     """
 
     questions: int = 0
     impossible: int = 0
     cut_questions: int = 0
     answered: int = 0
+    unusable: list[int] = dataclasses.field(default_factory=list)
 
 
 def from_flags(
@@ -65,12 +70,13 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
     sizes = Sizes(max_length, options.doc_stride, options.max_query_length)
-    skip = options.skip_bad_rows
-    return build(task, files, tokenizer, paths.path(options.output), sizes, skip, report=report)
+    how = options.skip_bad_rows, options.seed, execution, report
+    return build(task, files, tokenizer, options.output, sizes, *how)
 
 
 def build(
@@ -80,7 +86,8 @@ def build(
     output: AnyPath,
     sizes: Sizes = Sizes(),
     skip_bad_rows: bool = False,
-    examples_per_shard: int = 100_000,
+    seed: int = 0,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a question-answering task and returns its manifest.
@@ -92,7 +99,8 @@ def build(
       output: the folder to create.
       sizes: the sizes of windows.
       skip_bad_rows: whether questions that cannot be used are left out and counted.
-      examples_per_shard: the number of examples in a full shard.
+      seed: the seed of the order of training examples.
+      execution: where the work is done; this does not change the shards.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -102,93 +110,95 @@ def build(
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     digests: dict[str, str] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
         for split in (s for s in SPLITS if s in files):
             each = SplitCounts(tables.BadRows(skip_bad_rows))
-            asked = squad.read(
-                files[split], task.no_answers, not split.startswith("test"), each.bad
-            )
-            usable = list(_tokenized(asked, tokenizer, each.bad))
-            if not usable:
+            answered = not split.startswith("test")
+            asked = list(enumerate(squad.read(files[split], task.no_answers, answered, each.bad)))
+            make = functools.partial(_examples, sizes=sizes)
+            shards += writer.write(split, asked, QUESTIONS_AT_ONCE, make, each)
+            if not each.examples:
                 raise UserError(f"{files[split]}: no question can be used: {each.bad}")
-            each.labelled = usable[0].asked.question.answers is not None
-            digests |= questions.write(folder, split, (item.asked.question for item in usable))
-            examples = _examples(usable, tokenizer, sizes, each)
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            unusable = set(each.unusable)
+            usable = {row: item.question for row, item in asked if row not in unusable}
+            digests |= questions.write(writer.folder, split, usable)
             counts[split] = each
             report(_summary(split, each))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        built = _manifest(task, files, tokenizer, sizes, shards, counts, digests)
-        manifest.write(folder, built)
+        built = _manifest(task, files, tokenizer, sizes, shards, counts, digests, seed)
+        manifest.write(writer.folder, built)
     return built
 
 
 @dataclasses.dataclass(frozen=True)
 class _Item:
-    """A question with its tokenized context, and the first and last token of its answer."""
+    """A question, its row and tokenized context, and the first and last token of its answer."""
 
-    asked: squad.Asked
+    row: int
+    question: questions.Question
     context_ids: Any
     answer: tuple[int, int] | None
 
 
 def _tokenized(
-    asked: Iterator[squad.Asked], tokenizer: Tokenizer, bad: tables.BadRows
+    asked: Sequence[AskedRow], tokenizer: Tokenizer, counts: SplitCounts
 ) -> Iterator[_Item]:
-    while chunk := list(itertools.islice(asked, QUESTIONS_AT_ONCE)):
-        contexts = list(dict.fromkeys(item.question.context for item in chunk))
-        tokens = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
-        for item in chunk:
-            question = item.question
-            ids, starts, ends = tokens[question.context]
-            answer = None
-            if item.start is not None:
-                end = item.start + len(question.answers[0])
-                answer = windows.answer_tokens(starts, ends, item.start, end)
-                if answer is None:
-                    bad(
-                        "answer without a token",
-                        f"{item.location}: the tokenizer makes nothing of the answer "
-                        f"{question.answers[0]!r}",
-                    )
-                    continue
-            yield _Item(item, ids, answer)
+    """Yields the questions that can be used."""
+    contexts = list(dict.fromkeys(item.question.context for _, item in asked))
+    tokens = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
+    for row, item in asked:
+        question = item.question
+        ids, starts, ends = tokens[question.context]
+        answer = None
+        if item.start is not None:
+            end = item.start + len(question.answers[0])
+            answer = windows.answer_tokens(starts, ends, item.start, end)
+            if answer is None:
+                counts.bad(
+                    "answer without a token",
+                    f"{item.location}: the tokenizer makes nothing of the answer "
+                    f"{question.answers[0]!r}",
+                )
+                counts.unusable.append(row)
+                continue
+        yield _Item(row, question, ids, answer)
 
 
 def _examples(
-    items: list[_Item], tokenizer: Tokenizer, sizes: Sizes, counts: SplitCounts
+    asked: Sequence[AskedRow], tokenizer: Tokenizer, counts: SplitCounts, sizes: Sizes
 ) -> Iterator[Example]:
-    """Yields the windows of all questions and counts them."""
-    for first in range(0, len(items), QUESTIONS_AT_ONCE):
-        chunk = items[first : first + QUESTIONS_AT_ONCE]
-        question_ids = tokenizer.encode([item.asked.question.text for item in chunk])
-        counts.questions += len(chunk)
-        counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in question_ids)
-        counts.impossible += sum(item.asked.question.answers == () for item in chunk)
-        packed = windows.pack_windows(
-            _ragged(question_ids),
-            _ragged([item.context_ids for item in chunk]),
-            tokenizer,
-            sizes.max_length,
-            sizes.doc_stride,
-            sizes.max_query_length,
-        )
-        token_ids = packed.pop("token_ids")
-        splits, values = token_ids.row_splits.numpy(), token_ids.values.numpy()
-        packed = {name: value.numpy() for name, value in packed.items()}
-        for i, row in enumerate(packed["row"].tolist()):
-            ids = values[splits[i] : splits[i + 1]]
-            example = {name: int(packed[name][i]) for name in windows.POSITIONS}
-            example |= {
-                "token_ids": ids,
-                "segment_lengths": packed["segment_lengths"][i],
-                "row": first + row,
-            }
-            if counts.labelled:
-                example |= _target(chunk[row].answer, example)
-                counts.answered += example["answer_start"] >= 0
-            counts.add(len(ids))
-            yield example
+    """Yields the windows of some questions and counts them."""
+    items = list(_tokenized(asked, tokenizer, counts))
+    if not items:
+        return
+    question_ids = tokenizer.encode([item.question.text for item in items])
+    counts.labelled = items[0].question.answers is not None
+    counts.questions += len(items)
+    counts.cut_questions += sum(len(ids) > sizes.max_query_length for ids in question_ids)
+    counts.impossible += sum(item.question.answers == () for item in items)
+    packed = windows.pack_windows(
+        _ragged(question_ids),
+        _ragged([item.context_ids for item in items]),
+        tokenizer,
+        sizes.max_length,
+        sizes.doc_stride,
+        sizes.max_query_length,
+    )
+    token_ids = packed.pop("token_ids")
+    row_splits, values = token_ids.row_splits.numpy(), token_ids.values.numpy()
+    packed = {name: value.numpy() for name, value in packed.items()}
+    for i, number in enumerate(packed["row"].tolist()):
+        ids = values[row_splits[i] : row_splits[i + 1]]
+        example = {name: int(packed[name][i]) for name in windows.POSITIONS}
+        example |= {
+            "token_ids": ids,
+            "segment_lengths": packed["segment_lengths"][i],
+            "row": items[number].row,
+        }
+        if counts.labelled:
+            example |= _target(items[number].answer, example)
+            counts.answered += example["answer_start"] >= 0
+        counts.count(len(ids))
+        yield example
 
 
 def _target(answer: tuple[int, int] | None, window: Mapping[str, Any]) -> dict[str, int]:
@@ -213,8 +223,9 @@ def _manifest(
     shards: list[manifest.Shard],
     counts: Mapping[str, SplitCounts],
     digests: Mapping[str, str],
+    seed: int,
 ) -> manifest.Manifest:
-    splits = {
+    totals = {
         split: each.totals(
             questions=each.questions,
             without_answer=each.impossible,
@@ -235,9 +246,10 @@ def _manifest(
         tokenizer,
         sizes.max_length,
         shards,
-        splits,
+        totals,
         counts,
         TaskSettings(files=task_folder.file_names(files), **dataclasses.asdict(sizes)),
+        seed,
         files=digests,
     )
 

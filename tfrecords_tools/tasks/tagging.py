@@ -6,6 +6,7 @@ The words are kept beside the shards (`official.shards.tagged_texts`).
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,14 +17,15 @@ from official.shards.provenance import TaskSettings
 from official.tasks import SPLITS, Task, nearest
 from official.tasks import tags as tag_rules
 from official.tokenizers import Tokenizer, packed_words, word_windows
-from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
+from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.readers import tables, tagged_files
+from tfrecords_tools.writing.execution import Execution
 
-TEXTS_AT_ONCE = 4096
+TEXTS_AT_ONCE = 2048
 
 
 @dataclasses.dataclass
@@ -51,6 +53,7 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
@@ -58,12 +61,14 @@ def from_flags(
         task,
         files,
         tokenizer,
-        paths.path(options.output),
+        options.output,
         max_length,
         options.format,
         options.repair_tags,
         options.skip_bad_rows,
-        report=report,
+        options.seed,
+        execution,
+        report,
     )
 
 
@@ -76,7 +81,8 @@ def build(
     format: str | None = None,
     repair_tags: bool = False,
     skip_bad_rows: bool = False,
-    examples_per_shard: int = 100_000,
+    seed: int = 0,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a tagging task and returns its manifest.
@@ -92,7 +98,8 @@ def build(
       repair_tags: whether tags that do not follow their scheme are repaired and counted, and spans
         that cut a word are widened.
       skip_bad_rows: whether texts that cannot be used are left out and counted.
-      examples_per_shard: the number of examples in a full shard.
+      seed: the seed of the order of training examples.
+      execution: where the work is done; this does not change the shards.
       report: is called with lines of progress and the summary.
 
     Raises:
@@ -113,15 +120,14 @@ def build(
     task = _with_labels(task, read, texts)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
+        make = functools.partial(_examples, task=task, max_length=max_length)
         for split, each in texts.items():
-            digests |= tagged_texts.write(folder, split, each)
-            examples = _examples(each, task, tokenizer, max_length, counts[split])
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            digests |= tagged_texts.write(writer.folder, split, each)
+            shards += writer.write(split, enumerate(each), TEXTS_AT_ONCE, make, counts[split])
             report(_summary(split, counts[split]))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
-        built = _manifest(task, files, tokenizer, max_length, shards, counts, digests)
-        manifest.write(folder, built)
+        built = _manifest(task, files, tokenizer, max_length, shards, counts, digests, seed)
+        manifest.write(writer.folder, built)
     return built
 
 
@@ -211,38 +217,37 @@ def _with_labels(
 
 
 def _examples(
-    texts: Sequence[tagged_texts.TaggedText],
-    task: Task,
+    rows: Sequence[tuple[int, tagged_texts.TaggedText]],
     tokenizer: Tokenizer,
-    max_length: int,
     counts: SplitCounts,
+    task: Task,
+    max_length: int,
 ) -> Iterator[Example]:
-    """Yields the windows of all texts and counts them."""
+    """Yields the windows of some texts, each with its number, and counts them."""
     numbers = {tag: i for i, tag in enumerate(task.labels)}
-    for first in range(0, len(texts), TEXTS_AT_ONCE):
-        chunk = texts[first : first + TEXTS_AT_ONCE]
-        tokens = word_windows.encode([text.words for text in chunk], tokenizer)
-        spelled = packed_words.split_words([" ".join(text.words) for text in chunk], tokenizer)
-        for i, (text, each) in enumerate(zip(chunk, tokens, strict=True)):
-            counts.without_token += len(text.words) - int((each.word_ids >= 0).sum())
-            tags = None
-            if text.tags is not None:
-                tags = np.array([*(numbers[tag] for tag in text.tags), -1], np.int32)
-            for window in word_windows.windows(len(each.ids), tokenizer, max_length):
-                ids, word_ids = word_windows.pack(each, window, tokenizer)
-                example = {
-                    "token_ids": ids,
-                    "segment_lengths": [len(ids)],
-                    "row": first + i,
-                    "word_ids": word_ids,
-                }
-                if tags is not None:
-                    example["tag_ids"] = tags[word_ids]
-                if spelled is not None:
-                    mine = [spelled[i][window.start : window.end]]
-                    example |= packed_words.pack_arrays(mine, max_length)
-                counts.add(len(ids))
-                yield example
+    texts = [text.words for _, text in rows]
+    tokens = word_windows.encode(texts, tokenizer)
+    spelled = packed_words.split_words([" ".join(words) for words in texts], tokenizer)
+    for i, ((row, text), each) in enumerate(zip(rows, tokens, strict=True)):
+        counts.without_token += len(text.words) - int((each.word_ids >= 0).sum())
+        tags = None
+        if text.tags is not None:
+            tags = np.array([*(numbers[tag] for tag in text.tags), -1], np.int32)
+        for window in word_windows.windows(len(each.ids), tokenizer, max_length):
+            ids, word_ids = word_windows.pack(each, window, tokenizer)
+            example = {
+                "token_ids": ids,
+                "segment_lengths": [len(ids)],
+                "row": row,
+                "word_ids": word_ids,
+            }
+            if tags is not None:
+                example["tag_ids"] = tags[word_ids]
+            if spelled is not None:
+                mine = [spelled[i][window.start : window.end]]
+                example |= packed_words.pack_arrays(mine, max_length)
+            counts.count(len(ids))
+            yield example
 
 
 def _manifest(
@@ -253,8 +258,9 @@ def _manifest(
     shards: list[manifest.Shard],
     counts: Mapping[str, SplitCounts],
     digests: Mapping[str, str],
+    seed: int,
 ) -> manifest.Manifest:
-    splits = {
+    totals = {
         split: each.totals(
             texts=each.texts,
             words=each.words,
@@ -271,9 +277,10 @@ def _manifest(
         tokenizer,
         max_length,
         shards,
-        splits,
+        totals,
         counts,
         TaskSettings(files=task_folder.file_names(files)),
+        seed,
         files=digests,
     )
 

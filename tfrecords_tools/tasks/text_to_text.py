@@ -5,8 +5,8 @@ answers are kept beside the shards as texts (`official.shards.references`).
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -16,16 +16,16 @@ from official.shards.provenance import TaskSettings
 from official.shards.references import Reference
 from official.tasks import LETTERS, SPLITS, Task, text_to_text
 from official.tokenizers import Tokenizer
-from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.tasks import labelled_text, splits
 from tfrecords_tools.tasks.folder import Example
 from tfrecords_tools.tasks.pairs_of_texts import Pair, pairs
 from tfrecords_tools.tasks.readers import choice_files, tables
+from tfrecords_tools.writing.execution import Execution
 
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 4096
 
 
 @dataclasses.dataclass
@@ -34,9 +34,17 @@ class SplitCounts(task_folder.SplitCounts):
 
     Attributes:
       longest_target: the length of the longest target in tokens, with the one that ends it.
+      references: the right answers of the examples, in the order of the rows.
     """
 
     longest_target: int = 0
+    references: list[Reference] = dataclasses.field(default_factory=list)
+
+    def add(self, other: "SplitCounts") -> None:
+        """Adds the counts of the next part."""
+        longest = max(self.longest_target, other.longest_target)
+        super().add(other)
+        self.longest_target = longest
 
 
 def from_flags(
@@ -45,12 +53,13 @@ def from_flags(
     files: Mapping[str, AnyPath],
     tokenizer: Tokenizer,
     max_length: int,
+    execution: Execution,
     report: Callable[[str], None],
 ) -> manifest.Manifest:
     """Builds the folder that the flags of `build_task_shards` describe; see `build`."""
-    how = options.max_target_length, options.format, options.skip_bad_rows
+    how = options.max_target_length, options.format, options.skip_bad_rows, options.seed
     return build(
-        task, files, tokenizer, paths.path(options.output), max_length, *how, report=report
+        task, files, tokenizer, options.output, max_length, *how, execution=execution, report=report
     )
 
 
@@ -63,7 +72,8 @@ def build(
     max_target_length: int | None = None,
     format: str | None = None,
     skip_bad_rows: bool = False,
-    examples_per_shard: int = 100_000,
+    seed: int = 0,
+    execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
 ) -> manifest.Manifest:
     """Builds the shard folder of a task and returns its manifest.
@@ -80,7 +90,8 @@ def build(
         longest target.
       format: "tsv", "csv" or "jsonl"; None = by the file names.
       skip_bad_rows: whether rows that cannot be used are left out and counted.
-      examples_per_shard: the number of examples in a full shard.
+      seed: the seed of the order of training examples.
+      execution: where the work is done; this does not change the shards.
       report: is called with the summaries.
 
     Raises:
@@ -92,25 +103,26 @@ def build(
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}
     digests: dict[str, str] = {}
-    with atomic.folder(output, manifest.FILE) as folder:
+    with splits.new_folder(output, tokenizer, execution, seed) as writer:
         for split in (s for s in SPLITS if s in files):
             known = () if split.startswith("test") else task.skipped
             each = SplitCounts(
                 tables.BadRows(skip_bad_rows, known), task_folder.no_targets(task.labels)
             )
             rows = pairs(task, split, files[split], format, each.bad)
-            answers: list[Reference] = []
-            examples = _examples(rows, tokenizer, max_length, max_target_length, each, answers)
-            shards += task_folder.write_shards(folder, split, examples, examples_per_shard)
+            lengths = {"max_length": max_length, "max_target_length": max_target_length}
+            make = functools.partial(_examples, **lengths)
+            shards += writer.write(split, rows, ROWS_AT_ONCE, make, each)
             if not each.examples:
                 raise UserError(f"{files[split]}: no row can be used: {each.bad}")
-            digests |= references.write(folder, split, answers)
+            digests |= references.write(writer.folder, split, each.references)
             counts[split] = each
             report(_summary(split, each, max_length))
-        tokenizer.save(folder / manifest.TOKENIZER_FOLDER)
         length = max_target_length or max(each.longest_target for each in counts.values())
-        built = _manifest(task, files, tokenizer, max_length, length or 1, shards, counts, digests)
-        manifest.write(folder, built)
+        built = _manifest(
+            task, files, tokenizer, max_length, length or 1, shards, counts, digests, seed
+        )
+        manifest.write(writer.folder, built)
     return built
 
 
@@ -146,56 +158,53 @@ def _with_labels(
 
 
 def _examples(
-    rows: Iterator[Pair],
+    rows: Sequence[Pair],
     tokenizer: Tokenizer,
+    counts: SplitCounts,
     max_length: int,
     max_target_length: int | None,
-    counts: SplitCounts,
-    answers: list[Reference],
 ) -> Iterator[Example]:
-    """Yields the examples of a file, counts them and collects their answers."""
+    """Yields the examples of some pairs, counts them and collects their answers."""
     end = tokenizer.sep_id
-    while chunk := list(itertools.islice(rows, ROWS_AT_ONCE)):
-        sources = tokenizer.encode([pair.source for pair in chunk])
-        targets = tokenizer.encode([pair.target or "" for pair in chunk])
-        for pair, source, target in zip(chunk, sources, targets, strict=True):
-            length = len(target) + 1
-            if not len(source) and pair.target is not None:
-                counts.bad(
-                    "empty text",
-                    f"{pair.location}: the text {pair.source!r} has no tokens: there is nothing to "
-                    "read",
-                )
-                continue
-            if pair.target is not None and length == 1:
-                counts.bad(
-                    "empty target",
-                    f"{pair.location}: the target {pair.target!r} has no tokens: a decoder has "
-                    "nothing to learn from it",
-                )
-                continue
-            if pair.target is not None and length > (max_target_length or length):
-                counts.bad(
-                    "target too long",
-                    f"{pair.location}: the target has {length} tokens with the one that ends it, "
-                    f"and --max_target_length={max_target_length}: make it at least {length}, or "
-                    "leave it out",
-                )
-                continue
-            counts.truncated += len(source) + 1 > max_length
-            token_ids = np.append(source[: max_length - 1], end)
-            example = {"token_ids": token_ids, "segment_lengths": [len(token_ids)]}
-            example["row"] = pair.row
-            counts.add(len(token_ids))
-            if pair.target is None:
-                counts.labelled = False
-            else:
-                example["target_ids"] = np.append(target, end)
-                counts.longest_target = max(counts.longest_target, length)
-                if counts.targets:
-                    counts.targets[pair.answers[0]] += 1
-            answers.append(Reference(pair.row, pair.id, pair.answers))
-            yield example
+    sources = tokenizer.encode([pair.source for pair in rows])
+    targets = tokenizer.encode([pair.target or "" for pair in rows])
+    for pair, source, target in zip(rows, sources, targets, strict=True):
+        length = len(target) + 1
+        if not len(source) and pair.target is not None:
+            counts.bad(
+                "empty text",
+                f"{pair.location}: the text {pair.source!r} has no tokens: there is nothing to "
+                "read",
+            )
+            continue
+        if pair.target is not None and length == 1:
+            counts.bad(
+                "empty target",
+                f"{pair.location}: the target {pair.target!r} has no tokens: a decoder has nothing "
+                "to learn from it",
+            )
+            continue
+        if pair.target is not None and length > (max_target_length or length):
+            counts.bad(
+                "target too long",
+                f"{pair.location}: the target has {length} tokens with the one that ends it, and "
+                f"--max_target_length={max_target_length}: make it at least {length}, or leave it "
+                "out",
+            )
+            continue
+        counts.truncated += len(source) + 1 > max_length
+        token_ids = np.append(source[: max_length - 1], end)
+        example = {"token_ids": token_ids, "segment_lengths": [len(token_ids)], "row": pair.row}
+        counts.count(len(token_ids))
+        if pair.target is None:
+            counts.labelled = False
+        else:
+            example["target_ids"] = np.append(target, end)
+            counts.longest_target = max(counts.longest_target, length)
+            if counts.targets:
+                counts.targets[pair.answers[0]] += 1
+        counts.references.append(Reference(pair.row, pair.id, pair.answers))
+        yield example
 
 
 def _manifest(
@@ -207,8 +216,9 @@ def _manifest(
     shards: Iterable[manifest.Shard],
     counts: Mapping[str, SplitCounts],
     digests: Mapping[str, str],
+    seed: int,
 ) -> manifest.Manifest:
-    splits = {
+    totals = {
         split: each.totals(labels=dict(each.targets) if each.labelled else {})
         for split, each in counts.items()
     }
@@ -222,9 +232,10 @@ def _manifest(
         tokenizer,
         max_length,
         shards,
-        splits,
+        totals,
         counts,
         TaskSettings(files=task_folder.file_names(files)),
+        seed,
         files=digests,
     )
 

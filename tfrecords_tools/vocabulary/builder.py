@@ -22,6 +22,7 @@ from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import byte_bpe, sentencepiece, wordpiece, words
 from tfrecords_tools.vocabulary.passes import Passes, Report
 from tfrecords_tools.vocabulary.word_counts import WordCounts
+from tfrecords_tools.writing import worker
 from tfrecords_tools.writing.execution import Execution
 
 _EXAMPLE_LINES = 2000
@@ -140,10 +141,8 @@ def build(
 
 
 def start_worker() -> None:
-    """Sets up TensorFlow in a worker process: one thread, no accelerator."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.config.set_visible_devices([], "GPU")
+    """Sets up a worker process."""
+    worker.set_up()
 
 
 def collect(chunk: DocumentChunk, options: Options) -> Any:

@@ -1,7 +1,8 @@
 """Runs functions on Apache Beam: see `shuffle.Runner`.
 
 What the functions return is stored in files in a folder that all workers and this process reach. It
-is read here when a pipeline has ended. The records themselves go through Beam alone.
+is read here when a pipeline has ended. The records themselves go through Beam alone. Beam holds a
+pipeline in memory as a whole, so large items are stored in files too.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -36,6 +37,7 @@ _ROOT = Path(__file__).parents[2]
 _USER_ERROR = re.compile(r"UserError: (.*)")
 _WHERE = re.compile(r" \[while running '.*", re.DOTALL)  # which Beam adds to messages
 _KEY_BYTES = 8
+_LARGE = 1 << 12  # bytes of an item
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,7 @@ class BeamRunner:
         self, function: Callable[[Item], Result], items: Iterable[Item]
     ) -> Iterator[Result]:
         """See `shuffle.Runner`."""
-        items, results = list(items), self._results("ordered")
+        items, results = self._listed(items), self._results("ordered")
         with self._pipeline() as pipeline:
             _ = (
                 self._numbered(pipeline, items)
@@ -79,7 +81,7 @@ class BeamRunner:
         counted: Callable[[Item, Counts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
-        items = list(items)
+        items = self._listed(items)
         written, made, total = (self._results(name) for name in ("parts", "counts", "total"))
         with self._pipeline() as pipeline:
             outputs = self._numbered(pipeline, items) | "make" >> beam.ParDo(
@@ -108,7 +110,7 @@ class BeamRunner:
         if isinstance(number, str):
             raise UserError(number)
         for item, each in zip(items, made.read(len(items)), strict=True):
-            counted(item, each)
+            counted(_content(item), each)
         return list(written.read(number))
 
     @contextlib.contextmanager
@@ -131,7 +133,21 @@ class BeamRunner:
                     message = found[1]
                 raise UserError(_WHERE.sub("", message)) from error
 
-    def _numbered(self, pipeline: beam.Pipeline, items: Iterable[Item]) -> beam.PCollection:
+    def _listed(self, items: Iterable[Item]) -> list["Item | _Stored"]:
+        """Returns the items, the large ones as files."""
+        files = self._results("items")
+        listed: list[Item | _Stored] = []
+        for number, item in enumerate(items):
+            data = pickle.dumps(item)
+            if len(data) > _LARGE:
+                item = _Stored(files.path(number))
+                item.path.write_bytes(data)
+            listed.append(item)
+        return listed
+
+    def _numbered(
+        self, pipeline: beam.Pipeline, items: Iterable["Item | _Stored"]
+    ) -> beam.PCollection:
         """Returns the items with their numbers, spread over the workers."""
         return pipeline | beam.Create(list(enumerate(items))) | beam.Reshuffle()
 
@@ -148,14 +164,29 @@ class _Results:
 
     folder: AnyPath
 
+    def path(self, number: int) -> AnyPath:
+        """Returns the file of a result."""
+        return self.folder / f"{number:07d}"
+
     def store(self, number: int, result: Any) -> None:
         """Writes a result."""
-        (self.folder / f"{number:07d}").write_bytes(pickle.dumps(result))
+        self.path(number).write_bytes(pickle.dumps(result))
 
     def read(self, count: int) -> Iterator[Any]:
         """Yields the results 0 to `count` - 1."""
         for number in range(count):
-            yield pickle.loads((self.folder / f"{number:07d}").read_bytes())
+            yield pickle.loads(self.path(number).read_bytes())
+
+
+class _Stored(NamedTuple):
+    """An item in a file."""
+
+    path: AnyPath
+
+
+def _content(item: "Item | _Stored") -> Item:
+    """Returns an item, which may be in a file."""
+    return pickle.loads(item.path.read_bytes()) if isinstance(item, _Stored) else item
 
 
 class _Apply(beam.DoFn):
@@ -172,7 +203,7 @@ class _Apply(beam.DoFn):
     def process(self, element: tuple[int, Any]) -> Iterable[tuple[int, Any]]:
         """Yields the number and the result."""
         number, item = element
-        yield number, self._function(item)
+        yield number, self._function(_content(item))
 
 
 class _Make(beam.DoFn):
@@ -192,7 +223,7 @@ class _Make(beam.DoFn):
         """Yields the keys and records, and at the end the number and the counts."""
         number, item = element
         counts = self._counts()
-        for keyed in self._make(item):
+        for keyed in self._make(_content(item)):
             counts.add(keyed.counts)
             for key, record in zip(keyed.keys.tolist(), keyed.records, strict=True):
                 yield key.to_bytes(_KEY_BYTES, "big"), record

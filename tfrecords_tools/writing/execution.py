@@ -71,17 +71,30 @@ class Execution:
                 yield Started(runner, work)
 
     @contextlib.contextmanager
-    def start_anew(self, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
-        """Yields a runner that shuffles nothing; the arguments are those of `start`."""
+    def start_anew(
+        self, output: AnyPath, setup: Callable[[], None], spills: Path | None = None
+    ) -> Iterator[Started]:
+        """Yields a runner that begins anew.
+
+        Args:
+          output: what the functions make.
+          setup: is called once in each worker.
+          spills: the local folder for records that are not in order yet; None = a temporary one.
+
+        Raises:
+          UserError: Beam is not installed.
+        """
         if self.beam is not None:
             with self._beam(output, setup) as started:
                 yield started
             return
-        with tempfile.TemporaryDirectory() as folder, self._local(setup) as runner:
-            yield Started(runner, Path(folder))
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with self._local(setup, spills or folder / _SPILLS) as runner:
+                yield Started(runner, folder)
 
     @contextlib.contextmanager
-    def _local(self, setup: Callable[[], None], spills: Path | None = None) -> Iterator["Runner"]:
+    def _local(self, setup: Callable[[], None], spills: Path) -> Iterator["Runner"]:
         # It imports numpy, for which the start of the workers does not wait.
         from tfrecords_tools.writing.local import LocalRunner
 
@@ -103,30 +116,43 @@ class Execution:
             paths.remove_tree(scratch)
 
 
-def define_flags() -> None:
-    """Defines `--workers` and `--runner`."""
+def define_flags(
+    values: flags.FlagValues = flags.FLAGS, workers: str = "the number of cores"
+) -> None:
+    """Defines `--workers` and `--runner`.
+
+    Args:
+      values: where the flags are defined.
+      workers: what the command says of the default of `--workers`.
+    """
     flags.DEFINE_integer(
-        "workers", None, "number of processes; default: the number of cores", lower_bound=1
+        "workers",
+        None,
+        f"number of processes; default: {workers}",
+        lower_bound=1,
+        flag_values=values,
     )
     flags.DEFINE_enum(
         "runner",
         "local",
         ["local", "beam"],
         "local: processes of this machine; beam: Apache Beam, whose own options follow `--`",
+        flag_values=values,
     )
 
 
-def from_flags(argv: Sequence[str]) -> Execution:
+def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:
     """Returns what the flags ask for.
 
     Args:
       argv: what absl leaves of the command line.
+      values: the flags.
 
     Raises:
       UserError: there are arguments that are not flags, and not for Beam.
     """
-    if flags.FLAGS.runner == "beam":
-        if flags.FLAGS.workers:
+    if values.runner == "beam":
+        if values.workers:
             raise UserError(
                 "--workers: is for --runner=local; Beam has options of its own, such as "
                 "-- --direct_num_workers=2 --direct_running_mode=multi_processing"
@@ -134,7 +160,7 @@ def from_flags(argv: Sequence[str]) -> Execution:
         return Execution(beam=argv[1:])
     if len(argv) > 1:
         raise UserError(f"unexpected argument {argv[1]!r}: options are given as --name=value")
-    return Execution(flags.FLAGS.workers or os.cpu_count() or 1)
+    return Execution(values.workers or os.cpu_count() or 1)
 
 
 def _done(work: AnyPath) -> list[AnyPath]:

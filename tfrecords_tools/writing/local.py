@@ -33,12 +33,11 @@ class LocalRunner:
 
     Attributes:
       pool: the processes; None = this process does everything.
-      folder: the folder for records that are not in order yet, which is created; None = nothing is
-        shuffled.
+      folder: the folder for records that are not in order yet, which is created.
     """
 
-    pool: Pool | None = None
-    folder: Path | None = None
+    pool: Pool | None
+    folder: Path
 
     def call(self, function: Callable[[Item], Result], item: Item) -> Result:
         """See `shuffle.Runner`."""

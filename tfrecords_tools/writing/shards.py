@@ -1,5 +1,7 @@
 """Writes the shards that records are shuffled into, and decides their number."""
 
+from collections.abc import Sequence
+
 from official.shards import manifest
 from official.utils import checksums
 from official.utils.errors import UserError
@@ -9,6 +11,7 @@ from tfrecords_tools.writing.shuffle import Part
 # A shard is in memory when it is written and when it is read in training.
 MAX_SHARD_BYTES = 32 << 20
 MIN_SHARD_BYTES = 2 << 20
+MIN_SHARD_RECORDS = 32  # on average; fewer may leave a shard without any
 _FEW = 16  # shards, which several workers can share, of a folder that is not large
 
 
@@ -29,7 +32,8 @@ def count(records: int, size: int, wanted: int = 0) -> int:
         )
     if not records or wanted:
         return wanted if records else 0
-    return max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
+    by_size = max(-(-size // MAX_SHARD_BYTES), min(_FEW, 1 + size // MIN_SHARD_BYTES))
+    return min(by_size, -(-records // MIN_SHARD_RECORDS))
 
 
 def write(part: Part, folder: AnyPath, split: str = "train") -> manifest.Shard:
@@ -44,7 +48,12 @@ def write(part: Part, folder: AnyPath, split: str = "train") -> manifest.Shard:
             "--num_shards"
         )
     path = folder / f"{split}-{part.number:05d}-of-{part.total:05d}.tfrecord"
-    data = b"".join(part.framed)
+    return store(path, part.framed, split)
+
+
+def store(path: AnyPath, framed: Sequence[bytes | memoryview], split: str) -> manifest.Shard:
+    """Writes records, each as it is in a TFRecord file, and returns their entry in the manifest."""
+    data = b"".join(framed)
     with path.open("wb") as stream:
         stream.write(data)
-    return manifest.Shard(path.name, len(part.framed), len(data), checksums.hash_bytes(data), split)
+    return manifest.Shard(path.name, len(framed), len(data), checksums.hash_bytes(data), split)

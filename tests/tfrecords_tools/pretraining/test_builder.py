@@ -313,6 +313,8 @@ def test_number_of_shards_follows_the_size(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(shards, "MIN_SHARD_BYTES", one.bytes // 4)
     assert len(build(tokenizer, path, tmp_path / "more").shards) == 5
     monkeypatch.setattr(shards, "MAX_SHARD_BYTES", one.bytes // 30)
+    assert len(build(tokenizer, path, tmp_path / "few").shards) == -(-one.records // 32)
+    monkeypatch.setattr(shards, "MIN_SHARD_RECORDS", 1)
     many = build(tokenizer, path, tmp_path / "many").shards
     assert len(many) == 31 and max(shard.bytes for shard in many) < one.bytes // 12
 

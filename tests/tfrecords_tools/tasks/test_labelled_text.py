@@ -11,6 +11,7 @@ from official.shards import integrity, manifest, parsing
 from official.utils import strict
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import labelled_text
+from tfrecords_tools.writing import shards
 
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film ##s the is was it not".split()
 SENTIMENT = tasks.generic("classification", "text", label="label")
@@ -41,7 +42,7 @@ def _build(task, files, tokenizer, output, **options):
 
 
 def _records(folder, split="train"):
-    """Every example of a split as a dict of lists."""
+    """Every example of a split as a dict of lists; those of the train split by their rows."""
     actual = []
     for shard in manifest.read(folder).split(split):
         for record in tf.data.TFRecordDataset(str(Path(folder) / shard.name)).as_numpy_iterator():
@@ -52,7 +53,7 @@ def _records(folder, split="train"):
                     for name, value in example.features.feature.items()
                 }
             )
-    return actual
+    return sorted(actual, key=lambda each: each["row"]) if split == "train" else actual
 
 
 def _pieces(ids):
@@ -351,17 +352,20 @@ def test_labels_found_are_sorted_as_numbers_if_they_are(tmp_path, tokenizer):
     assert [r["label"] for r in _records(tmp_path / "out")] == [[2], [1], [0], [2]]
 
 
-def test_several_shards_keep_the_order(tmp_path, tokenizer, monkeypatch):
+def test_several_shards_of_other_splits_keep_the_order(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(labelled_text, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(shards, "MAX_SHARD_BYTES", 1000)
     rows = [f"{'good ' * (i % 5)}film\t{i % 2}" for i in range(25)]
-    files = _files(tmp_path, train="text\tlabel\n" + "\n".join(rows))
-    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out", examples_per_shard=10)
-    assert [(s.name, s.records, s.split) for s in built.shards] == [
-        ("train-00000-of-00003.tfrecord", 10, "train"),
-        ("train-00001-of-00003.tfrecord", 10, "train"),
-        ("train-00002-of-00003.tfrecord", 5, "train"),
-    ]
-    records = _records(tmp_path / "out")
+    content = "text\tlabel\n" + "\n".join(rows)
+    files = _files(tmp_path, train=content, validation=content)
+    built = _build(SENTIMENT, files, tokenizer, tmp_path / "out")
+    written = built.split("validation")
+    names = [f"validation-{i:05d}-of-00003.tfrecord" for i in range(3)]
+    assert [shard.name for shard in written] == names
+    assert sum(shard.records for shard in written) == 25
+    assert all(900 < shard.bytes <= 1000 for shard in written[:-1])
+    assert integrity.verify(tmp_path / "out", deep=True) == []
+    records = _records(tmp_path / "out", "validation")
     assert [r["row"][0] for r in records] == list(range(25))
     assert [len(r["token_ids"]) for r in records] == [i % 5 + 3 for i in range(25)]
     assert [r["label"][0] for r in records] == [i % 2 for i in range(25)]
@@ -382,9 +386,11 @@ def test_shards_parse_with_the_table_of_features(tmp_path, tokenizer):
     paths = [str(tmp_path / "out" / shard.name) for shard in built.shards]
     (batch,) = tf.data.TFRecordDataset(paths).batch(2)
     parsed = parsing.parse(batch, built.features)
-    assert parsed["token_ids"].to_list() == [[2, 5, 3], [2, 7, 8, 3]]
-    assert parsed["label"].numpy().tolist() == [1, 0]
-    assert parsed["row"].numpy().tolist() == [0, 1]
+    order = np.argsort(parsed["row"])
+    ids = parsed["token_ids"].to_list()
+    assert [ids[i] for i in order] == [[2, 5, 3], [2, 7, 8, 3]]
+    assert parsed["label"].numpy()[order].tolist() == [1, 0]
+    assert parsed["row"].numpy()[order].tolist() == [0, 1]
 
 
 def test_bad_rows_are_left_out_and_counted_on_request(tmp_path, tokenizer):

@@ -36,7 +36,7 @@ def records(folder, split="train"):
         for record in tf.data.TFRecordDataset(str(folder / shard.name)).as_numpy_iterator():
             example = tf.train.Example.FromString(record).features.feature
             actual.append({name: list(value.int64_list.value) for name, value in example.items()})
-    return actual
+    return sorted(actual, key=lambda each: each["row"]) if split == "train" else actual
 
 
 def sequences(record):
@@ -87,8 +87,10 @@ def test_race(tmp_path, tokenizer):
         "truncated": 1, "skipped": {}, "answers": {"A": 1, "B": 1, "C": 0, "D": 0},
     }  # fmt: skip
     assert result.length_histogram[17:] == (0, 4) and sum(result.length_histogram) == 4
-    assert list(inspect_shards.examples(output, 2))[1].splitlines()[:3] == [
-        "example 1: 69 tokens, answer B, row 1",
+    shown = [text.splitlines() for text in inspect_shards.examples(output, 2)]
+    [(facts, *texts)] = [lines for lines in shown if lines[0].endswith("row 1")]
+    assert [facts.partition(": ")[2], *texts[:2]] == [
+        "69 tokens, answer B, row 1",
         "  1A: [CLS] a dog is old . tom is new . [SEP]",
         "  1B: a dog is old . [SEP]",
     ]

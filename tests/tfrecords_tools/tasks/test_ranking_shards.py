@@ -62,10 +62,14 @@ def build(folder, output, splits=("train", "validation"), bad=None, texts=None, 
 def examples(folder, split, result):
     paths = [str(folder / shard.name) for shard in result.split(split)]
     parsed = parsing.parse(tf.stack(list(tf.data.TFRecordDataset(paths))), result.features)
-    return {
+    order = range(len(parsed["row"]))
+    if split == "train":
+        order = np.argsort(parsed["row"])
+    values = {
         name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
         for name, value in parsed.items()
     }
+    return {name: [value[i] for i in order] for name, value in values.items()}
 
 
 def spelled(ids, tokenizer):
@@ -118,9 +122,9 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
 def test_inspect_shows_each_sequence(tmp_path):
     built = build(write(tmp_path / "in"), tmp_path / "out")
     rows = examples(tmp_path / "out", "train", built)
-    [shown] = inspect_shards.examples(tmp_path / "out", 1)
-    facts, *texts = shown.split("\n  ")
-    assert facts == f"example 0: {len(rows['token_ids'][0])} tokens, row 0"
+    shown = [text.split("\n  ") for text in inspect_shards.examples(tmp_path / "out", 99)]
+    facts, *texts = next(lines for lines in shown if lines[0].endswith("row 0"))
+    assert facts.partition(": ")[2] == f"{len(rows['token_ids'][0])} tokens, row 0"
     assert [text[:4] for text in texts] == ["1A: ", "1B: ", "2A: ", "2B: "]
     assert texts[0] == texts[2].replace("2A", "1A") == "1A: [CLS] ba be [SEP]"
     assert texts[1] == f"1B: {DOCUMENTS['d0']} [SEP]"

@@ -170,8 +170,9 @@ def test_shards(tmp_path):
         raw = {"name": "t", "encoder": {**encoder, "hidden_size": 8, "num_heads": 2}}
         config = configs.from_dict({**raw, "objectives": [{"type": "token_classification"}]})
         batch = next(iter(ShardDataset(tmp_path / "shards", config, "train").dataset(2)))
-        mask = batch["padding_mask"].numpy()[0]
-        tags, words = (batch[name].numpy()[0] for name in ("tag_ids", "word_ids"))
+        first = batch["row"].numpy().tolist().index(0)
+        mask = batch["padding_mask"].numpy()[first]
+        tags, words = (batch[name].numpy()[first] for name in ("tag_ids", "word_ids"))
         assert (tags[~mask] == -1).all() and (words[~mask] == -1).all()
         if layout == "bert":
             assert tags[mask].tolist() == expected

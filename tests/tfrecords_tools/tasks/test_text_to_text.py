@@ -42,23 +42,24 @@ def _build(folder, task, tokenizer, suffix="tsv", *args, **contents):
 
 
 def _texts(folder, split="train"):
-    """The pieces of each input and target."""
-    found = []
+    """The pieces of each input and target; those of the train split by their rows."""
     content = manifest.read(folder / "out")
     lacking = {"target_ids"} if split in content.task.unlabelled else set()
     names = sorted(set(content.features) - lacking)
+    found = []
     for shard in content.split(split):
         records = list(tf.data.TFRecordDataset(str(folder / "out" / shard.name)))
         parsed = parsing.parse(tf.stack(records), names)
-        for row in range(len(records)):
-            found.append(
-                tuple(
-                    " ".join(PIECES[i] for i in parsed[name][row].numpy())
-                    for name in ("token_ids", "target_ids")
-                    if name in parsed
-                )
+        for i in range(len(records)):
+            texts = tuple(
+                " ".join(PIECES[number] for number in parsed[name][i].numpy())
+                for name in ("token_ids", "target_ids")
+                if name in parsed
             )
-    return found
+            found.append((int(parsed["row"][i]), texts))
+    if split == "train":
+        found.sort()
+    return [texts for _, texts in found]
 
 
 def test_labels(tmp_path, tokenizer):
@@ -201,14 +202,16 @@ def test_batches(tmp_path, tokenizer):
     config = configs.from_dict({"name": "x", "objectives": objectives, "recipe": {"steps": 1}})
     source = ShardDataset(tmp_path / "out", config, "train")
     (batch,) = source.dataset(3)
+    order = np.argsort(batch["row"].numpy()[:2])
     ids = {piece: i for i, piece in enumerate(PIECES)}
     wanted = [["film", "[SEP]"], ["the", "bad", "film", "[SEP]"], []]
     wanted = [[ids[piece] for piece in row] for row in wanted]
     np.testing.assert_array_equal(
-        batch["target_ids"][:2], [row + [0] * (4 - len(row)) for row in wanted[:2]]
+        batch["target_ids"].numpy()[order], [row + [0] * (4 - len(row)) for row in wanted[:2]]
     )
     np.testing.assert_array_equal(
-        batch["target_mask"][:2], [[n < len(row) for n in range(4)] for row in wanted[:2]]
+        batch["target_mask"].numpy()[order],
+        [[n < len(row) for n in range(4)] for row in wanted[:2]],
     )
     assert batch["target_ids"].shape == batch["target_mask"].shape == (3, 4)
     np.testing.assert_array_equal(batch["example_weights"], [1, 1, 0])

@@ -140,7 +140,7 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
     asked = questions.read(folder, "train", record)
     rows = records(folder, "train")
     tokenizer = tokenizers.load(folder / "tokenizer")
-    contexts = tokenizer.encode_with_offsets([question.context for question in asked])
+    contexts = tokenizer.encode_with_offsets([question.context for question in asked.values()])
     whole = {number: 0 for number in range(len(asked))}
     for row in rows:
         question, (ids, starts, ends) = asked[row["row"]], contexts[row["row"]]
@@ -156,7 +156,7 @@ def test_every_answer_is_found_again_in_its_windows(tmp_path):
             whole[int(row["row"])] += 1
         else:
             assert row["answer_end"] == -1
-    answered = [number for number, question in enumerate(asked) if question.answers]
+    answered = [number for number, question in asked.items() if question.answers]
     assert answered and len(answered) < len(asked) and len(rows) > len(asked)
     assert sum(whole[number] > 0 for number in answered) >= 0.9 * len(answered)
     assert all(not count or number in answered for number, count in whole.items())
@@ -185,7 +185,30 @@ def test_a_test_split_may_be_without_answers(tmp_path):
         report=lines.append,
     )
     assert built.task.unlabelled == ("test",) and lines[0].endswith("; no answers")
-    assert all(q.answers is None for q in questions.read(tmp_path / "shards", "test", built))
+    asked = questions.read(tmp_path / "shards", "test", built)
+    assert list(asked) == list(range(len(asked))) and asked
+    assert all(question.answers is None for question in asked.values())
+
+
+def test_questions_that_are_left_out_leave_the_rows_of_the_others(tmp_path):
+    chosen = tokenizers.load(small.tokenizer_folder(tmp_path / "tok"))
+    path = write(
+        tmp_path / "a.json",
+        ("Bada \u200b.", [("a", "bada", [("Bada", 0)]), ("b", "What?", [("\u200b", 5)])]),
+        ("Bodo.", [("c", "ba", [("Bodo", 0)]), ("d", "be", [("Bodo", 0)])]),
+    )
+    files = {"validation": path}
+    built = span.build(
+        tasks.TASKS["squad1"], files, chosen, tmp_path / "shards", squads.SIZES, True,
+        report=lambda line: None,
+    )  # fmt: skip
+    asked = questions.read(tmp_path / "shards", "validation", built)
+    assert {row: question.id for row, question in asked.items()} == {0: "a", 2: "c", 3: "d"}
+    assert [int(row["row"]) for row in records(tmp_path / "shards", "validation")] == [0, 2, 3]
+    assert built.totals.splits["validation"].questions == 3
+    lines = (tmp_path / "shards" / "questions-validation.jsonl").read_text().splitlines()
+    rows = [each.get("row") for line in lines for each in json.loads(line)["questions"]]
+    assert rows == [None, 2, None]  # only where it is not the next one
 
 
 def test_shards_that_cannot_be_made(tmp_path):

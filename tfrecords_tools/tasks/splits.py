@@ -1,0 +1,187 @@
+"""Writes the splits of a task's shard folder, in any number of processes.
+
+The rows of a file are read in chunks, and a function that runs in any process turns a chunk into
+examples. The train split is shuffled (`tfrecords_tools.writing.shuffle`), so each of its shards is
+a random sample of the file: the place of an example is a hash of the seed, of its row, and of its
+number among the examples of the row. The other splits keep the order of the file.
+
+Shapes: N examples.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from official import tokenizers
+from official.shards import features, manifest
+from official.tokenizers import Tokenizer
+from official.utils import host_seeding, paths
+from official.utils.paths import AnyPath
+from tfrecords_tools.tasks.folder import Example, SplitCounts
+from tfrecords_tools.writing import in_order, shard_folder, shards, worker
+from tfrecords_tools.writing.execution import Execution
+from tfrecords_tools.writing.shuffle import Keyed, Runner
+
+EXAMPLES_AT_ONCE = 2048
+
+Row = TypeVar("Row")
+Result = TypeVar("Result")
+# Returns the examples of some rows, and counts them. A pure function that can be pickled.
+Make = Callable[[Sequence[Row], Tokenizer, SplitCounts], Iterable[Example]]
+
+
+@contextlib.contextmanager
+def new_folder(
+    output: AnyPath, tokenizer: Tokenizer, execution: Execution, seed: int
+) -> Iterator["Splits"]:
+    """Yields the writer of a shard folder, which has the tokenizer and wants a manifest.
+
+    Args:
+      output: the folder to create; it gets its name at the end.
+      tokenizer: the tokenizer.
+      execution: where the work is done; this does not change the shards.
+      seed: the seed of the order of the train split.
+
+    Raises:
+      UserError: `output` is there already, or the disk is full.
+    """
+    output = paths.path(output)
+    with shard_folder.new(output) as folder:
+        # What is not in order yet is on the disk that has the shards, if that is a local one.
+        spills = folder / "spills" if isinstance(folder, Path) else None
+        with execution.start_anew(output, start_worker, spills) as (runner, _):
+            copy = folder / manifest.TOKENIZER_FOLDER
+            tokenizer.save(copy)
+            yield Splits(folder, runner, _Shared(str(copy), tokenizer), seed)
+        if spills is not None:
+            paths.remove_tree(spills)
+
+
+def start_worker() -> None:
+    """Sets up a worker process."""
+    worker.set_up()
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits:
+    """Writes the splits of a folder.
+
+    Attributes:
+      folder: the folder.
+    """
+
+    folder: AnyPath
+    _runner: Runner
+    _tokenizer: "_Shared"
+    _seed: int
+
+    def apply(
+        self, function: Callable[[Sequence[Row], Tokenizer], Result], rows: Iterable[Row], size: int
+    ) -> Iterator[Result]:
+        """Yields the result of a function for each chunk of rows, in order.
+
+        Args:
+          function: a pure function that can be pickled.
+          rows: the rows.
+          size: the number of rows of a chunk.
+        """
+        call = functools.partial(_call, function=function, tokenizer=self._tokenizer)
+        return self._runner.ordered(call, _chunks(rows, size))
+
+    def write(
+        self, split: str, rows: Iterable[Row], size: int, make: Make, counts: SplitCounts
+    ) -> tuple[manifest.Shard, ...]:
+        """Writes the shards of a split, and returns their entries in the manifest.
+
+        Args:
+          split: the split.
+          rows: the rows of the file, which are read as needed.
+          size: the number of rows of a chunk; it does not change the shards.
+          make: makes the examples of a chunk. Those of a row are neighbours.
+          counts: what is counted so far, to which the counts of the examples are added.
+
+        Raises:
+          UserError: a row cannot be used, or a process was killed.
+        """
+        blank = counts.blank()
+        made = functools.partial(_made, make=make, tokenizer=self._tokenizer, blank=blank)
+        chunks = _chunks(rows, size)
+        if split == "train":
+            written = self._runner.shuffle(
+                functools.partial(_keyed, made=made, seed=self._seed),
+                chunks,
+                shards.count,
+                functools.partial(shards.write, folder=self.folder, split=split),
+                type(counts),
+                lambda _, each: counts.add(each),
+            )
+            return tuple(written)
+
+        def serialized() -> Iterator[bytes]:
+            for examples, _, each in self._runner.ordered(made, chunks):
+                counts.add(each)
+                yield from examples
+
+        return in_order.write(self.folder, split, serialized())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """A tokenizer that each process loads once; the process that made this has it already."""
+
+    folder: str
+    tokenizer: Tokenizer
+
+    def __reduce__(self):
+        return _load, (self.folder, self.tokenizer.fingerprint)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(folder: str, fingerprint: str) -> _Shared:
+    del fingerprint  # Another tokenizer may have had the same folder before.
+    return _Shared(folder, tokenizers.load(folder))
+
+
+def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, size)):
+        yield chunk
+
+
+def _call(
+    rows: Sequence[Row], function: Callable[[Sequence[Row], Tokenizer], Any], tokenizer: _Shared
+) -> Any:
+    return function(rows, tokenizer.tokenizer)
+
+
+def _made(
+    rows: Sequence[Row], make: Make, tokenizer: _Shared, blank: SplitCounts
+) -> tuple[list[bytes], np.ndarray, SplitCounts]:
+    """Returns the serialized examples of some rows, the row of each, int64 [N], and the counts."""
+    counts = blank.blank()
+    examples = iter(make(rows, tokenizer.tokenizer, counts))
+    serialized: list[bytes] = []
+    numbers: list[int] = []
+    for batch in _chunks(examples, EXAMPLES_AT_ONCE):
+        serialized += features.serialize(batch)
+        numbers += [example["row"] for example in batch]
+    return serialized, np.array(numbers, np.int64), counts
+
+
+def _keyed(
+    rows: Sequence[Row],
+    made: Callable[[Sequence[Row]], tuple[list[bytes], np.ndarray, SplitCounts]],
+    seed: int,
+) -> Iterator[Keyed]:
+    """Yields the examples of some rows with the keys of their order."""
+    serialized, numbers, counts = made(rows)
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))  # the first example of each row
+    lengths = np.diff(starts, append=len(numbers))
+    among = np.arange(len(numbers)) - np.repeat(starts, lengths)
+    yield Keyed(host_seeding.sort_keys(seed, numbers, among), serialized, counts)
