@@ -42,17 +42,18 @@ def test_shards_and_graph_have_the_words_of_pairs(tmp_path):
     source = data.ShardDataset(tmp_path / "out", config)
     assert "character_ids" in source.fields
     (batch,) = source.dataset(4)
+    places = np.argsort(batch["row"])  # of the rows of the file
     packed = tf.function(
         lambda a, b: packed_words.pack_texts([a, b], tokenizer, 12)
     )(*(tf.constant([pair[i] for pair in PAIRS]) for i in (0, 1)))  # fmt: skip
     assert packed["character_ids"].shape == (3, 12, 50)
     for i, pair in enumerate(PAIRS):
         ids, characters = by_hand(pair, 12)
-        for fields in (batch, packed):
-            assert fields["token_ids"][i].numpy()[: len(ids)].tolist() == ids
-            ours = fields["character_ids"][i].numpy()
+        for fields, at in ((batch, places[i]), (packed, i)):
+            assert fields["token_ids"][at].numpy()[: len(ids)].tolist() == ids
+            ours = fields["character_ids"][at].numpy()
             assert ours[: len(ids)].tolist() == characters and (ours[len(ids) :] == 0).all()
-            assert fields["padding_mask"][i].numpy().tolist() == [j < len(ids) for j in range(12)]
+            assert fields["padding_mask"][at].numpy().tolist() == [j < len(ids) for j in range(12)]
 
 
 def test_single_texts_in_a_graph_are_sentences():
