@@ -40,7 +40,7 @@ def gpt2(size: dict) -> GPT2LMHeadModel:
         n_head=size["heads"],
         n_inner=size["intermediate"],
         # With the usual 0.02 a token repeats itself.
-        initializer_range=0.2,
+        initializer_range=0.04,
         bos_token_id=size["vocab"] - 1,
         eos_token_id=size["vocab"] - 1,
     )
