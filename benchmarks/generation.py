@@ -1,31 +1,30 @@
-"""Times text generation by a T5: ours and PyTorch transformers', greedily and by beam search.
+"""Times text generation by a T5 and a GPT-2: ours and PyTorch transformers'.
 
   python -m benchmarks.generation
+  python -m benchmarks.generation --model gpt2
 
-A T5 1.1 with random weights, made by transformers and brought here by `official.convert`, reads 64
-tokens and generates 32. Every side runs in its own process and environment (made as by `make
-parity` when missing), in float32 and in bfloat16. In float32 the tokens of both sides must be
-equal. The processes take turns, round after round, on the same cores; each has its key-value cache.
-What is shown is new tokens per second, the median of the rounds, and the ratio of the better
-precisions.
+The models have random weights. They are made by transformers and brought here by
+`official.convert`. The T5 reads 64 tokens and generates 32, greedily and by beam search. The GPT-2
+has the sizes of the small one, reads 32 tokens and draws 256, each of the 40 likeliest. Every side
+runs in its own process and environment (made as by `make parity` when missing), in float32 and in
+bfloat16. First, both sides generate without draws, and in float32 their tokens must be equal. The
+processes take turns, round after round, on the same cores; each has its key-value cache. What is
+shown is new tokens per second, the median of the rounds, and the ratio of the better precisions.
 """
 
 import argparse
-import json
+import dataclasses
 import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from sentencepiece import sentencepiece_model_pb2
-
-from benchmarks import environments, process
+from benchmarks import process
+from benchmarks.generation_models import FAMILIES, Family, prepare
 
 OURS, THEIRS = "encoder garden", "PyTorch transformers"
 SIDES = {OURS: (None, "generation_ours.py"), THEIRS: ("hf", "generation_transformers.py")}
-
-UNUSED = 128  # 100 sentinels, and rows of the table that no id has: as many as T5 has.
 
 Case = tuple[int, int]  # rows, beams
 
@@ -40,9 +39,9 @@ class Side(process.Process):
         self.new_tokens = settings["new_tokens"]
         self.seconds: dict[Case, list[float]] = {}
 
-    def generate(self, case: Case) -> list[list[int]]:
-        """Generates once; returns the tokens."""
-        answer = self.ask(dict(zip(("rows", "beams"), case, strict=True)))
+    def generate(self, case: Case, top_k: int = 0) -> list[list[int]]:
+        """Generates once, with draws if `top_k` is not 0; returns the tokens."""
+        answer = self.ask({"rows": case[0], "beams": case[1], "top_k": top_k})
         self.seconds.setdefault(case, []).append(answer["seconds"])
         return answer["tokens"]
 
@@ -52,35 +51,58 @@ class Side(process.Process):
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Runs the benchmark and prints a table for each model."""
     options = _options()
-    cases = [(rows, beams) for beams in options.beams for rows in options.rows]
-    sizes = {key: getattr(options, key) for key in "layers hidden heads intermediate vocab".split()}
+    for name in options.model:
+        measure(name, family(name, options), options)
+
+
+def family(name: str, options: argparse.Namespace) -> Family:
+    """Returns a model with the sizes that the flags change."""
+    chosen = FAMILIES[name]
+    given = {key: value for key, value in vars(options).items() if value is not None}
+    sizes = {key: given.get(key, value) for key, value in chosen.sizes.items()}
+    others = {key: given[key] for key in ("length", "new_tokens") if key in given}
+    return dataclasses.replace(chosen, sizes=sizes, **others)
+
+
+def measure(name: str, family: Family, options: argparse.Namespace) -> None:
+    """Measures a model and prints its table."""
+    cases = [(rows, beams) for beams in family.beams for rows in options.rows]
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder), sizes)
-        settings = {"folder": folder, "vocab": options.vocab, "length": options.length}
-        settings["new_tokens"] = options.new_tokens
+        prepare(Path(folder), name, family)
+        settings = {
+            "model": name,
+            "folder": folder,
+            "vocab": family.sizes["vocab"],
+            "length": family.length,
+            "new_tokens": family.new_tokens,
+        }
         sides = [
-            Side(name, settings | {"precision": precision})
-            for name in SIDES
+            Side(side, settings | {"precision": precision})
+            for side in SIDES
             for precision in options.precisions
         ]
         for case in cases:
             compare(sides, case)
+            if family.top_k:
+                for side in sides:
+                    side.generate(case, family.top_k)
         for side in sides:
             side.seconds.clear()  # The first calls trace graphs and allocate memory.
         for _ in range(options.rounds):
             for case in cases:
                 for side in sides:
-                    side.generate(case)
+                    side.generate(case, family.top_k)
     for side in sides:
         side.close()
+    drawn = f", each of the {family.top_k} likeliest" if family.top_k else ""
     print(
-        f"\n{options.layers} + {options.layers} layers, hidden {options.hidden}, "
-        f"{options.vocab:,} pieces, {options.length} tokens read, {options.new_tokens} generated, "
-        f"{os.cpu_count()} cores\n"
+        f"\n{family.title.format(**family.sizes)}, hidden {family.sizes['hidden']}, "
+        f"{family.sizes['vocab']:,} pieces, {family.length} tokens read, "
+        f"{family.new_tokens} generated{drawn}, {os.cpu_count()} cores\n"
     )
-    print("\n".join(table(sides, cases)))
+    print("\n".join(table(sides, cases)), flush=True)
 
 
 def compare(sides: list[Side], case: Case) -> None:
@@ -106,42 +128,14 @@ def table(sides: list[Side], cases: list[Case]) -> list[str]:
     return [*lines, "", "In new tokens per second; ratio: ours over theirs."]
 
 
-def prepare(folder: Path, sizes: dict) -> None:
-    """Writes the model of transformers and, converted, ours."""
-    given = sizes | {"folder": f"{folder}/huggingface"}
-    script = environments.ROOT / "benchmarks" / "peers" / "generation_model.py"
-    process.run(str(script), json.dumps(given), python=environments.python("hf"))
-    write_pieces(folder / "huggingface" / "spiece.model", sizes["vocab"] - UNUSED)
-    process.run(
-        "-m", "official.convert", "--source=hf", f"--input={folder}/huggingface",
-        f"--output={folder}/converted",
-    )  # fmt: skip
-
-
-def write_pieces(path: Path, count: int) -> None:
-    """Writes a SentencePiece model of numbers: the conversion wants one, and the inputs are ids."""
-    model = sentencepiece_model_pb2.ModelProto()
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    for piece in ("<pad>", "</s>"):
-        model.pieces.add(piece=piece, score=0, type=kinds.CONTROL)
-    model.pieces.add(piece="<unk>", score=0, type=kinds.UNKNOWN)
-    for number in range(3, count):
-        model.pieces.add(piece=f"\u2581{number}", score=-number, type=kinds.NORMAL)
-    spec = model.trainer_spec
-    spec.model_type = sentencepiece_model_pb2.TrainerSpec.UNIGRAM
-    spec.pad_id, spec.eos_id, spec.unk_id, spec.bos_id = 0, 1, 2, -1
-    path.write_bytes(model.SerializeToString())
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name, default in {
-        "layers": 6, "hidden": 512, "heads": 8, "intermediate": 1024, "vocab": 32_128,
-        "length": 64, "new_tokens": 32, "rounds": 5,
-    }.items():  # fmt: skip
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}")
+    models = list(FAMILIES)
+    parser.add_argument("--model", nargs="+", choices=models, default=models, help="default: both")
+    for name in ("layers", "hidden", "heads", "intermediate", "vocab", "length", "new_tokens"):
+        parser.add_argument(f"--{name}", type=int, help="default: that of the model")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8], help="default: 1 8")
-    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="default: 1 4")
     precisions = ["float32", "bfloat16"]
     parser.add_argument("--precisions", nargs="+", choices=precisions, default=precisions)
     return parser.parse_args()

@@ -4,8 +4,8 @@ import generation_work as work
 import numpy as np
 
 from official.saving import model_folder
+from official.serving import writers
 from official.serving.sampling import Settings
-from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
 
 
@@ -14,11 +14,13 @@ def main() -> None:
     settings = work.settings()
     folder = f"{settings['folder']}/converted"
     config, tokenizer, model = model_folder.restore(folder, precision=settings["precision"])
-    generator = TextGenerator(TextModel(config, tokenizer, model, settings["length"], {}))
+    generator = writers.make(TextModel(config, tokenizer, model, settings["length"], {}))
 
-    def generate(ids, beams):
+    def generate(ids, beams, top_k):
         search = Settings(
             max_new_tokens=settings["new_tokens"],
+            temperature=1.0 if top_k else 0.0,
+            top_k=top_k,
             num_beams=beams,
             length_penalty=1.0,
             length_rule="huggingface",

@@ -54,7 +54,8 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
     """Builds the model of a config for inference, without mixed precision.
 
     It computes in float32, or in float64 if it was trained in float64. With the precision
-    `bfloat16` the encoder is stored and computes in bfloat16, and the heads in float32.
+    `bfloat16` the encoder and the output of a decoder are stored and compute in bfloat16, and other
+    heads in float32.
     """
     if precision == "bfloat16":
         return Model(config, dtype="bfloat16", head_dtype="float32")

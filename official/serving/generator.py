@@ -22,7 +22,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling import masks
 from official.modeling.model import Model
-from official.serving import padding, text_lists, token_loop
+from official.serving import in_place, padding, text_lists, token_loop
 from official.serving.sampling import Settings
 from official.utils import atomic, paths
 from official.utils.errors import UserError
@@ -70,7 +70,7 @@ class Generator:
         self.tokenizer = tokenizer
         self.backward = self._head.config.direction == "backward"
         self.start_id, self.end_id = ends(config, tokenizer)
-        self._graph = tf.function(self.write, autograph=False)
+        self._graph = in_place.graph(self.write)
 
     def texts(
         self,

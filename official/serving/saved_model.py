@@ -4,10 +4,10 @@ import os
 
 import tensorflow as tf
 
-from official.modeling.layers import gradient
+from official.modeling.layers import cache, gradient
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import graph_size, writers
+from official.serving import graph_size, in_place, writers
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.signatures import table
@@ -68,7 +68,11 @@ def export(
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     source = TextModel(config, tokenizer, model, max_length, about)
     parts = ServingContext(source, weights, head, generation)
-    with atomic.folder(output, "saved_model.pb") as temporary, gradient.left_out():
+    with (
+        atomic.folder(output, "saved_model.pb") as temporary,
+        gradient.left_out(),
+        cache.written_by(in_place.write),
+    ):
         server, signatures = table.make(parts, kind, inputs)
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)

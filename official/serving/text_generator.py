@@ -18,7 +18,7 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, padding, text_lists, token_loop
+from official.serving import beam_search, in_place, padding, text_lists, token_loop
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
 from official.utils.errors import UserError
@@ -50,8 +50,8 @@ class TextGenerator:
         self.start_id = self._head.config.start_id
         self.end_id = self.tokenizer.sep_id
         self.max_length = source.max_length
-        self._graph = tf.function(self.write, autograph=False)
-        self._beam_graph = tf.function(self.search, autograph=False)
+        self._graph = in_place.graph(self.write)
+        self._beam_graph = in_place.graph(self.search)
 
     def texts(
         self,

@@ -3,7 +3,13 @@
 Shapes: B batch, N heads, T new positions, S slots, H head size.
 """
 
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+
 from keras import ops
+
+_WRITER = contextvars.ContextVar("cache_writer", default=None)
 
 
 def empty(batch, num_heads, slots, head_size, dtype):
@@ -11,11 +17,22 @@ def empty(batch, num_heads, slots, head_size, dtype):
     return ops.zeros((batch, num_heads, slots, head_size), dtype)
 
 
+@contextlib.contextmanager
+def written_by(writer: Callable) -> Iterator[None]:
+    """Replaces `write` inside the block by a function with the same arguments and result.
+
+    On TensorFlow, `write` copies all slots. `official.serving.in_place` has a function that does
+    not.
+    """
+    token = _WRITER.set(writer)
+    try:
+        yield
+    finally:
+        _WRITER.reset(token)
+
+
 def write(slots, new, first):
     """Writes `new` [B, N, T, H] into slots [B, N, S, H], from slot `first` on."""
-    length = new.shape[2]
-    indices = ops.arange(slots.shape[2]) - first  # [S]: the new position that a slot gets
-    if length == 1:
-        return ops.where((indices == 0)[:, None], new, slots)
-    spread = ops.take(new, ops.clip(indices, 0, length - 1), axis=2)
-    return ops.where(((indices >= 0) & (indices < length))[:, None], spread, slots)
+    if (writer := _WRITER.get()) is not None:
+        return writer(slots, new, first)
+    return ops.slice_update(slots, (0, 0, first, 0), new)

@@ -34,6 +34,11 @@ class Objective(base.Objective):
                 dtype=self.dtype_policy,
             )
 
+    def attach(self, encoder):
+        """See `base.Objective`: the logits are a product as those of the encoder, in its dtype."""
+        if self.output_projection is not None:
+            self.output_projection.dtype_policy = encoder.dtype_policy
+
     def build(self, input_shape=None):
         """Creates the variables: none if the output is tied."""
         if self.output_projection is not None:

@@ -12,6 +12,7 @@ from official.config.objectives import Seq2SeqLMConfig
 from official.modeling.encoders import encoder_decoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.random import Draws
+from official.modeling.model import Model
 from official.modeling.objectives import seq2seq_lm
 from official.utils.errors import UserError
 from tests.official.modeling.encoders.test_encoder_decoder import T5
@@ -165,3 +166,16 @@ def test_an_encoder_without_a_decoder_is_refused():
                 "recipe": {"steps": 1},
             }
         )
+
+
+def test_the_logits_are_a_product_as_those_of_the_encoder():
+    encoder = dataclasses.replace(T5, tied_output=False, scale_output=False)
+    config = configs.Config("t5", encoder=encoder, objectives=(Seq2SeqLMConfig(),))
+    model = Model(config, dtype="bfloat16", head_dtype="float32")
+    (objective,) = model.objectives
+    assert objective.output_projection.kernel.dtype == "bfloat16"
+    hidden = tf.random.normal((3, T5.hidden_size), seed=1)
+    logits = objective.logits(tf.cast(hidden, tf.bfloat16), model.encoder)
+    assert logits.dtype == tf.float32
+    kernel = tf.cast(objective.output_projection.kernel.value, tf.float32)
+    np.testing.assert_allclose(logits, tf.matmul(hidden, kernel), atol=0.03)
