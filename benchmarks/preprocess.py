@@ -10,7 +10,7 @@ that long it takes to start (to import TensorFlow, above all), and examples a se
 that time and without it. Peak memory is what the system says that the main process and its largest
 worker ever held, shared pages counted with each.
 
---memory shows how ours grows from a small corpus to a large one.
+--memory shows the time and the memory of ours, from a small corpus to a large one.
 """
 
 import argparse
@@ -237,17 +237,18 @@ def _median(rounds: list[dict], what: str) -> float:
 
 def memory(folder: Path, options: argparse.Namespace) -> None:
     """Prints how our memory grows with the corpus."""
-    print("\n| text MB | examples | seconds | main MiB | worker MiB |")
-    print("|---:|---:|---:|---:|---:|")
+    print(f"\n{options.side}, {options.workers} workers\n")
+    print("| text MB | examples | shards MB | seconds | main MiB | worker MiB |")
+    print("|---:|---:|---:|---:|---:|---:|")
     answers = []
     for megabytes in options.memory_megabytes:
         text = folder / "text.txt"
         write_text(options.text, text, megabytes)
-        result = run_ours(text, folder, options, "ours, tf_models")
+        result = run_ours(text, folder, options, options.side)
         answers.append(result)
         print(
-            f"| {megabytes:.0f} | {result['examples']:,} | {result['seconds']:.1f} | "
-            f"{result['main']:,.0f} | {result['worker']:,.0f} |",
+            f"| {megabytes:.0f} | {result['examples']:,} | {result['bytes'] / 1e6:,.0f} | "
+            f"{result['seconds']:.1f} | {result['main']:,.0f} | {result['worker']:,.0f} |",
             flush=True,
         )
     for part in ("main", "worker"):
@@ -285,7 +286,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="default: the cores")
     parser.add_argument("--memory", action="store_true", help="show the growth of memory alone")
-    parser.add_argument("--memory_megabytes", type=float, nargs=2, default=[10, 200])
+    parser.add_argument("--memory_megabytes", type=float, nargs="+", default=[10, 200])
+    parser.add_argument("--side", choices=OURS, default="ours", help="of --memory: what is written")
     return parser.parse_args()
 
 
