@@ -70,7 +70,7 @@ def test_our_side_runs_and_is_tabled(tmp_path):
         finetune_epoch.OURS,
         "--examples=32",
         "--turns=2",
-        "--learning_rate=3e-4",
+        "--learning_rate=1e-4",
         "--override=recipe.batch_size=4",
         "--override=recipe.bucket_lengths=[8,128]",
         status=0,
