@@ -7,11 +7,12 @@ for each node.
 """
 
 from collections.abc import Container
-from pathlib import Path
 
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.saved_model import fingerprinting_utils
+
+from official.utils.paths import AnyPath
 
 # Operations whose results are equal if their inputs and attributes are, and that do nothing else.
 _PURE = {
@@ -20,7 +21,7 @@ _PURE = {
 }  # fmt: skip
 
 
-def shrink(folder: Path) -> None:
+def shrink(folder: AnyPath) -> None:
     """Merges equal nodes in all functions of a SavedModel, and removes those that nothing reads.
 
     Args:
