@@ -8,19 +8,17 @@ SMALL = "--layers 1 --hidden 16 --heads 2 --intermediate 32 --length 32 --batch 
 
 @pytest.mark.slow
 def test_our_sides_run_and_are_tabled():
-    sides = [f"encoder garden{name}" for name in ("", ", ALBERT", ", ELECTRA", ", XLNet", ", T5")]
+    sides = [f"encoder garden{name}" for name in ("", ", ELECTRA", ", T5")]
     more = "--vocab 100 --steps 2 --rounds 1 --precisions float32"
     done = commands.run(
         "benchmarks.train_step", "--sides", *sides, *SMALL.split(), *more.split(), status=0
     )
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if "first loss" in line]
     # Untrained: ln 100 for the masked tokens, and ln 2 for the sentence or 50 times that.
-    assert losses == pytest.approx([5.30] * 2 + [39.26, 4.61, 5.1], abs=0.3)
+    assert losses == pytest.approx([5.30, 39.26, 5.1], abs=0.3)
     table = [line for line in done.stdout.splitlines() if "garden" in line and "|" in line]
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table]
-    assert rows == [
-        (side, "float32") for side in train_step.SIDES if side.startswith("encoder garden")
-    ]
+    assert rows == [(side, "float32") for side in sides]
     assert "1.00x" in table[0]
 
 
