@@ -13,8 +13,8 @@ from tests import commands, small
 from tests.systems import SYSTEMS, shard_folder
 
 KILLS = int(os.environ.get("GARDEN_KILLS", "1"))
-# GARDEN_SYSTEMS=all kills runs of each system. What a kill may break, all have in common but for the
-# memory of rows that go on. (A stop of each system is in `test_systems`.)
+# GARDEN_SYSTEMS=all kills runs of each system. What a kill may break, all have in common but for
+# the memory of rows that go on. (A stop of each system is in `test_systems`.)
 ALL = ("bert", *SYSTEMS)
 NAMES = ALL if os.environ.get("GARDEN_SYSTEMS") == "all" else ("xlnet_stream",)
 
