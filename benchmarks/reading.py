@@ -16,7 +16,6 @@ start    Time from the start of the command to the first step on a large folder,
 
 import argparse
 import dataclasses
-import json
 import os
 import subprocess
 import sys
@@ -156,20 +155,24 @@ def common_neighbours(first: np.ndarray, second: np.ndarray, distance: int) -> i
 def workers(folder: Path, options: argparse.Namespace) -> None:
     """Prints what each of several workers reads in an epoch."""
     files = numbered(folder, options.examples // 2, shards=options.shards)
-    size = sum(os.path.getsize(path) for path in files.paths)
+    size = files.bytes
     total = sum(files.counts)
-    (folder / "files.json").write_text(json.dumps(dataclasses.asdict(files)))
     for count in options.workers:
         batch = max(options.batch, count)
         steps = total // batch
         one = read(files, batch, steps, 1, 0)
-        answers = [child(folder, batch, steps, count, worker) for worker in range(count)]
-        together = np.concatenate([answer["indices"] for answer in answers], axis=1)
-        shares = [answer["bytes"] / size for answer in answers]
+        indices, shares = [], []
+        for worker in range(count):
+            before = bytes_read()
+            indices.append(read(files, batch, steps, count, worker))
+            shares.append((bytes_read() - before) / size)
+        together = np.concatenate(indices, axis=1)
+        ends = np.cumsum(files.counts)
+        opened = [len(np.unique(np.searchsorted(ends, each, side="right"))) for each in indices]
         print(
             f"workers: {count} of {total:,} examples ({size / 1e6:.0f} MB, {len(files.counts)} "
             f"shards), batch {batch}: a worker reads {min(shares):.4f} to {max(shares):.4f} of the "
-            f"bytes and opens {max(answer['files'] for answer in answers)} files at most; the "
+            f"bytes and opens {max(opened)} files at most; the "
             f"batches of one reader: {np.array_equal(one, together)}; each example once: "
             f"{len(np.unique(together)) == steps * batch}",
             flush=True,
@@ -189,7 +192,7 @@ def numbered(folder: Path, examples: int, shards: int) -> Files:
             for record in features.serialize(examples_of_shard):
                 writer.write(record)
         number += count
-    return Files(names, counts)
+    return Files(names, counts, sum(map(os.path.getsize, names)))
 
 
 def read(files: Files, batch: int, steps: int, count: int, worker: int) -> np.ndarray:
@@ -197,31 +200,6 @@ def read(files: Files, batch: int, steps: int, count: int, worker: int) -> np.nd
     share = batch // count
     rows = Lanes(files, SEED, batch).dataset(0, worker * share, share, share).take(steps)
     return np.stack([each["index"] for each in rows.as_numpy_iterator()])
-
-
-def child(folder: Path, batch: int, steps: int, count: int, worker: int) -> dict:
-    """Runs a worker in a process of its own; returns what it has read."""
-    output = folder / "worker.npz"
-    settings = json.dumps([str(folder), batch, steps, count, worker, str(output)])
-    subprocess.run(
-        [sys.executable, "-m", "benchmarks.reading", "--child", settings],
-        cwd=environments.ROOT, check=True,
-    )  # fmt: skip
-    with np.load(output) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-def be_child(settings: str) -> None:
-    """Reads a worker's part of the batches, and writes down the bytes that the system has read."""
-    folder, batch, steps, count, worker, output = json.loads(settings)
-    files = Files(**json.loads(Path(folder, "files.json").read_text()))
-    lanes = Lanes(files, SEED, 2)
-    next(iter(lanes.dataset(0, 0, 1, 1).take(0)), None)  # what TensorFlow reads for itself
-    before = bytes_read()
-    indices = read(files, batch, steps, count, worker)
-    after = bytes_read()
-    numbers = np.searchsorted(np.cumsum(files.counts), indices.ravel(), side="right")
-    np.savez(output, indices=indices, bytes=after - before, files=len(np.unique(numbers)))
 
 
 def bytes_read() -> int:
@@ -316,20 +294,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--examples", type=int, default=2_000_000, help="default: 2,000,000")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default: 256)")
     parser.add_argument("--workers", type=int, nargs="+", default=[4], help="default: 4")
-    parser.add_argument("--shards", type=int, default=800, help="shards of the workers' folder")
+    parser.add_argument("--shards", type=int, default=1024, help="shards of the workers' folder")
     parser.add_argument("--gigabytes", type=float, default=13, help="of the large folder")
     parser.add_argument("--documents", type=int, default=60_000, help="of a shard of it")
     parser.add_argument("--step", type=int, default=10_000, help="of the late start")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     """Runs the parts and prints what they find."""
     options = _options()
-    if options.child:
-        be_child(options.child)
-        return
     for name in options.parts:
         with tempfile.TemporaryDirectory() as folder:
             write_tokenizer(Path(folder) / "tokenizer")
