@@ -23,16 +23,18 @@ from official.utils import seeding
 from official.utils.seeding import Stream
 
 # A shard of each lane is in memory. There may be 32 lanes, for shards of up to 32 MiB, and more if
-# shards are so small that those of all lanes have 1 GiB at most.
+# shards are so small that those of all lanes have 1 GiB at most. A shard at the border of two lanes
+# is read by both, so a lane has many shards.
 MAX_LANES = 32
 MAX_BYTES = 1 << 30
+SHARDS_PER_LANE = 16
 
 
 def count_lanes(corpora: Sequence[Files], batch_size: int) -> int:
     """Returns L, the largest divisor of the batch size that suits the shards.
 
-    It is not above the number of shards, of the corpus that has most, nor above 32 unless shards
-    are small.
+    It is not above the number of shards, of the corpus that has most, nor above 32 unless there are
+    many small shards.
 
     Args:
       corpora: the shards of each corpus that a lane reads.
@@ -42,7 +44,8 @@ def count_lanes(corpora: Sequence[Files], batch_size: int) -> int:
     limit = MAX_LANES
     if all(files.bytes is not None for files in corpora):
         of_a_lane = sum(files.bytes / count for files, count in zip(corpora, shards, strict=True))
-        limit = max(limit, int(MAX_BYTES // max(of_a_lane, 1)))
+        many = min(int(MAX_BYTES // max(of_a_lane, 1)), max(shards) // SHARDS_PER_LANE)
+        limit = max(limit, many)
     most = min(limit, batch_size, max(shards))
     return max(count for count in range(1, most + 1) if batch_size % count == 0)
 

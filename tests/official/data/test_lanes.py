@@ -49,16 +49,17 @@ def test_lanes_never_drift_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "megabytes, batch, expected",
-    [(32, 512, 32), (4, 512, 256), (1, 512, 400), (1, 768, 384), (1, 16, 16), (None, 512, 32)],
-)
-def test_small_shards_are_read_in_more_lanes(megabytes, batch, expected):
+    "shards, megabytes, batch, expected",
+    [
+        (400, 32, 512, 32), (400, 1, 512, 32), (8000, 32, 512, 32), (8000, 4, 512, 256),
+        (8000, 1, 512, 256), (8000, 1, 768, 384), (8000, 1, 16, 16), (8000, None, 512, 32),
+    ],
+)  # fmt: skip
+def test_many_small_shards_are_read_in_more_lanes(shards, megabytes, batch, expected):
     """Those of all lanes have a gibibyte, so 256 workers can each read 1 / 256 of the bytes."""
-    size = None if megabytes is None else 400 * megabytes << 20
-    files = Files(["a"] * 400, [10] * 400, size)
-    assert lanes.count_lanes([files], batch) == max(
-        n for n in range(1, expected + 1) if batch % n == 0
-    )
+    size = None if megabytes is None else shards * megabytes << 20
+    files = Files(["a"] * shards, [10] * shards, size)
+    assert lanes.count_lanes([files], batch) == expected
     if megabytes == 4:
         assert lanes.count_lanes([files, files], batch) == 128
     assert Files.joined([files, files]).bytes == (None if size is None else 2 * size)
