@@ -21,14 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import yaml
 
-from benchmarks import environments
+from benchmarks import environments, process
 from official.data.example_order import Files
 from official.data.lanes import Lanes
 from official.shards import features, manifest, parsing
@@ -43,16 +42,6 @@ def write_tokenizer(folder: Path) -> None:
     """Writes a vocabulary of two words."""
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS]) + "\n")
-
-
-def build(module: str, *options: str) -> None:
-    """Runs a builder of shards."""
-    subprocess.run(
-        [sys.executable, "-m", f"tfrecords_tools.{module}", *options],
-        cwd=environments.ROOT,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
 
 
 def write_config(path: Path, batch_size: int) -> None:
@@ -79,8 +68,9 @@ def corpora(folder: Path, examples: int) -> Files:
         with open(folder / f"{name}.txt", "w") as stream:
             stream.writelines(f"{word} {word}\n\n" for _ in range(size))
     output = folder / "pretraining"
-    build(
-        "build_shards", f"--config={folder}/config.yaml", f"--input={folder}/[ab].txt",
+    process.run(
+        "-m", "tfrecords_tools.build_shards",
+        f"--config={folder}/config.yaml", f"--input={folder}/[ab].txt",
         f"--tokenizer={folder}/tokenizer", f"--output={output}",
     )  # fmt: skip
     return Files.from_manifest(output, manifest.read(output))
@@ -94,8 +84,9 @@ def sorted_task(folder: Path, examples: int) -> Files:
             label = int(i >= examples * 2 // 5)
             stream.write(f"{WORDS[label]} {WORDS[label]}\t{label}\n")
     output = folder / "task"
-    build(
-        "build_task_shards", "--task=classification", "--text_column=text", "--label_column=label",
+    process.run(
+        "-m", "tfrecords_tools.build_task_shards",
+        "--task=classification", "--text_column=text", "--label_column=label",
         f"--train_file={folder}/train.tsv", f"--tokenizer={folder}/tokenizer", f"--output={output}",
     )  # fmt: skip
     return Files.from_manifest(output, manifest.read(output))
@@ -223,12 +214,12 @@ def start(folder: Path, options: argparse.Namespace) -> None:
         print(f"start: {seconds:.1f} s from the command to {words}", flush=True)
     for step in (0, options.step):
         files = Files.from_manifest(output, built)
-        before, memory = time.monotonic(), bytes_read()
+        before, bytes_before = time.monotonic(), bytes_read()
         rows = Lanes(files, SEED, options.batch).dataset(step, 0, options.batch, options.batch)
         next(iter(rows))
         print(
             f"start: first batch at step {step:,} after {time.monotonic() - before:.1f} s, "
-            f"{(bytes_read() - memory) / 1e6:,.0f} MB read",
+            f"{(bytes_read() - bytes_before) / 1e6:,.0f} MB read",
             flush=True,
         )
 
@@ -242,8 +233,9 @@ def large_folder(folder: Path, options: argparse.Namespace) -> Path:
         for _ in range(options.documents):
             stream.write(" ".join(rng.choice(WORDS, 120)) + "\n\n")
     output = folder / "large"
-    build(
-        "build_shards", f"--config={folder}/large.yaml", f"--input={text}", "--num_shards=1",
+    process.run(
+        "-m", "tfrecords_tools.build_shards",
+        f"--config={folder}/large.yaml", f"--input={text}", "--num_shards=1",
         "--override=segments.max_length=128", f"--tokenizer={folder}/tokenizer",
         f"--output={output}",
     )  # fmt: skip
@@ -269,28 +261,26 @@ def first_report(folder: Path, shards: Path, model: Path) -> float:
         f"--data={shards}", f"--model_dir={model}",
     ]  # fmt: skip
     started = time.monotonic()
-    process = subprocess.Popen(
+    training = subprocess.Popen(
         command, cwd=environments.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    seconds = next(_reports(process, started))
-    process.terminate()  # It saves a checkpoint.
-    process.communicate()
-    return seconds
-
-
-def _reports(process: subprocess.Popen, started: float) -> Iterator[float]:
     lines = []
-    for line in process.stdout:
+    for line in training.stdout:
         lines.append(line)
         if line.startswith("step "):
-            yield time.monotonic() - started
+            seconds = time.monotonic() - started
+            training.terminate()  # It saves a checkpoint.
+            training.communicate()
+            return seconds
     sys.exit(f"error: no step:\n{''.join(lines)[-3000:]}")
+
+
+PARTS = {"mixing": mixing, "workers": workers, "start": start}
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = ["mixing", "workers", "start"]
-    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--examples", type=int, default=2_000_000, help="default: 2,000,000")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default: 256)")
     parser.add_argument("--workers", type=int, nargs="+", default=[4], help="default: 4")
@@ -307,7 +297,7 @@ def main() -> None:
     for name in options.parts:
         with tempfile.TemporaryDirectory() as folder:
             write_tokenizer(Path(folder) / "tokenizer")
-            globals()[name](Path(folder), options)
+            PARTS[name](Path(folder), options)
 
 
 if __name__ == "__main__":
