@@ -1,4 +1,4 @@
-"""Times the serving of a classifier: our SavedModels, PyTorch transformers and ONNX Runtime.
+"""Times the serving of a classifier: our exports, PyTorch transformers and ONNX Runtime.
 
   python -m benchmarks.serving [--folder=DIR] [--lengths short --batches 8 --inputs text ...]
 
@@ -39,6 +39,7 @@ SIDES = {
     f"{OURS}, float32": (None, "serving_saved_model.py", "float32"),
     f"{OURS}, bfloat16": (None, "serving_saved_model.py", "bfloat16"),
     f"{OURS}, int8": (None, "serving_saved_model.py", "int8"),
+    f"{OURS}, LiteRT int8": ("hf", "serving_litert.py", "litert_int8"),
     f"{TORCH}, float32": ("hf", "serving_transformers.py", "float32"),
     f"{TORCH}, float32 compiled": ("hf", "serving_transformers.py", "float32 compiled"),
     f"{TORCH}, bfloat16": ("hf", "serving_transformers.py", "bfloat16"),
@@ -53,6 +54,7 @@ RATIOS = (
     (f"{OURS}, float32", f"{ONNX}, float32"),
     (f"{OURS}, bfloat16", f"{ONNX}, float32"),
     (f"{OURS}, int8", f"{ONNX}, int8"),
+    (f"{OURS}, LiteRT int8", f"{ONNX}, int8"),
     (f"{OURS}, float32", f"{TORCH}, float32"),
     (f"{OURS}, bfloat16", f"{TORCH}, bfloat16"),
     (OURS, TORCH),

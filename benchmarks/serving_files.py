@@ -76,7 +76,7 @@ def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx:
     Args:
       folder: of all that.
       options: those of the command line.
-      exports: the precisions of our SavedModels.
+      exports: our exports, each a precision, or a format and a precision: `int8`, `litert_int8`.
       onnx: whether what others read is needed, too: a model folder of transformers, and graphs.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,10 +108,11 @@ def prepare(folder: Path, options: argparse.Namespace, exports: list[str], onnx:
             "-m", "official.convert", "--source=hf", f"--input={folder}/huggingface",
             f"--output={folder}/converted",
         )  # fmt: skip
-    for precision in exports:
-        if not (folder / f"saved_{precision}").exists():
+    for name in exports:
+        form, _, precision = name.rpartition("_")
+        if not (folder / f"saved_{name}").exists():
             process.run(
                 "-m", "official.export", f"--model_dir={folder}/converted",
-                f"--output={folder}/saved_{precision}", f"--max_length={MAX_LENGTH}",
-                f"--precision={precision}",
+                f"--output={folder}/saved_{name}", f"--max_length={MAX_LENGTH}",
+                f"--precision={precision}", f"--format={form or 'saved_model'}",
             )  # fmt: skip

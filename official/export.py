@@ -1,5 +1,7 @@
 """Writes a SavedModel that takes raw text: `python -m official.export --model_dir= --output=`.
 
+With `--format=litert` it writes a model for LiteRT, which takes token ids and needs no TensorFlow.
+
 A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
 are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
 the model's are cut as in training, and the contexts of questions are read in windows. The
@@ -12,6 +14,7 @@ from absl import flags
 from official.serving import PRECISIONS, command_flags
 from official.utils import errors
 
+FORMATS = ("saved_model", "litert")
 INPUTS = ("single", "pair")
 
 FLAGS = flags.FLAGS
@@ -21,6 +24,14 @@ def define_flags() -> None:
     """Defines the flags of this command."""
     flags.DEFINE_string("model_dir", None, "The model folder.")
     flags.DEFINE_string("output", None, "Folder of the SavedModel. It must not exist.")
+    flags.DEFINE_enum(
+        "format",
+        "saved_model",
+        FORMATS,
+        "litert: the folder has model.tflite with the signature `tokens`, and the tokenizer. "
+        "LiteRT (the package ai-edge-litert) runs it in a small part of TensorFlow's memory, with "
+        "--precision=float32 or int8.",
+    )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(
         "max_length",
@@ -59,6 +70,9 @@ def main(argv: list[str]) -> None:
     """Exports --model_dir."""
     del argv
     errors.require(FLAGS, "model_dir", "output")
+    if FLAGS.format == "litert":
+        _export_litert()
+        return
     from official.serving import precision_report, saved_model
     from official.serving.signatures import table
 
@@ -80,6 +94,25 @@ def main(argv: list[str]) -> None:
             FLAGS.model_dir, FLAGS.data, FLAGS.precision, FLAGS.checkpoint, FLAGS.task
         )
         print(precision_report.table(results))
+
+
+def _export_litert() -> None:
+    for name in ("inputs", "max_new_tokens", "data"):
+        if getattr(FLAGS, name) is not None:
+            raise errors.UserError(f"--{name} is of --format=saved_model: leave it out")
+    from official.serving import litert
+
+    length = litert.export(
+        FLAGS.model_dir,
+        FLAGS.output,
+        FLAGS.checkpoint,
+        FLAGS.max_length,
+        FLAGS.task,
+        FLAGS.precision,
+    )
+    print(
+        f"wrote {FLAGS.output}/{litert.FILE}: `tokens` takes ids of rows of up to {length} tokens"
+    )
 
 
 def run() -> None:

@@ -37,7 +37,9 @@ def text_mask(
     token_ids: tf.Tensor, padding_mask: tf.Tensor, special_ids: tuple[int, ...]
 ) -> tf.Tensor:
     """Returns bool of the shape of `token_ids`, False at special tokens and padding."""
-    special = tf.reduce_any(token_ids[..., None] == tf.constant(special_ids, tf.int32), axis=-1)
+    special = tf.reduce_any(
+        tf.expand_dims(token_ids, -1) == tf.constant(special_ids, tf.int32), axis=-1
+    )
     return tf.cast(padding_mask, tf.bool) & ~special
 
 

@@ -18,7 +18,7 @@ def padding(padding_mask):
     Returns:
         bool [B, 1, 1, S].
     """
-    return ops.cast(padding_mask, "bool")[:, None, None, :]
+    return ops.expand_dims(ops.cast(padding_mask, "bool"), (1, 2))
 
 
 def parts(part_ids):
@@ -43,7 +43,8 @@ def between_parts(query_part_ids, key_part_ids):
     Returns:
         bool [B, 1, T, S].
     """
-    return ops.equal(query_part_ids[:, None, :, None], key_part_ids[:, None, None, :])
+    queries, keys = ops.expand_dims(query_part_ids, (1, 3)), ops.expand_dims(key_part_ids, (1, 2))
+    return ops.equal(queries, keys)
 
 
 def blocks(block_ids):
@@ -55,7 +56,7 @@ def blocks(block_ids):
     Returns:
         bool [B, 1, T, T].
     """
-    return block_ids[:, None, :, None] >= block_ids[:, None, None, :]
+    return ops.expand_dims(block_ids, (1, 3)) >= ops.expand_dims(block_ids, (1, 2))
 
 
 def causal(query_length, key_length, first=None, attention_window=0):
@@ -78,7 +79,7 @@ def causal(query_length, key_length, first=None, attention_window=0):
     mask = keys <= rows
     if attention_window:
         mask = ops.logical_and(mask, keys > rows - attention_window)
-    return mask[None, None, :, :]
+    return ops.expand_dims(mask, (0, 1))
 
 
 def permutation(permutation_mask):
@@ -127,7 +128,7 @@ def after_memory(mask, memory_mask, length):
     if mask is None:
         mask = ops.ones((batch, 1, 1, length), "bool")
     _, heads, queries, _ = ops.shape(mask)
-    memory = ops.cast(memory_mask, "bool")[:, None, None, :]
+    memory = padding(memory_mask)
     return ops.concatenate(
         [
             ops.broadcast_to(memory, (batch, heads, queries, size)),

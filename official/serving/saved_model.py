@@ -43,6 +43,38 @@ def export(
         head has the name `task`, or several tasks are there and `task` is None; this TensorFlow has
         no int8 products; `output` exists.
     """
+    parts, kind, inputs = restore(
+        model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **beams
+    )
+    with (
+        atomic.folder(output, "saved_model.pb") as temporary,
+        gradient.left_out(),
+        cache.written_by(in_place.write),
+    ):
+        server, signatures = table.make(parts, kind, inputs)
+        tf.saved_model.save(server, str(temporary), signatures=signatures)
+        graph_size.shrink(temporary)
+    return inputs, parts.max_length
+
+
+def restore(
+    model_dir: str | os.PathLike,
+    checkpoint: str = "best",
+    max_length: int | None = None,
+    inputs: str | None = None,
+    max_new_tokens: int | None = None,
+    task: str | None = None,
+    precision: str = "float32",
+    groups: bool = True,
+    **beams: int | float | str,
+) -> tuple[ServingContext, table.Signatures, str]:
+    """Restores the model that an export serves; see `export` for the arguments and the errors.
+
+    `groups` is that of `ServingContext`.
+
+    Returns:
+      The model, the module of its signatures, and the name of the default signature.
+    """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
     config = with_one_head(config, model, task)
     kind, head = table.served(config, model)
@@ -67,16 +99,7 @@ def export(
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     source = TextModel(config, tokenizer, model, max_length, about)
-    parts = ServingContext(source, weights, head, generation)
-    with (
-        atomic.folder(output, "saved_model.pb") as temporary,
-        gradient.left_out(),
-        cache.written_by(in_place.write),
-    ):
-        server, signatures = table.make(parts, kind, inputs)
-        tf.saved_model.save(server, str(temporary), signatures=signatures)
-        graph_size.shrink(temporary)
-    return inputs, max_length
+    return ServingContext(source, weights, head, generation, groups), kind, inputs
 
 
 def _generation(

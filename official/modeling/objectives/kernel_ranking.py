@@ -50,7 +50,7 @@ class Objective(ranking.Ranker):
         return {
             **batch,
             "part_ids": parts,
-            "positions": ops.where(second, columns - start[:, None], columns),
+            "positions": ops.where(second, columns - ops.expand_dims(start, 1), columns),
             "segment_ids": ops.where(second, 0, segments),
         }
 
@@ -66,7 +66,7 @@ class Objective(ranking.Ranker):
         features = []
         for mean, width in self.config.means_and_widths:
             near = ops.exp(-ops.square(cosines - mean) / (2 * width**2))
-            counts = ops.sum(near * document[:, None, :], axis=-1)  # [N, T]
+            counts = ops.sum(near * ops.expand_dims(document, 1), axis=-1)  # [N, T]
             logarithms = ops.log(ops.maximum(counts, _LEAST)) * query
             features.append(ops.sum(logarithms, axis=-1))  # [N]
         return _SCALE * ops.stack(features, axis=-1)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from official.modeling.layers.precision import accurate
-from official.serving import length_groups
 from official.serving.signatures import inputs, model_garden
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_texts
@@ -33,7 +32,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """
     layout = parts.config.encoder.layout
     score, finish = _head(parts)
-    scored = length_groups.scorer(score, parts.config.encoder)
+    scored = parts.scorer(score)
 
     def packed(*texts: tf.Tensor) -> Outputs:
         if len(texts) == 2:

@@ -13,6 +13,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
+from official.serving import length_groups
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
@@ -36,12 +37,14 @@ class ServingContext:
       weights: the stored weights of the encoder and the head.
       head: the objective that is served; None = the encoder alone.
       generation: the settings of models that generate text.
+      groups: whether the rows of a batch are scored in groups of similar length.
     """
 
     source: TextModel
     weights: Weights
     head: Objective | None
     generation: Settings = Settings()
+    groups: bool = True
 
     @property
     def config(self) -> configs.Config:
@@ -74,6 +77,17 @@ class ServingContext:
             if self.head is None:
                 return self.model.encode(batch)
             return self.model.encode_as_read(batch, objectives=[self.head])
+
+    def scorer(
+        self,
+        score: Callable[[length_groups.Tensors], length_groups.Tensors],
+        row_fields: tuple[str, ...] = (),
+        token_fields: tuple[str, ...] = (),
+    ) -> Callable[[Mapping[str, tf.Tensor]], length_groups.Tensors]:
+        """Returns a function that scores a batch; see `length_groups.scorer`."""
+        if not self.groups:
+            return score
+        return length_groups.scorer(score, self.config.encoder, row_fields, token_fields)
 
 
 def signature(function: Callable[..., dict], *inputs: tf.TensorSpec) -> Signature:

@@ -5,7 +5,6 @@ Shapes: B batch, K choices, T tokens of the longest sequence in the batch, N = B
 
 import tensorflow as tf
 
-from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tasks.choice_text import joined_tensors
 from official.tokenizers.packing import pack
@@ -19,9 +18,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     head, tokenizer = parts.head, parts.tokenizer
     layout = parts.config.encoder.layout
     blank = parts.task.get("blank", False)
-    scored = length_groups.scorer(
-        lambda batch: {"scores": head.outputs(parts.encode(batch))[:, 0]}, parts.config.encoder
-    )
+    scored = parts.scorer(lambda batch: {"scores": head.outputs(parts.encode(batch))[:, 0]})
 
     def answer(batch: dict, shape: tf.Tensor) -> dict[str, tf.Tensor]:
         # The number of choices is known even if there are no questions.

@@ -6,7 +6,6 @@ Shapes: B documents.
 import tensorflow as tf
 
 from official.data.sequences import text_mask
-from official.serving import length_groups
 from official.serving.signatures import inputs
 from official.tokenizers.packing import pack
 
@@ -24,7 +23,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         ready = head.prepare({**batch, "text_mask": text})
         return {"scores": head.scores(ready, parts.encode(ready))}
 
-    scored = length_groups.scorer(score, parts.config.encoder)
+    scored = parts.scorer(score)
 
     def rank(query, documents):
         given, wanted = tf.size(query), tf.size(documents)

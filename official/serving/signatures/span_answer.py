@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from official.serving import length_groups
 from official.serving.signatures import inputs, model_garden
 from official.tokenizers import windows
 
@@ -43,7 +42,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         logits = parts.head.boundary_logits(states)
         return dict(zip(("start_logits", "end_logits"), logits, strict=True))
 
-    scored = length_groups.scorer(score, parts.config.encoder)
+    scored = parts.scorer(score)
 
     def tokens(*ids):
         return scored(inputs.batch_of_ids(parts, *ids))
@@ -74,7 +73,7 @@ class Answerer:
                 for name in _OUTPUTS
             }
 
-        self._scored = length_groups.scorer(score, parts.config.encoder, windows.POSITIONS)
+        self._scored = parts.scorer(score, windows.POSITIONS)
 
     def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers questions.

@@ -73,7 +73,7 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def score(batch):
         return {"logits": parts.head.logits(parts.encode(batch))}
 
-    scored = length_groups.scorer(score, parts.config.encoder)
+    scored = parts.scorer(score)
 
     def tokens(*ids):
         return scored(inputs.batch_of_ids(parts, *ids))
@@ -105,7 +105,7 @@ class Tagger:
             outputs = parts.head.predictions(batch, parts.encode(batch), parts.model.encoder)
             return {name: outputs[name] for name in ("tags", "tag_probabilities")}
 
-        self._scored = length_groups.scorer(score, parts.config.encoder, token_fields=("word_ids",))
+        self._scored = parts.scorer(score, token_fields=("word_ids",))
 
     def tag(self, text: tf.Tensor) -> Outputs:
         """Finds the entities of texts, string [N]; see the module."""

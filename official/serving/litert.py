@@ -1,0 +1,82 @@
+"""Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
+
+The model has the signature `tokens` of a SavedModel, and its tokenizer lies beside it. With int8
+the converter stores each matrix as integers of 8 bits, with a scale for each output channel. The
+runtime rounds each row of the activations by itself, so the result for a row does not depend on
+other rows.
+"""
+
+import os
+import re
+import tempfile
+
+import tensorflow as tf
+
+from official.modeling.layers import gradient
+from official.serving import saved_model
+from official.utils import atomic
+from official.utils.errors import UserError
+
+SIGNATURE = "tokens"
+FILE = "model.tflite"
+TOKENIZER = "tokenizer"
+PRECISIONS = ("float32", "int8")
+
+
+def export(
+    model_dir: str | os.PathLike,
+    output: str | os.PathLike,
+    checkpoint: str = "best",
+    max_length: int | None = None,
+    task: str | None = None,
+    precision: str = "float32",
+) -> int:
+    """Writes a folder with `model.tflite` and the tokenizer of the model.
+
+    The arguments are those of `saved_model.export`, and `precision` is one of `PRECISIONS`.
+
+    Returns:
+      The maximum length of the input.
+
+    Raises:
+      UserError: as in `saved_model.export`; the model has no signature `tokens`; the precision is
+        none of `PRECISIONS`; LiteRT lacks an operation of the model.
+    """
+    if precision not in PRECISIONS:
+        raise UserError(
+            f"--precision={precision}: LiteRT computes in {' or '.join(PRECISIONS)} on CPUs"
+        )
+    parts, kind, _ = saved_model.restore(model_dir, checkpoint, max_length, task=task, groups=False)
+    signatures = kind.signatures(parts)
+    if SIGNATURE not in signatures:
+        raise UserError(
+            f"--format=litert: the models that it takes have the signature `{SIGNATURE}`, and this "
+            "one has none: leave it out"
+        )
+    server = tf.Module()
+    server.weights = parts.weights.module
+    with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
+        with gradient.left_out():
+            kept = {SIGNATURE: signatures[SIGNATURE]}
+            tf.saved_model.save(server, temporary, signatures=kept)
+        parts.tokenizer.save(folder / TOKENIZER)
+        (folder / FILE).write_bytes(_converted(temporary, precision))
+    return parts.max_length
+
+
+def _converted(folder: str, precision: str) -> bytes:
+    """Returns the SavedModel of a folder as a file of LiteRT."""
+    converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
+    if precision == "int8":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    try:
+        return converter.convert()
+    except Exception as error:  # The class of the converter's error is private.
+        if type(error).__name__ != "ConverterError":
+            raise
+        # The message has the whole graph in it.
+        operations = ", ".join(sorted(set(re.findall(r"'tf\.(\w+)' op", str(error))))) or "none"
+        raise UserError(
+            "--format=litert: TensorFlow's converter refuses this model (operations that it "
+            f"names: {operations}): leave it out"
+        ) from None
