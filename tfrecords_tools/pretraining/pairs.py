@@ -20,15 +20,12 @@ Shapes: E examples.
 """
 
 import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from official.config import Segments
 from tfrecords_tools.pretraining.segments import Examples, TokenizedDocuments, uniforms
-
-# Begin of A, end of A, begin of B, end of B, in tokens.
-Spans = tuple[int, int, int, int]
 
 
 def cut(
@@ -51,28 +48,23 @@ def cut(
     """
     room = settings.max_length - 2 - between
     cutter = _Cutter(text, settings, room, uniforms(rng))
-    spans: list[Spans] = []
-    labels: list[int] = []
     for number in range(len(text.documents) - 1):
-        for pair, label in cutter.pairs(number):
-            spans.append(pair)
-            labels.append(label)
-    truncated, lost = truncate(np.array(spans, np.int64).reshape(-1, 4), room, rng)
+        cutter.cut(number)
+    spans = np.array(cutter.spans, np.int64).reshape(-1, 4)
+    truncated, lost = truncate(spans, room, rng)
     runs = truncated.reshape(-1, 2)
     full = runs[:, 1] > runs[:, 0]  # Every A, and every B that is not empty.
     splits = np.concatenate([[0], np.cumsum(full)[1::2]])
     opens = np.ones(splits[-1], bool)
-    return Examples(runs[full], opens, splits, np.array(labels, np.int64), lost)
+    return Examples(runs[full], opens, splits, np.array(cutter.labels, np.int64), lost)
 
 
 class _Cutter:
     """Cuts documents into pairs, before they are truncated.
 
-    Args:
-      text: the documents.
-      settings: the settings.
-      room: the largest number of tokens of a pair, without special tokens.
-      uniform: draws a number in [0, 1).
+    Attributes:
+      spans: begin of A, end of A, begin of B, end of B of each pair, in tokens, [4 E].
+      labels: the label of each pair, [E].
     """
 
     def __init__(
@@ -82,6 +74,16 @@ class _Cutter:
         room: int,
         uniform: Callable[[], float],
     ):
+        """Begins without pairs.
+
+        Args:
+          text: the documents.
+          settings: the settings.
+          room: the largest number of tokens of a pair, without special tokens.
+          uniform: draws a number in [0, 1).
+        """
+        self.spans: list[int] = []
+        self.labels: list[int] = []
         self._offsets = text.sentences.tolist()
         self._bounds = text.documents.tolist()
         self._others = _others(text)
@@ -93,59 +95,55 @@ class _Cutter:
         # The least number of sentences of a chunk.
         self._fewest = 2 if self._ordered and not settings.random_negatives else 1
 
-    def pairs(self, number: int) -> Iterator[tuple[Spans, int]]:
-        """Yields the pairs of a document, and their labels."""
+    def cut(self, number: int) -> None:
+        """Appends the pairs of a document, and their labels."""
+        # The loop runs once for each example of the corpus, so it reads local variables.
+        offsets, uniform, fewest = self._offsets, self._uniform, self._fewest
+        ordered, single_sentences = self._ordered, self._single_sentences
+        related = self._settings.relation != "none"
+        random_b = self._settings.random_next_prob
         start, last = self._bounds[number], self._bounds[number + 1]
-        if last - start < self._fewest:
+        if last - start < fewest:
             return
         target = self._room
-        if self._uniform() < self._settings.short_seq_prob:
-            target = 2 + int(self._uniform() * (self._room - 1))
+        if uniform() < self._settings.short_seq_prob:
+            target = 2 + int(uniform() * (self._room - 1))
         while start < last:
-            start = min(start, last - self._fewest)
-            end = self._chunk_end(start, last, target)
+            start = min(start, last - fewest)
+            if single_sentences:
+                end = min(start + 2, last)
+            else:
+                end = bisect.bisect_left(offsets, offsets[start] + target, start + fewest, last)
             middle = start + 1
             if end > middle:
-                middle += int(self._uniform() * (end - middle))
-            a = self._offsets[start], self._offsets[middle]
-            b = self._offsets[middle], self._offsets[end]
-            label, next_start = 0, end
-            if self._settings.relation == "none":
-                pass
-            elif end == start + 1 or self._takes_random_b():
-                b = self._random_segment(number, target - (a[1] - a[0]))
-                label, next_start = 1, middle
-            elif self._ordered and self._uniform() < 0.5:
-                a, b, label = b, a, 1
-            yield (*a, *b), label
-            start = next_start
-
-    def _chunk_end(self, start: int, last: int, target: int) -> int:
-        """Returns the end of the chunk that begins with the sentence `start`."""
-        if self._single_sentences:
-            return min(start + 2, last)
-        wanted = self._offsets[start] + target
-        return bisect.bisect_left(self._offsets, wanted, start + self._fewest, last)
-
-    def _takes_random_b(self) -> bool:
-        return not self._ordered and self._uniform() < self._settings.random_next_prob
+                middle += int(uniform() * (end - middle))
+            a, b, c = offsets[start], offsets[middle], offsets[end]
+            if related and (end == start + 1 or (not ordered and uniform() < random_b)):
+                self.spans += (a, b, *self._random_segment(number, target - (b - a)))
+                self.labels.append(1)
+                start = middle
+                continue
+            swapped = related and ordered and uniform() < 0.5
+            self.spans += (b, c, a, b) if swapped else (a, b, b, c)
+            self.labels.append(int(swapped))
+            start = end
 
     def _random_segment(self, number: int, wanted: int) -> tuple[int, int]:
         """Returns sentences of another document, as many as reach `wanted` tokens."""
+        offsets, bounds, uniform = self._offsets, self._bounds, self._uniform
         other = number
         if number in self._others:
             others = self._others[number]
-            other = others[int(self._uniform() * len(others))]
-        elif len(self._bounds) > 2:
-            other = int(self._uniform() * (len(self._bounds) - 2))
+            other = others[int(uniform() * len(others))]
+        elif len(bounds) > 2:
+            other = int(uniform() * (len(bounds) - 2))
             other += other >= number
-        first, stop = self._bounds[other], self._bounds[other + 1]
-        first += int(self._uniform() * (stop - first))
+        first, stop = bounds[other], bounds[other + 1]
+        first += int(uniform() * (stop - first))
+        begin = offsets[first]
         if self._single_sentences:
-            return self._offsets[first], self._offsets[first + 1]
-        wanted += self._offsets[first]
-        stop = bisect.bisect_left(self._offsets, wanted, first + 1, stop)
-        return self._offsets[first], self._offsets[stop]
+            return begin, offsets[first + 1]
+        return begin, offsets[bisect.bisect_left(offsets, begin + wanted, first + 1, stop)]
 
 
 def _others(text: TokenizedDocuments) -> dict[int, list[int]]:
