@@ -8,7 +8,6 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
-from official.modeling.layers import random
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.shards import manifest
@@ -42,11 +41,10 @@ def restore(
             f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
         )
     loaded = checkpoints.load(model_dir, checkpoint)
-    # This check comes before a large model is built.
-    named_arrays.check(shapes(config), loaded.variables, str(loaded.path))
-    with random.without_initial_weights():
+    # The shapes are checked before the variables take memory.
+    with keras_private.uninitialized_variables():
         model = build(config, precision)
-    named_arrays.assign(model.variables_by_path(), loaded.variables, str(loaded.path))
+    named_arrays.initialize(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
 
 

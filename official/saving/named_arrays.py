@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import keras
 import numpy as np
 
+from official.utils import keras_private
 from official.utils.errors import UserError
 
 
@@ -26,6 +27,15 @@ def assign(
     check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
     for path, variable in variables.items():
         variable.assign(arrays[path])
+
+
+def initialize(
+    variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
+) -> None:
+    """Does what `assign` does for variables of `keras_private.uninitialized_variables`."""
+    check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
+    for path, variable in variables.items():
+        keras_private.initialize(variable, arrays[path])
 
 
 def check(

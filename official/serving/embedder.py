@@ -3,12 +3,14 @@
 Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidden, L layers.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from official.modeling.layers import gradient
 from official.serving import carried_state, text_lists
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
@@ -182,7 +184,7 @@ class Embedder:
             yield [row], {"states": chosen[None], "padding_mask": real}
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
-        """Returns the graph from tokens to the `states` of a layer, which is made once."""
+        """Returns the function from tokens to the `states` of a layer, which is made once."""
         layers = self._num_layers
         if layer != ALL:
             if not -layers - 1 <= layer <= layers:
@@ -199,7 +201,8 @@ class Embedder:
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             layout = self.config.encoder.layout
             batch = pack_all([tokens], self.tokenizer, self.max_length, layout)
-            encoded = self.model.encode(batch, output_all=layer != layers)
+            with gradient.left_out():
+                encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
             if layer == ALL:
                 states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
@@ -212,8 +215,19 @@ class Embedder:
 
         dtype = tf.string if self._reads_words else tf.int32
         signature = [tf.RaggedTensorSpec([None, None], dtype)]
-        self._graphs[layer] = tf.function(outputs, input_signature=signature, autograph=False)
+        graph = tf.function(outputs, input_signature=signature, autograph=False)
+        self._graphs[layer] = _eager_first(outputs, graph)
         return self._graphs[layer]
+
+
+def _eager_first(function: Callable, graph: Callable) -> Callable:
+    """Returns a function that calls `function` the first time, and then `graph`, its graph.
+
+    Tracing takes as long as many batches, and many a process computes one batch. Both round
+    differently.
+    """
+    functions = itertools.chain([function], itertools.repeat(graph))
+    return lambda *inputs: next(functions)(*inputs)
 
 
 def _pooled(outputs: dict[str, np.ndarray], pooling: str) -> np.ndarray:

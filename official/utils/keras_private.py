@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterator
 
 import keras
+import numpy as np
 from keras.src.backend.common import global_state
 
 _UNINITIALIZED = "uninitialized_variables"
@@ -43,6 +44,15 @@ def uninitialized_variables() -> Iterator[None]:
             yield
     finally:
         global_state.set_global_attribute(_UNINITIALIZED, before)
+
+
+def initialize(variable: keras.Variable, value: np.ndarray) -> None:
+    """Gives a variable that `uninitialized_variables` left without a value its first one.
+
+    Keras can call an initializer later, but only the one that the variable was created with.
+    """
+    variable._initialize(keras.ops.cast(value, variable.dtype))
+    variable._initializer = None
 
 
 class JointUpdateOptimizer(keras.optimizers.Optimizer):

@@ -4,10 +4,7 @@ There are no variables. The state is a pair of integers from the caller, and cal
 while the graph is traced.
 """
 
-import contextlib
-import contextvars
 import math
-from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -17,7 +14,6 @@ from official.modeling.layers.one_pass import one_pass
 
 # The number of call sites of `Draws.shared`, whose b is negative.
 _SHARED_CALLS = 16
-_ZEROS = contextvars.ContextVar("initial_weights_are_zeros", default=False)
 
 
 class Draws(keras.random.SeedGenerator):
@@ -95,16 +91,6 @@ INITIALIZERS = {
 }
 
 
-@contextlib.contextmanager
-def without_initial_weights() -> Iterator[None]:
-    """Makes the initial weights zeros inside the block, for models whose weights are read."""
-    token = _ZEROS.set(True)
-    try:
-        yield
-    finally:
-        _ZEROS.reset(token)
-
-
 def initializer(law, stddev, rng):
     """Returns an initialiser with mean 0; each of its calls is another draw of `rng`.
 
@@ -113,8 +99,6 @@ def initializer(law, stddev, rng):
     """
 
     def initialize(shape, dtype=None):
-        if _ZEROS.get():
-            return ops.zeros(shape, dtype)
         if law == "fan_in":
             return keras.random.normal(shape, stddev=shape[0] ** -0.5, dtype=dtype, seed=rng)
         return INITIALIZERS[law](shape, stddev=stddev, dtype=dtype, seed=rng)

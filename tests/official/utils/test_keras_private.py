@@ -71,6 +71,22 @@ def test_variables_stay_uninitialized_after_the_block():
     assert (1,) in drawn, changed(name, "variables of other scopes are no longer initialized")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_value_becomes_the_first_one_of_an_uninitialized_variable(dtype):
+    with keras_private.uninitialized_variables():
+        variable = keras.Variable(np.zeros, shape=(2,), dtype=dtype)
+    name = "initialize"
+    try:
+        keras_private.initialize(variable, np.array([1.5, 2], np.float32))
+        variable.assign_add([1, 1])
+    except (AttributeError, ValueError) as error:
+        pytest.fail(changed(name, f"`Variable._initialize` does not set the value ({error})"))
+    assert variable.dtype == dtype and keras.ops.cast(variable, "float32").numpy().tolist() == [
+        2.5,
+        3,
+    ], changed(name, "`Variable._initialize` sets another value")
+
+
 def test_an_optimizer_gets_all_gradients_at_once():
     calls = []
 

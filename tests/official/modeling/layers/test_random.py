@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers import one_pass
-from official.modeling.layers.random import Draws, initializer, without_initial_weights
+from official.modeling.layers.random import Draws, initializer
 
 
 def uniform(rng):
@@ -133,11 +133,3 @@ def test_initial_values_are_seeded_normal_and_cut_at_two_deviations():
     assert np.abs(first).max() <= 0.04
     # The standard deviation of a normal that is cut at two deviations is 0.8796 of the whole's.
     assert first.std() == pytest.approx(0.02 * 0.8796, rel=0.01)
-
-
-def test_initial_values_are_left_out_for_weights_that_are_read():
-    initialize = initializer("normal", 0.02, Draws((1, 0)))
-    with without_initial_weights():
-        assert not np.any(initialize((3, 4), "float32"))
-    drawn = initializer("normal", 0.02, Draws((1, 0)))((3, 4))
-    np.testing.assert_array_equal(initialize((3, 4)), drawn)
