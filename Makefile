@@ -15,6 +15,8 @@ PARITY_PYTHON ?= $(call first,python3.11)
 TEST_PROCESSES ?= 2
 
 PY := .venv/bin/python
+# Most modules are never imported: each is compiled when it is.
+PIP := --quiet --no-compile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 help:
@@ -31,7 +33,7 @@ help:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
+	$(PY) -m pip install $(PIP) -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
 	@touch $@
 
 demo: .venv/.ready
@@ -60,7 +62,7 @@ torture: .venv/.ready
 	@test -n "$(PARITY_PYTHON)" || { echo "error: the references need Python 3.11: install it, or" \
 	  "name it: make $(MAKECMDGOALS) PARITY_PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PARITY_PYTHON) -m venv --clear .parity/$*
-	.parity/$*/bin/python -m pip install --quiet -r $<
+	.parity/$*/bin/python -m pip install $(PIP) -r $<
 	@touch $@
 
 parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
@@ -80,7 +82,7 @@ bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv --clear .venv-docs
-	.venv-docs/bin/python -m pip install --quiet -r $<
+	.venv-docs/bin/python -m pip install $(PIP) -r $<
 	@touch $@
 
 docs: .venv-docs/.ready
