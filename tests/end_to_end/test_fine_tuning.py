@@ -86,6 +86,7 @@ def examples(count, seed, kind):
     "system, kind", [(XLNET, "classification"), (GPT2, "regression")], ids=["xlnet", "gpt2"]
 )  # fmt: skip
 def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
+    """Each encoder with one of the heads: pooling is of the encoder, answers are of the head."""
     init = pretrained(tmp_path, system)
     rows = {"train": (400, 1), "validation": (60, 2), "test": (43, 3)}
     files = {split: tmp_path / f"{split}.jsonl" for split in rows}

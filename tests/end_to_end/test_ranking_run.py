@@ -95,6 +95,7 @@ def random_model(folder, encoder, head):
     "encoder, head", [("transformer", "ranking"), ("transformer_xl", "kernels")]
 )
 def test_reranks_evaluates_and_serves_the_same_scores(tmp_path, encoder, head):
+    """Each head and each encoder, whose layouts of a pair differ, once."""
     queries, documents, qrels, run = data_folder(tmp_path / "in")
     random_model(tmp_path / "model", encoder, head)
     collection = ranking_shards.read_collection(
@@ -234,7 +235,7 @@ def test_learns_which_documents_share_a_word_with_the_query(tmp_path):
         "official.main",
         "--mode=train_and_eval", f"--config={ROOT / 'configs' / 'finetune' / 'ranking.yaml'}",
         f"--data={tmp_path / 'shards'}", f"--init={tmp_path / 'start'}",
-        f"--model_dir={tmp_path / 'model'}", "--override=recipe.epochs=12",
+        f"--model_dir={tmp_path / 'model'}", "--override=recipe.epochs=8",
         "--override=recipe.precision=float32",
         "--override=recipe.optimizer.learning_rate=3e-3", "--override=recipe.bucket_lengths=[20]",
     )  # fmt: skip
