@@ -1,24 +1,25 @@
 """The whole way, in small: what `make demo` runs, with less text and four steps of training."""
 
-import subprocess
-import sys
-
 import pytest
 
 from demo import run
+from tests import ROOT, commands
+
+
+def forked(*arguments):
+    """Runs a Python command as `run._command` does, in a process that has TensorFlow already."""
+    first, *options = arguments
+    module = options.pop(0) if first == "-m" else ROOT / first
+    return commands.run(module, *options, status=0).stdout
 
 
 @pytest.mark.slow
-def test_the_demo_runs_from_text_to_answers(tmp_path):
+def test_the_demo_runs_from_text_to_answers(tmp_path, monkeypatch, capsys):
     output = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "demo.run", "--quick", f"--output={output}"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    table = done.stdout.partition("== What came of it")[2]
+    monkeypatch.setattr(run, "_command", forked)
+    monkeypatch.setattr("sys.argv", ["demo.run", "--quick", f"--output={output}"])
+    run.main()
+    table = capsys.readouterr().out.partition("== What came of it")[2]
     rows = dict(
         line.split(maxsplit=1) for line in table.replace("masked-LM ", "").split("\n") if line
     )
@@ -28,6 +29,14 @@ def test_the_demo_runs_from_text_to_answers(tmp_path):
     assert 8 < before < 9 and after < before  # ln 4000 = 8.3
     answers = [line for line in table.splitlines() if line.startswith("answer ")]
     assert [answer.partition("): ")[2] for answer in answers] == run.QUESTIONS
+
+
+def test_a_command_is_shown_with_its_output_and_ends_the_demo_if_it_fails(capsys):
+    program = "import sys; print('I0000 00:00:1 x'); print('good'); sys.exit(len(sys.argv) - 1)"
+    assert run._command("-c", program) == "good\n"
+    assert capsys.readouterr().out.splitlines()[1:] == ["  good"]
+    with pytest.raises(SystemExit, match="this command ended with status 2: see above"):
+        run._command("-c", program, "a", "b")
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

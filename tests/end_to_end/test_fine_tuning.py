@@ -83,10 +83,10 @@ def examples(count, seed, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "system, kind", [(XLNET, "classification"), (XLNET, "regression"), (GPT2, "classification")],
-    ids=["xlnet", "xlnet-regression", "gpt2"],
+    "system, kind", [(XLNET, "classification"), (GPT2, "regression")], ids=["xlnet", "gpt2"]
 )  # fmt: skip
 def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
+    """Each encoder with one of the heads: pooling is of the encoder, answers are of the head."""
     init = pretrained(tmp_path, system)
     rows = {"train": (400, 1), "validation": (60, 2), "test": (43, 3)}
     files = {split: tmp_path / f"{split}.jsonl" for split in rows}
@@ -98,7 +98,7 @@ def test_from_a_pretrained_folder_to_answers(tmp_path, system, kind):
     tokenizer = tokenizers.load(init / "tokenizer")
     labelled_text.build(task, files, tokenizer, shards, 24, report=lambda line: None)
     recipe = {
-        "steps": 120, "batch_size": 16, "bucket_lengths": [12, 18], "report_every": 60,
+        "steps": 120, "batch_size": 16, "bucket_lengths": [16], "report_every": 60,
         "optimizer": {"learning_rate": 2e-3, "layer_decay": 0.9, "weight_decay": 0.0},
         "schedule": {"type": "xlnet", "warmup_steps": 10},
     }  # fmt: skip

@@ -21,10 +21,14 @@ GOLDEN = ROOT / "tests" / "golden" / "hf_files" / "pretraining"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder of local files that is also `flaky://`, with shards and configs."""
+    """A folder of local files that is also `flaky://`, with shards and a local run."""
     folder = tmp_path_factory.mktemp("flaky")
     flaky.environment(folder)
-    config = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0)
+    config = small.config(
+        encoder__dropout=0.0,
+        encoder__attention_dropout=0.0,
+        objectives=[{"type": "masked_lm"}],
+    )
     config = small.replace(
         config, precision="float64", steps=12, save_every=3, eval_every=6, report_every=3
     )
@@ -32,6 +36,12 @@ def place(tmp_path_factory):
     small.shard_folder(folder / "shards", config)
     commands.run("official.main", *flags(f"{folder}/", "local"), status=0)
     return folder
+
+
+@pytest.fixture(scope="module")
+def local_figures(place):
+    """What the evaluation of the local run prints."""
+    return evaluated(f"{place}/", "local")
 
 
 def flags(root, name):
@@ -66,7 +76,7 @@ def evaluated(root, name, environment=None):
     return [line for line in process.output().splitlines() if not line.startswith("warning:")]
 
 
-def test_killed_runs_end_at_the_bits_of_a_local_run(place):
+def test_killed_runs_end_at_the_bits_of_a_local_run(place, local_figures):
     unsteady = flaky.environment(place, every=17, late=3)
     command = ["official.main", *flags("flaky://", "killed")]
     process = commands.Command(*command, environment=unsteady, merge=True)
@@ -89,10 +99,10 @@ def test_killed_runs_end_at_the_bits_of_a_local_run(place):
     assert_same_run(place, "killed")
     assert not half.exists()
     # Another process reads what this one has written.
-    assert evaluated("flaky://", "killed", unsteady) == evaluated(f"{place}/", "local")
+    assert evaluated("flaky://", "killed", unsteady) == local_figures
 
 
-def test_the_newest_checkpoint_is_found_before_listings_have_it(place):
+def test_the_newest_checkpoint_is_found_before_listings_have_it(place, local_figures):
     environment = flaky.environment(place, late=3600)
     options = flags("flaky://", "late")
     once = commands.Command("official.main", *options, environment=environment, merge=True)
@@ -101,7 +111,7 @@ def test_the_newest_checkpoint_is_found_before_listings_have_it(place):
     again = commands.Command("official.main", *options, environment=environment, merge=True)
     assert again.wait() == 0, again.output()
     assert "trained already, to step 12" in again.output()
-    assert evaluated("flaky://", "late", environment) == evaluated(f"{place}/", "local")
+    assert evaluated("flaky://", "late", environment) == local_figures
 
 
 def test_two_workers_on_a_failing_file_system(place):

@@ -31,7 +31,7 @@ def command(folder, name):
 def test_killed_runs_end_at_the_same_weights(name, tmp_path):
     config = small.replace(
         small.config(**SYSTEMS.get(name, {})),
-        steps=60 * (KILLS + 1),
+        steps=40 * (KILLS + 1),
         save_every=1,
         report_every=50,
         accumulation=2,

@@ -66,22 +66,8 @@ def end(processes, *statuses):
 
 def bert(folder):
     config = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0)
-    config = small.replace(config, steps=50, accumulation=2)
+    config = small.replace(config, steps=20, accumulation=2)
     small.shard_folder(folder, config)
-    return config
-
-
-def xlnet(folder):
-    """Permutations of rows that go on, half of them backward, into a second epoch."""
-    config = small.config(**SYSTEMS["xlnet_stream"], recipe__steps=20)
-    shard_folder(folder, config)
-    return config
-
-
-def t5(folder):
-    """Span corruption by an encoder-decoder, with Adafactor and a z-loss."""
-    config = small.config(**SYSTEMS["t5"], recipe__steps=20)
-    shard_folder(folder, config)
     return config
 
 
@@ -93,8 +79,12 @@ def elmo(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make_config", [bert, xlnet, t5, elmo])
+@pytest.mark.parametrize("make_config", [bert, elmo])
 def test_two_workers_equal_one_device(tmp_path, make_config):
+    """Sums over workers, with accumulation; sparse sums, and states that each has of its rows.
+
+    Nothing else of a system goes from worker to worker: `test_systems` has all on two replicas.
+    """
     config = make_config(tmp_path / "shards")
     half = config.recipe.steps // 2
     config = small.replace(
@@ -106,7 +96,7 @@ def test_two_workers_equal_one_device(tmp_path, make_config):
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     actual = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)
     assert wanted.keys() == actual.keys()
-    assert ("memory/states" in wanted) == (make_config in (xlnet, elmo))
+    assert ("memory/states" in wanted) == (make_config is elmo)
     for path, value in wanted.items():
         if value.dtype == bool:
             np.testing.assert_array_equal(actual[path], value, err_msg=path)
@@ -143,8 +133,10 @@ def test_workers_that_hold_different_checkpoints_stop(tmp_path):
 
 @pytest.mark.slow
 def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
-    steps = 600
-    config = small.replace(bert(tmp_path / "shards"), steps=steps, report_every=50, save_every=50)
+    steps = 300
+    config = small.replace(
+        bert(tmp_path / "shards"), steps=steps, accumulation=1, report_every=20, save_every=20
+    )
     configs.save(config, tmp_path / "run.yaml")
     end(start_two(tmp_path, ["whole", "whole"]), 0, 0)
 
@@ -164,7 +156,7 @@ def test_workers_that_are_killed_or_stopped_end_at_the_same_weights(tmp_path):
     never = [f"--override=recipe.{key}_every={steps}" for key in ("report", "save")]
     processes = start_two(tmp_path, ["other", "other"], *never)
     processes[0].wait_for("training runs")
-    time.sleep(1)
+    time.sleep(0.3)
     processes[1].terminate()
     asked = time.monotonic()
     outputs = end(processes, 143, 143)

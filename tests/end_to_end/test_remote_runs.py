@@ -79,7 +79,8 @@ def assert_equal_models(actual, wanted):
 def test_a_remote_run_is_stopped_and_goes_on_to_the_bits_of_a_local_one(
     ram, tmp_path, monkeypatch, capsys
 ):
-    config = small.replace(small.config(), eval_every=2, report_every=1)
+    config = small.config(objectives=[{"type": "masked_lm"}])
+    config = small.replace(config, eval_every=2, report_every=1)
     shards = small.shard_folder(tmp_path / "shards", config)
     remote = ram / "run"
     remote_writes.copy_tree(shards, remote / "shards", "manifest.json")

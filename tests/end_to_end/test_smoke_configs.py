@@ -1,32 +1,39 @@
-"""Each system's smoke config, by the commands that a user types: from text to a SavedModel."""
+"""Each system's smoke config, from text to a trained model; one by the commands of a user."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the model)
 
-from official import config
-from tests import commands, small
+from official import config as configs
+from official import training
+from official.saving import checkpoints, metrics_log
+from official.serving import saved_model
+from tests import CONFIGS, commands, small
+from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining.settings import Settings
+from tfrecords_tools.vocabulary import builder as vocabulary
 
-# Kind and size of the vocabulary, and what else is made of the text first.
+# Kind, size and sentinels of the vocabulary. ERNIE is in `test_by_commands`.
 SYSTEMS = {
-    "bert": ("wordpiece", 150, []),
-    "roberta": ("byte_bpe", 350, []),
-    "spanbert": ("wordpiece", 150, []),
-    "ernie": ("wordpiece", 150, ["phrases"]),
-    "albert": ("unigram", 100, []),
-    "gpt2": ("byte_bpe", 350, []),
-    "electra": ("wordpiece", 150, []),
-    "xlnet": ("unigram", 100, []),
-    "transformer_xl": ("wordpiece", 150, []),
-    "t5": ("unigram --sentinels=20", 100, []),
-    "elmo": ("words", 100, []),
+    "bert": ("wordpiece", 150, 0),
+    "roberta": ("byte_bpe", 350, 0),
+    "spanbert": ("wordpiece", 150, 0),
+    "albert": ("unigram", 100, 0),
+    "gpt2": ("byte_bpe", 350, 0),
+    "electra": ("wordpiece", 150, 0),
+    "xlnet": ("unigram", 100, 0),
+    "transformer_xl": ("unigram", 100, 0),
+    "t5": ("unigram", 100, 20),
+    "elmo": ("words", 100, 0),
 }
+# A SavedModel of each kind of tokenizer and encoder; that of a BERT with WordPiece is ERNIE's.
+EXPORTED = ("gpt2", "xlnet", "t5", "elmo")
 
 
-def write_text(path):
+def write_text(path, count):
     """Documents in which two words often go together."""
-    documents = small.documents(300)
+    documents = small.documents(count)
     for document in documents:
         document[0] += " tada kobu"
     path.write_text("\n\n".join("\n".join(document) for document in documents))
@@ -36,50 +43,57 @@ def write_text(path):
 def folder(tmp_path_factory):
     """The folder of the text, and of the vocabularies by their kinds."""
     folder = tmp_path_factory.mktemp("text")
-    write_text(folder / "text.txt")
+    write_text(folder / "text.txt", 120)
     return folder
 
 
-def build_vocabulary(folder, kind, size):
-    """Builds a vocabulary of the text, unless a system before had the same.
-
-    A kind may have an option after its name.
-    """
-    type_, *options = kind.split()
-    if not (folder / kind).exists():
-        commands.run(
-            "tfrecords_tools.build_vocab", f"--input={folder}/text.txt",
-            f"--output={folder}/{kind}", f"--type={type_}", f"--vocab_size={size}", *options,
-            status=0,
-        )  # fmt: skip
-    return folder / kind
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_from_text_to_a_saved_model(folder, tmp_path, name):
-    kind, size, more = SYSTEMS[name]
-    settings, text = f"--config=configs/smoke/{name}.yaml", f"--input={folder}/text.txt"
-    tokenizer = build_vocabulary(folder, kind, size)
-    if "phrases" in more:
-        commands.run(
-            "tfrecords_tools.build_phrases", text, f"--output={tmp_path}/phrases", status=0
-        )
-    commands.run(
-        "tfrecords_tools.build_shards", settings, text, f"--tokenizer={tokenizer}",
-        f"--output={tmp_path}/shards", "--workers=1",
-        *(f"--{name}={tmp_path}/{name}" for name in more), status=0,
-    )  # fmt: skip
-    commands.run(
-        "official.main", "--mode=train_and_eval", settings, f"--data={tmp_path}/shards",
-        f"--validation_data={tmp_path}/shards", f"--model_dir={tmp_path}/model", status=0,
-    )  # fmt: skip
-    commands.run(
-        "official.export", f"--model_dir={tmp_path}/model", f"--output={tmp_path}/saved", status=0
-    )
-    serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
+def assert_serves(saved):
+    serve = tf.saved_model.load(str(saved)).signatures["serving_default"]
     answers = serve(text=tf.constant(["tada kobu", "ba be bi"]))
     # The encoder-decoder answers with texts too.
     numbers = [value for value in answers.values() if value.dtype != tf.string]
     assert numbers and all(np.isfinite(value).all() for value in numbers)
-    assert config.load(tmp_path / "model").name == f"smoke_{name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_from_text_to_a_trained_model(folder, tmp_path, name):
+    """Two steps; the model is evaluated and, of some systems, exported."""
+    kind, size, sentinels = SYSTEMS[name]
+    tokenizer = folder / f"{kind}-{sentinels}"
+    if not tokenizer.exists():
+        vocabulary.build(str(folder / "text.txt"), tokenizer, kind, size, sentinels=sentinels)
+    config = configs.load(CONFIGS / "smoke" / f"{name}.yaml", ["recipe.steps=2"])
+    assert config.name == f"smoke_{name}"
+    shards, model = tmp_path / "shards", tmp_path / "model"
+    settings = Settings.from_config(config, tokenizer)
+    builder.build(settings, str(folder / "text.txt"), shards, report=lambda line: None)
+    training.train(config, shards, model, validation_data=[shards], report=lambda line: None)
+    splits = {read.split: read for read in metrics_log.read(model)}
+    assert splits.keys() == {"train", "validation"} and checkpoints.last_step(model) == 2
+    assert all(np.isfinite(read.metrics["loss"]) for read in splits.values())
+    if name in EXPORTED:
+        saved_model.export(model, tmp_path / "saved")
+        assert_serves(tmp_path / "saved")
+
+
+@pytest.mark.slow
+def test_by_commands(folder, tmp_path):
+    """The commands that a user types, all twenty steps: ERNIE, which needs a lexicon as well."""
+    settings, text = "--config=configs/smoke/ernie.yaml", f"--input={folder}/text.txt"
+    tokenizer, phrases, shards, model, saved = (
+        tmp_path / name for name in ("tokenizer", "phrases", "shards", "model", "saved")
+    )
+    for command in (
+        ("tfrecords_tools.build_vocab", text, f"--output={tokenizer}", "--type=wordpiece",
+         "--vocab_size=150"),
+        ("tfrecords_tools.build_phrases", text, f"--output={phrases}"),
+        ("tfrecords_tools.build_shards", settings, text, f"--tokenizer={tokenizer}",
+         f"--output={shards}", f"--phrases={phrases}", "--workers=1"),
+        ("official.main", "--mode=train_and_eval", settings, f"--data={shards}",
+         f"--validation_data={shards}", f"--model_dir={model}"),
+        ("official.export", f"--model_dir={model}", f"--output={saved}"),
+    ):  # fmt: skip
+        commands.run(*command, status=0)
+    assert_serves(saved)
+    assert configs.load(model).name == "smoke_ernie"
