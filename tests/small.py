@@ -1,5 +1,6 @@
 """Small, real inputs for tests: a tokenizer, documents, a shard folder, configs."""
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +77,7 @@ def config(**changes) -> configs.Config:
             "optimizer": {"learning_rate": 1e-2},
         },
     }
-    for key, value in changes.items():
+    for key, value in copy.deepcopy(changes).items():
         *parents, last = key.split("__")
         place = raw
         for parent in parents:

@@ -1,15 +1,20 @@
-"""Reports the metrics of a run: printed lines, `metrics.jsonl` and TensorBoard events."""
+"""Reports the metrics of a run: lines to print, `metrics.jsonl` and TensorBoard events."""
 
 import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from official.saving import metrics_log
 from official.training.events import Events
 from official.utils import atomic, paths
+
+
+def print_line(text: str) -> None:
+    """Prints a line at once, for those who watch a file or a pipe."""
+    print(text, flush=True)
 
 
 class Reporter:
@@ -21,6 +26,7 @@ class Reporter:
       start_step: the step that the run continues from. Metrics of later steps, which a killed run
         may leave in `metrics.jsonl`, are removed, so that each step is there once.
       silent: whether to write nothing, on workers that are not the chief.
+      report: takes the lines to print.
     """
 
     def __init__(
@@ -29,9 +35,11 @@ class Reporter:
         total_steps: int,
         start_step: int = 0,
         silent: bool = False,
+        report: Callable[[str], None] = print_line,
     ):
         self.total_steps = total_steps
         self._silent = silent
+        self._report = report
         self._path = paths.path(model_dir) / metrics_log.FILE
         self.started = False
         if not silent:
@@ -82,7 +90,7 @@ class Reporter:
     def say(self, text: str) -> None:
         """Prints a line."""
         if not self._silent:
-            print(text, flush=True)
+            self._report(text)
 
     def close(self) -> None:
         """Flushes the events."""

@@ -15,7 +15,7 @@ from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, teachers, warm_start
-from official.training import resolve, resuming
+from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
 from official.utils.errors import UserError
@@ -36,7 +36,7 @@ def train(
     strategy: tf.distribute.Strategy | None = None,
     allow_other_data: bool = False,
     verify_data: bool = False,
-    report: Callable[[str], None] = print,
+    report: Callable[[str], None] = reporting.print_line,
 ) -> None:
     """Trains a model, or resumes its training from the last checkpoint in `model_dir`.
 
@@ -209,7 +209,7 @@ def _trainer(
         configs.save(config, model_dir / model_folder.CONFIG)
         source.tokenizer.save(model_dir / "tokenizer")
         model_folder.save_task(source.manifest, model_dir)
-    trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data)
+    trainer = Trainer(config, model, source, strategy, model_dir, allow_other_data, report)
     if weights == "run" and fresh:
         trainer.continue_from(init, checkpoint)
     size = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)

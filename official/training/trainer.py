@@ -9,7 +9,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -45,6 +45,7 @@ class Trainer:
       strategy: a strategy of `official.distribution.strategies`.
       model_dir: the model folder, which all workers share.
       allow_other_data: whether a resumed run may use other data than it began with.
+      report: takes the lines to print, on the chief only.
 
     Attributes:
       variables: the variables of the model and of the optimizer, by their paths in a checkpoint.
@@ -59,8 +60,10 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         model_dir: AnyPath,
         allow_other_data: bool = False,
+        report: Callable[[str], None] = reporting.print_line,
     ):
         self.config = config
+        self._report = report
         self.model = model
         self.source = source
         self.strategy = strategy
@@ -162,7 +165,9 @@ class Trainer:
         if validation is not None:
             self._data["validation"] = resuming.data_record(validation)
         step = self.restore()
-        reporter = reporting.Reporter(self.model_dir, self.total_steps, step, not self.chief)
+        reporter = reporting.Reporter(
+            self.model_dir, self.total_steps, step, not self.chief, self._report
+        )
         with contextlib.closing(reporter), self._stop_signal.handled():
             if validation is not None and self._due(step) and not self._metrics:
                 # The run was stopped before this evaluation, or had no validation data.

@@ -27,7 +27,7 @@ def processor(tmp_path, monkeypatch):
     return set_flags
 
 
-def test_the_processor_decides_and_a_run_that_goes_on_keeps_it(tmp_path, processor):
+def test_the_processor_decides_and_a_run_that_goes_on_keeps_it(tmp_path, processor, capsys):
     config = small.config(recipe__steps=2)
     shards = small.shard_folder(tmp_path / "shards", config)
     lines = []
@@ -41,6 +41,7 @@ def test_the_processor_decides_and_a_run_that_goes_on_keeps_it(tmp_path, process
     processor("avx2 avx512_bf16")
     assert train("fast") == ("mixed_bfloat16", False)
     assert any(line.endswith("1 replica(s), mixed_bfloat16") for line in lines)
+    assert any(line.startswith("step 2/2  loss ") for line in lines) and not capsys.readouterr().out
     assert train("given", precision="float32") == ("float32", False)
     processor("avx2")
     assert train("slow") == ("float32", False)
