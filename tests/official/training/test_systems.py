@@ -17,10 +17,10 @@ from official.training.trainer import Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
-# Variables that only this system has, or has in this number. A step of the other systems has no code
-# of its own: RoBERTa's objective is also SpanBERT's, both of ERNIE's are also ALBERT's, and the
-# input pipeline masks their tokens. XLNet and Transformer-XL lack the memory or the queries that
-# XLNet has on a stream, and GPT-2 has the objective of Transformer-XL.
+# Variables that only this system has, or has in this number. The steps of the other systems have no
+# code of their own: RoBERTa's objective is also SpanBERT's, both of ERNIE's are also ALBERT's, and
+# the input pipeline masks their tokens. XLNet and Transformer-XL lack the memory or the queries
+# that XLNet has on a stream, and GPT-2 has the objective of Transformer-XL.
 OWN = {
     "spanbert": ("span_boundary/transform_1/", 2),
     "albert": ("encoder/group_1_layer_0/", 12),
