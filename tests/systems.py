@@ -43,7 +43,6 @@ ALBERT = {
     "encoder__num_layers": 4,
     "encoder__embedding_size": 8,
     "encoder__layer_groups": 2,
-    "encoder__inner_layers": 2,
     "objectives": [
         {"type": "masked_lm"},
         {"type": "sentence_pair", "relation": "sentence_order"},

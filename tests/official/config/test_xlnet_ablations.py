@@ -111,7 +111,7 @@ def test_parameter_counts():
 SMALL = (
     "segments.max_length=32", "segments.rows=4", "segments.reuse_length=16", "recipe.batch_size=4",
     "corruption.num_predict=4", "corruption.max_span=2", "corruption.perm_size=16",
-    "encoder.vocab_size=125", "encoder.hidden_size=16", "encoder.num_layers=2",
+    "encoder.vocab_size=125", "encoder.hidden_size=16", "encoder.num_layers=1",
     "encoder.num_heads=2", "encoder.head_size=8", "encoder.intermediate_size=32",
     "encoder.memory_length=16", "encoder.reuse_length=16", "recipe.steps=3",
     "recipe.schedule.warmup_steps=1", "recipe.precision=float32",
@@ -124,8 +124,9 @@ NOT = {"dae": ("num_predict", "perm_size")}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["k6", *ABLATIONS])
+@pytest.mark.parametrize("name", ["no_memory", "no_bidirectional", "next_sentence", "dae"])
 def test_each_trains_at_a_small_size(name, tmp_path):
+    """K = 7 and single tokens change the input pipeline alone; `next_sentence` includes K = 6."""
     kept = [o for o in SMALL if not any(key in o for key in NOT.get(name, ()))]
     config = load(f"xlnet_ablation_{name}", [*kept, *OTHER.get(name, ())])
     folder = streams.stream_folder(tmp_path / "shards", config, small.documents(12))

@@ -205,15 +205,15 @@ def test_learned_predicted_and_served(tmp_path):
 
     strategy = tf.distribute.get_strategy()
     held_out = ShardDataset(folder, config, "test")
-    figures = Evaluator(config, model, strategy).run(held_out)
     evaluator = Evaluator(config, model, strategy)
+    figures = evaluator.run(held_out)
     assert prediction.predict(evaluator, held_out, tmp_path / "p.jsonl") == 23
     predicted = [json.loads(line) for line in (tmp_path / "p.jsonl").open()]
     truth = ["ABC"[row["answer"]] for row in test]
     hits = [line["label"] == letter for line, letter in zip(predicted, truth, strict=True)]
     assert figures["accuracy"] == pytest.approx(np.mean(hits))
     assert figures["accuracy"] > 0.8
-    prediction.predict(Evaluator(config, model, strategy), held_out, tmp_path / "p.tsv")
+    prediction.predict(evaluator, held_out, tmp_path / "p.tsv")
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
     assert header == "row\tlabel\tprobability:A\tprobability:B\tprobability:C"
     assert first.split("\t")[:2] == ["0", predicted[0]["label"]]

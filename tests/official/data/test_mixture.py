@@ -132,7 +132,7 @@ def test_it_goes_on_from_any_step_and_on_any_number_of_replicas(folders):
     config = _config()
     source = _mixture(folders, config)
     batches = [_plain(batch) for batch in source.dataset(4)]
-    for start in (1, 5, 11):
+    for start in (1, 11):
         rest = [_plain(batch) for batch in source.dataset(4, start_step=start)]
         assert len(rest) == 12 - start
         for ours, theirs in zip(rest, batches[start:], strict=True):
@@ -189,7 +189,7 @@ def test_a_head_learns_from_its_own_task_alone(folders):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas, accumulation, kind", [
-    (1, 1, "adamw"), (1, 2, "adamw"), (2, 1, "adamw"), (2, 1, "lamb"),
+    (1, 2, "adamw"), (2, 1, "lamb"),
 ])  # fmt: skip
 def test_a_step_leaves_the_heads_of_other_tasks_as_they_are(
     folders, tmp_path, mirrored, replicas, accumulation, kind

@@ -123,12 +123,13 @@ def test_masks_are_those_of_the_parts_alone(options):
     config = TokenMasksConfig(max_predictions=4, **options)
     flags = {name: tf.ragged.map_flat_values(inner, parsed["token_ids"]) for name in config.needs()}
     budgets, most = [], config.row_predictions(60, K)
-    for number in range(20):
+    for number in range(5):
         seeds = seeding.row_seeds(number, 0, tf.constant([0, 1]))
         corrupted = packing.corrupted(config, vocabulary, parsed, flags, seeds, K)
-        again = packing.corrupted(config, vocabulary, parsed, flags, seeds, K + 3)
-        for name in corrupted:  # how many parts there might be changes nothing
-            assert corrupted[name].to_list() == again[name].to_list()
+        if number == 0:  # how many parts there might be changes nothing
+            again = packing.corrupted(config, vocabulary, parsed, flags, seeds, K + 3)
+            for name in corrupted:
+                assert corrupted[name].to_list() == again[name].to_list()
         own = seeding.bits(seeds, seeding.Stream.PARTS, K)
         for row, alone in enumerate(parts):
             ids, positions, originals, start = [], [], [], 0
@@ -245,7 +246,7 @@ XL = {
     "type": "transformer_xl",
     "vocab_size": small.config().encoder.vocab_size,
     "hidden_size": 16,
-    "num_layers": 2,
+    "num_layers": 1,
     "num_heads": 2,
     "intermediate_size": 32,
     "pooler": True,

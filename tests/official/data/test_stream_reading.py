@@ -50,7 +50,7 @@ def batches(source, count, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "replicas"), [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize(("workers", "replicas"), [(1, 1), (2, 2), (4, 1)])
 def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas):
     source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4
@@ -85,7 +85,7 @@ def test_a_resumed_reader_goes_on(folder):
     source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4
     whole = batches(source, 2 * steps + 3)
-    for start in (1, 2, steps - 1, steps, steps + 2, 2 * steps):
+    for start in (1, steps - 1, steps + 2):
         rest = batches(source, 3, start_step=start, workers=2)
         for actual, expected in zip(rest, whole[start:], strict=False):
             for name, value in expected.items():

@@ -47,7 +47,6 @@ CLASSES = {"type": "classification", "labels": ["no", "perhaps", "yes"]}
 HEADS = {
     "classification": [CLASSES],
     "pair": [CLASSES],
-    "mean": [{**CLASSES, "pooling": "mean"}],
     "regression": [{"type": "regression"}],
     "several": [{**CLASSES, "task": "classification"}, {"type": "regression", "task": "other"}],
     "ranking": [{"type": "ranking"}],
@@ -151,8 +150,9 @@ def same(actual, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["classification", "pair", "mean", "regression", "several"])
+@pytest.mark.parametrize("kind", ["pair", "regression", "several"])
 def test_texts(tmp_path, kind):
+    """Of `several` heads the one of classification is served, for single texts."""
     first, second = strings(STRINGS, seed=1), strings(STRINGS, seed=2)
     rows = [{"a": text(a), "b": text(b)} for a, b in zip(first, second, strict=True)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -285,12 +285,12 @@ def answers(tmp_path, kind, questions, contexts, sizes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["span", "conditional_span"])
-def test_questions(tmp_path, kind):
+def test_questions(tmp_path):
+    """The conditional form; a long text below is asked with the other one."""
     questions = strings(STRINGS, seed=7, blank=False)
     contexts = strings(STRINGS, seed=8, blank=False)
     sizes = span.Sizes(max_length=LENGTH, doc_stride=6, max_query_length=6)
-    assert answers(tmp_path, kind, questions, contexts, sizes) > STRINGS / 3
+    assert answers(tmp_path, "conditional_span", questions, contexts, sizes) > STRINGS / 3
 
 
 @pytest.mark.slow
@@ -343,7 +343,7 @@ def generated(answers):
 
 @pytest.mark.slow
 def test_generated_texts(tmp_path):
-    folder, count = tmp_path / "model", max(STRINGS, 1000)
+    folder, count = tmp_path / "model", max(STRINGS, 200)
     text_model(folder)
     inputs = strings(count - len(SENTINELS), seed=9) + [each.encode() for each in SENTINELS]
     (tmp_path / "rows.jsonl").write_text(

@@ -1,3 +1,4 @@
+import functools
 import json
 
 import numpy as np
@@ -51,15 +52,22 @@ def stored(folder):
     return actual
 
 
-def test_nothing_of_gradients_is_in_a_saved_model(tmp_path):
-    # They would stand between a product and the GELU that is computed with it.
-    model = test_export.make(tmp_path / "model", "classification")
-    saved_model.export(model, tmp_path / "saved")
-    loaded = loader_impl.parse_saved_model(str(tmp_path / "saved"))
-    functions = loaded.meta_graphs[0].graph_def.library.function
-    nodes = [node for function in functions for node in function.node_def]
-    assert sum(node.op == "BiasAdd" for node in nodes) >= 9  # four for each layer, and the head
-    assert not [node.name for node in nodes if "_gradient_op_type" in node.attr]
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """The model folder of a classifier."""
+    return test_export.make(tmp_path_factory.mktemp("classifier") / "model", "classification")
+
+
+@pytest.fixture(scope="module")
+def saved(classifier):
+    """Gives the SavedModel of the classifier in a precision."""
+
+    @functools.cache
+    def export(precision):
+        saved_model.export(classifier, classifier.with_name(precision), precision=precision)
+        return classifier.with_name(precision)
+
+    return export
 
 
 def nodes(folder):
@@ -82,35 +90,39 @@ def float_matrices(folder):
     return {shape(node) for node in made}
 
 
-def test_int8_makes_no_table_in_float32_that_is_only_looked_up(tmp_path):
-    model = test_export.make(tmp_path / "model", "classification")
-    saved_model.export(model, tmp_path / "saved", precision="int8")
-    assert not float_matrices(tmp_path / "saved")
-    products = [node for node in nodes(tmp_path / "saved") if node.op == "_QuantizedMatMul"]
+def test_nothing_of_gradients_is_in_a_saved_model(saved):
+    # They would stand between a product and the GELU that is computed with it.
+    found = nodes(saved("float32"))
+    assert sum(node.op == "BiasAdd" for node in found) >= 9  # four for each layer, and the head
+    assert not [node.name for node in found if "_gradient_op_type" in node.attr]
+
+
+def test_int8_makes_no_table_in_float32_that_is_only_looked_up(saved):
+    assert not float_matrices(saved("int8"))
+    products = [node for node in nodes(saved("int8")) if node.op == "_QuantizedMatMul"]
     assert len(products) == 9  # one for each matrix, whatever the number of signatures
 
 
 @pytest.mark.slow
-def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(tmp_path):
-    model = test_export.make(tmp_path / "model", "classification")
-    for name in ("float32", "bfloat16"):
-        saved_model.export(model, tmp_path / name, precision=name)
-    kinds = stored(tmp_path / "bfloat16")
+def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(
+    classifier, saved
+):
+    kinds = stored(saved("bfloat16"))
     # Norms and the head, a kernel [12, 3] and its biases, are what stays.
     assert {shape for kind, shape in kinds if kind == "float32"} == {(12,), (12, 3), (3,)}
     assert kinds["bfloat16", (12, 36)] == 2 and kinds["float32", (12,)] == 10
     actual = [
-        tf.saved_model.load(str(tmp_path / name)).signatures["single"](text=TEXTS)["probabilities"]
+        tf.saved_model.load(str(saved(name))).signatures["single"](text=TEXTS)["probabilities"]
         for name in ("float32", "bfloat16")
     ]
     assert actual[1].dtype == tf.float32
     difference = np.abs(actual[0] - actual[1]).max()
     assert 1e-5 < difference < 0.05
     # The numbers are those of the model that is evaluated beside it.
-    exact = model_folder.restore(model, precision="bfloat16")[2]
+    exact = model_folder.restore(classifier, precision="bfloat16")[2]
     ids = {"token_ids": np.array([[2, 7, 9, 3]]), "segment_ids": np.zeros((1, 4), int)}
     expected = exact.predictions(ids)["probabilities"]
-    tokens = tf.saved_model.load(str(tmp_path / "bfloat16")).signatures["tokens"]
+    tokens = tf.saved_model.load(str(saved("bfloat16"))).signatures["tokens"]
     answer = tokens(
         input_word_ids=tf.constant(ids["token_ids"], tf.int32),
         input_mask=tf.ones([1, 4], tf.int32),
@@ -123,22 +135,24 @@ def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_sam
 @pytest.mark.parametrize(
     "encoder", [None, SHARED, XL], ids=["transformer", "shared_layers", "transformer_xl"]
 )
-def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
-    more = {"encoder": encoder} if encoder else {}
-    model_dir = test_export.make(tmp_path / "model", "classification", **more)
-    saved_model.export(model_dir, tmp_path / "saved", precision="int8")
+def test_int8_stores_integers_and_computes_with_them(classifier, saved, tmp_path, encoder):
+    if encoder is None:
+        model_dir, folder = classifier, saved("int8")
+    else:
+        model_dir, folder = tmp_path / "model", tmp_path / "saved"
+        test_export.make(model_dir, "classification", encoder=encoder)
+        saved_model.export(model_dir, folder, precision="int8")
     loaded = official.load(model_dir)
     matrices = [v for v in loaded.model.encoder.variables if precision.axis_of(v) is not None]
-    assert sum(n for (kind, _), n in stored(tmp_path / "saved").items() if kind == "int8") == len(
-        matrices
-    )
-    assert ("float32", (12, 20)) not in stored(tmp_path / "saved")
+    kinds = stored(folder)
+    assert sum(n for (kind, _), n in kinds.items() if kind == "int8") == len(matrices)
+    assert ("float32", (12, 20)) not in kinds
     before = [np.asarray(v) for v in matrices]
     precision.round_weights(loaded.model)
     assert all((a != np.asarray(v)).any() for a, v in zip(before, matrices, strict=True))
     rows = [loaded.tokenizer.encode([text])[0][:10] for text in test_export.TEXTS]
     tokenizer = loaded.tokenizer
-    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["single"]
+    serve = tf.saved_model.load(str(folder)).signatures["single"]
     actual = serve(text=TEXTS)["probabilities"].numpy()
     if encoder is not XL:
         for row, ids in enumerate(rows):
@@ -147,7 +161,7 @@ def test_int8_stores_integers_and_computes_with_them(tmp_path, encoder):
             np.testing.assert_allclose(actual[row], expected["probabilities"][0], atol=1e-5)
     (tmp_path / "session.py").write_text(SESSION)
     texts = json.dumps(test_export.TEXTS)
-    again = commands.run(tmp_path / "session.py", tmp_path / "saved", texts, status=0)
+    again = commands.run(tmp_path / "session.py", folder, texts, status=0)
     np.testing.assert_allclose(json.loads(again.stdout), actual, atol=1e-6)
 
 

@@ -102,7 +102,7 @@ def same(actual, expected):
 @pytest.mark.parametrize("crf", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_entities_are_those_of_windows_one_by_one(tmp_path, crf):
     loaded = model(tmp_path, crf=crf)
-    texts = strings(6) + ["The cat sat on the mat . " * 3, "猫" * 15]
+    texts = strings(3) + ["The cat sat on the mat . " * 3, "猫" * 12]
     spans = [text_words.words(text) for text in texts]
     words = [[text[a:b] for a, b in row] for text, row in zip(texts, spans, strict=True)]
     expected = by_hand(loaded, words)
@@ -151,17 +151,16 @@ def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crf", [False, True])
-def test_the_saved_model_says_what_python_says(tmp_path, crf):
+def test_the_saved_model_says_what_python_says(tmp_path):
     """In a process that has only TensorFlow."""
-    loaded = model(tmp_path / "m", crf=crf, save=True)
-    texts = strings(1000, seed=2) + ["The cat sat on the mat . " * 200, "", "猫" * 300]
+    loaded = model(tmp_path / "m", save=True)
+    texts = strings(200, seed=2) + ["The cat sat on the mat . " * 50, "", "猫" * 100]
     assert saved_model.export(tmp_path / "m", tmp_path / "saved") == ("tag", 12)
     raw = [text.encode() for text in texts] + [text for text in ODD if isinstance(text, bytes)]
     (given,) = ask(tmp_path / "saved", [("tag", {"text": raw})], tmp_path)
     texts = [text.decode(errors="replace") for text in raw]
     found = loaded.tag(texts)
-    assert sum(map(len, found)) > 1000
+    assert sum(map(len, found)) > 500
     assert given["number"].tolist() == [len(row) for row in found]
     for row, entities in enumerate(found):
         for i, entity in enumerate(entities):
@@ -176,20 +175,18 @@ def test_the_saved_model_says_what_python_says(tmp_path, crf):
 def test_entities_are_slices_of_odd_texts(tmp_path):
     loaded = model(tmp_path)
     graph = server(loaded)["tag"]
-    texts = strings(10_000, seed=4)
+    texts = strings(1000, seed=4)
     number = 0
-    for start in range(0, len(texts), 1000):
-        part = texts[start : start + 1000]
-        given = {name: value.numpy() for name, value in graph(tf.constant(part)).items()}
-        for row, text in enumerate(part):
-            words = {edge for span in text_words.words(text) for edge in span}
-            last = 0
-            for i in range(given["number"][row]):
-                a, b = given["starts"][row, i], given["ends"][row, i]
-                assert last <= a < b and {a, b} <= words
-                assert text[a:b].encode() == given["texts"][row, i]
-                last, number = b, number + 1
-    assert number > 10_000
+    given = {name: value.numpy() for name, value in graph(tf.constant(texts)).items()}
+    for row, text in enumerate(texts):
+        words = {edge for span in text_words.words(text) for edge in span}
+        last = 0
+        for i in range(given["number"][row]):
+            a, b = given["starts"][row, i], given["ends"][row, i]
+            assert last <= a < b and {a, b} <= words
+            assert text[a:b].encode() == given["texts"][row, i]
+            last, number = b, number + 1
+    assert number > 1000
 
 
 def test_tokens_and_windows_are_those_of_the_shards():

@@ -58,6 +58,21 @@ def folder(request, tmp_path_factory):
     return write(tmp_path_factory.mktemp("elmo") / "model", tokens=request.param)
 
 
+@pytest.fixture(scope="module")
+def saved(folder):
+    """The SavedModel of `folder`."""
+    assert saved_model.export(folder, folder.with_name("saved")) == ("single", LENGTH)
+    return folder.with_name("saved")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A model with a mix of layers and its signatures."""
+    folder = write(tmp_path_factory.mktemp("classifier") / "model", HEAD)
+    saved_model.export(folder, folder.with_name("saved"))
+    return official.load(folder), tf.saved_model.load(folder.with_name("saved")).signatures
+
+
 def by_hand(loaded, text):
     """The words of a text, and all layers of the encoder for them alone with their marks."""
     words = text.split()[: loaded.max_length - 2]
@@ -83,9 +98,8 @@ def test_vectors_in_python(folder):
     np.testing.assert_allclose(loaded.encode(TEXTS, layer=1, batch_size=4), pooled[:, 1], atol=1e-5)
 
 
-def test_signatures_of_words(folder, tmp_path):
-    assert saved_model.export(folder, tmp_path / "saved") == ("single", LENGTH)
-    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+def test_signatures_of_words(folder, saved):
+    loaded, served = official.load(folder), tf.saved_model.load(saved).signatures
     assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
     outputs = served["default"](text=tf.constant(TEXTS))
     words = [text.split() for text in TEXTS]
@@ -113,10 +127,8 @@ def test_signatures_of_words(folder, tmp_path):
         np.testing.assert_allclose(again[name], value, atol=1e-5, err_msg=name)
 
 
-def test_a_classifier_reads_texts_of_different_lengths(tmp_path):
-    folder = write(tmp_path / "model", HEAD)
-    saved_model.export(folder, tmp_path / "saved")
-    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+def test_a_classifier_reads_texts_of_different_lengths(classifier):
+    loaded, served = classifier
     assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
     probabilities = served["serving_default"](text=tf.constant(TEXTS))["probabilities"].numpy()
     head = loaded.model.objectives[0]
@@ -131,10 +143,8 @@ def test_a_classifier_reads_texts_of_different_lengths(tmp_path):
     assert labels == [("a", "b")[i] for i in probabilities.argmax(axis=1)]
 
 
-def test_a_layer_mix_is_served(tmp_path):
-    folder = write(tmp_path / "model", HEAD)
-    saved_model.export(folder, tmp_path / "saved")
-    loaded, served = official.load(folder), tf.saved_model.load(tmp_path / "saved").signatures
+def test_a_layer_mix_is_served(classifier):
+    loaded, served = classifier
     outputs = served["default"](text=tf.constant(TEXTS))
     mix = loaded.model.objectives[0].mix
     weights = np.exp(mix.layer_weights) / np.exp(mix.layer_weights).sum()
@@ -157,10 +167,9 @@ def test_a_head_without_a_mix_has_no_vectors_of_words(tmp_path):
 
 
 @pytest.mark.slow
-def test_odd_strings_without_this_project(folder, tmp_path):
-    saved_model.export(folder, tmp_path / "saved")
+def test_odd_strings_without_this_project(folder, saved, tmp_path):
     raw = [s if isinstance(s, bytes) else s.encode() for s in ODD]
-    (served,) = ask(tmp_path / "saved", [("default", {"text": raw})], tmp_path)
+    (served,) = ask(saved, [("default", {"text": raw})], tmp_path)
     own = official.load(folder).tokens([s.decode("utf-8", "replace") for s in raw], layer="all")
     assert max(len(tokens.pieces) for tokens in own) > 2
     for row, tokens in enumerate(own):

@@ -38,6 +38,15 @@ def shards(tmp_path_factory):
     return small.shard_folder(tmp_path_factory.mktemp("shards") / "train", electra())
 
 
+@pytest.fixture(scope="module")
+def pretrained(shards, tmp_path_factory):
+    """A run that is compiled with XLA."""
+    config = small.replace(electra(), report_every=1, jit_compile=True)
+    training = trainer(config, shards, tmp_path_factory.mktemp("runs") / "pretrained")
+    training.train()
+    return training
+
+
 def test_the_reader_seeds_each_example(shards):
     source = ShardDataset(shards, electra(), training=True)
     assert (
@@ -52,13 +61,16 @@ def test_the_reader_seeds_each_example(shards):
 
 
 @pytest.mark.slow
-def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
-    """Twenty steps in float64: the draws too belong to the example, not to its place."""
+def test_accumulation_changes_nothing(shards, tmp_path):
+    """Twenty steps in float64: the draws too belong to the example, not to its place.
+
+    `test_systems` shares the steps out over replicas.
+    """
     config = small.replace(still(recipe__precision="float64"), steps=20, report_every=1)
     with precision("float64"):
         one = trainer(config, shards, tmp_path / "one")
         one.train()
-        two = trainer(small.replace(config, accumulation=2), shards, tmp_path / "two", mirrored(2))
+        two = trainer(small.replace(config, accumulation=2), shards, tmp_path / "two")
         two.train()
         expected, actual = weights(one), weights(two)
     assert expected.keys() == actual.keys()
@@ -73,10 +85,9 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
 
 
 @pytest.mark.slow
-def test_jit_compile_in_the_recipe(shards, tmp_path):
-    config = small.replace(electra(), steps=2, report_every=1, jit_compile=True)
-    trainer(config, shards, tmp_path).train()
-    assert all(np.isfinite(loss) for loss in losses(tmp_path).values())
+def test_jit_compile_in_the_recipe(pretrained):
+    curve = losses(pretrained.model_dir)
+    assert len(curve) == 6 and all(np.isfinite(loss) for loss in curve.values())
 
 
 @pytest.mark.slow
@@ -91,10 +102,7 @@ def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored
 
 
 @pytest.mark.slow
-def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
-    config = electra()
-    training = trainer(config, shards, tmp_path)
-    training.train()
+def test_fine_tuning_takes_the_discriminator_alone(pretrained):
     tuned = configs.from_dict(
         {
             "name": "tuned",
@@ -102,13 +110,14 @@ def test_fine_tuning_takes_the_discriminator_alone(shards, tmp_path):
             "recipe": {"epochs": 1},
         }
     )
-    tuned = resolve.inherit(tuned, config)
-    model = strategies.build_model(tuned, training.strategy)
-    count, fresh = warm_start.start_from(model, str(tmp_path), "last", tuned.recipe.init_weights)
+    tuned = resolve.inherit(tuned, pretrained.config)
+    model = strategies.build_model(tuned, pretrained.strategy)
+    model_dir = str(pretrained.model_dir)
+    count, fresh = warm_start.start_from(model, model_dir, "last", tuned.recipe.init_weights)
     assert fresh == ["classification"]
-    assert count == len(model.encoder.variables) == len(training.model.encoder.variables)
+    assert count == len(model.encoder.variables) == len(pretrained.model.encoder.variables)
     assert not [path for path in model.variables_by_path() if path.startswith("generator/")]
-    saved = checkpoints.load_variables(tmp_path, "last")
+    saved = checkpoints.load_variables(model_dir, "last")
     for path, variable in model.variables_by_path().items():
         if path.startswith("encoder/"):
             np.testing.assert_array_equal(variable, saved[path], err_msg=path)
@@ -128,15 +137,18 @@ def test_replaced_tokens_without_a_generator_are_refused():
 @pytest.mark.parametrize(
     "objectives",
     [
-        [{"type": "generator", "size": 0.5}, {"type": "masked_lm"}],
-        [{"type": "generator", "size": 0.5}, {"type": "all_tokens_lm"}],
+        [
+            {"type": "generator", "size": 0.5},
+            {"type": "masked_lm"},
+            {"type": "all_tokens_lm"},
+            {"type": "replaced_tokens", "tokens": "masked"},
+        ],
         [
             {"type": "generator", "size": 0.5, "baseline": True, "weight": 0.0},
             {"type": "replaced_tokens", "adversarial_weight": 1.0},
         ],
-        [{"type": "generator", "size": 0.5}, {"type": "replaced_tokens", "tokens": "masked"}],
     ],
-    ids=["replace_mlm", "all_tokens_mlm", "adversarial", "masked_only"],
+    ids=["replace_mlm, all_tokens_mlm and masked_only", "adversarial"],
 )
 def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_path, mirrored):
     config = still(objectives=objectives, recipe__precision="float64")

@@ -18,6 +18,11 @@ from official.training.trainer import Trainer
 from official.utils.errors import UserError
 from tests import small
 
+# What a step computes does not matter here: only the head of the sentence pair is trained.
+CONFIG = small.config(
+    corruption=None, objectives=[{"type": "sentence_pair"}], recipe__freeze_encoder=True
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -26,12 +31,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shards(folder):
-    return small.shard_folder(folder / "train", small.config())
+    return small.shard_folder(folder / "train", CONFIG)
 
 
 def trainer(shards, model_dir, recipe=None, **options):
     """A run of 6 steps, saved at every second one."""
-    config = small.replace(small.config(), **(recipe or {}))
+    config = small.replace(CONFIG, **(recipe or {}))
     strategy = tf.distribute.get_strategy()
     source = ShardDataset(shards, config, "train", training=True)
     model = strategies.build_model(config, strategy)
@@ -39,7 +44,7 @@ def trainer(shards, model_dir, recipe=None, **options):
 
 
 def held_out(shards):
-    return ShardDataset(shards, small.config(), "train")
+    return ShardDataset(shards, CONFIG, "train")
 
 
 def weights(result):
@@ -138,7 +143,7 @@ def test_a_missing_best_is_written_anew(shards, tmp_path):
 
 @pytest.mark.slow
 def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
-    few = small.shard_folder(folder / "few", small.config(), count=9, seed=1)
+    few = small.shard_folder(folder / "few", CONFIG, count=9, seed=1)
     recipe = {"epochs": 2.0, "steps": 0}
     training = trainer(shards, tmp_path, recipe)
     training.save(2)
@@ -165,7 +170,7 @@ def test_other_data_is_refused_unless_it_is_allowed(folder, shards, tmp_path):
 @pytest.mark.slow
 def test_other_validation_data_is_refused(folder, shards, tmp_path):
     trainer(shards, tmp_path).train(held_out(shards))
-    other = small.shard_folder(folder / "other", small.config(), count=9, seed=2)
+    other = small.shard_folder(folder / "other", CONFIG, count=9, seed=2)
     with pytest.raises(UserError, match=f"this run has other validation data: {shards} with "):
         trainer(shards, tmp_path).train(held_out(other))
     trainer(shards, tmp_path).train()
@@ -179,13 +184,13 @@ def test_checkpoints_that_do_not_say_of_which_data_they_are_go_on(shards, folder
     kept = ("step", "sha256", "seed", "total_steps", "figures", "waited")
     record = {name: json.loads(state.read_text())[name] for name in kept}
     state.write_text(json.dumps(record))
-    few = small.shard_folder(folder / "old", small.config(), count=9, seed=3)
+    few = small.shard_folder(folder / "old", CONFIG, count=9, seed=3)
     assert trainer(few, tmp_path).restore() == 2
 
 
 def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
-    two = small.shard_folder(folder / "two", small.config(), count=9, seed=4)
-    config = small.config()
+    two = small.shard_folder(folder / "two", CONFIG, count=9, seed=4)
+    config = CONFIG
     prints = [
         ShardDataset(folders, config, training=True).fingerprint
         for folders in (shards, two, [shards, two], [two, shards], [shards, shards])

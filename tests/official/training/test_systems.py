@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -16,16 +17,15 @@ from official.training.trainer import Trainer
 from tests import small
 from tests.systems import SYSTEMS, shard_folder
 
-# Variables that only this system has, or has in this number.
+# Variables that only this system has, or has in this number. The steps of the other systems have no
+# code of their own: RoBERTa's objective is also SpanBERT's, both of ERNIE's are also ALBERT's, and
+# the input pipeline masks their tokens. XLNet and Transformer-XL lack the memory or the queries
+# that XLNet has on a stream, and GPT-2 has the objective of Transformer-XL.
 OWN = {
-    "roberta": ("masked_lm/", 5),
     "spanbert": ("span_boundary/transform_1/", 2),
-    "ernie": ("next_sentence/", 2),
-    "albert": ("encoder/group_1_layer_1/", 12),
+    "albert": ("encoder/group_1_layer_0/", 12),
     "electra": ("replaced_tokens/", 4),
-    "xlnet": ("permutation_lm/", 1),
     "xlnet_stream": ("encoder/embeddings/query_start", 1),
-    "transformer_xl": ("encoder/biases/", 2),
     "gpt2": ("encoder/final_norm/", 2),
     "elmo": ("encoder/backward_", 6),
     "t5": ("encoder/decoder/layer_0/cross_attention/", 3),
@@ -61,17 +61,26 @@ def assert_close(actual, expected):
         assert np.abs(actual[path] - value).max() <= 1e-9 * scale, path
 
 
+def go_on_from(training, model_dir):
+    """Trains again, from the checkpoint of another run; the values of the end are left over."""
+    shutil.rmtree(training.model_dir)
+    shutil.copytree(model_dir, training.model_dir)
+    return trained(training)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", OWN)
 def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, caplog):
-    """A run that is stopped on two replicas and ends on one device, compiled, and a whole run."""
+    """A whole run on one device, compiled, and one that starts on two replicas, not compiled."""
     still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     config = small.config(**still, **SYSTEMS[name], recipe__precision="float64")
     config = small.replace(config, steps=20, save_every=8)
     shards = shard_folder(tmp_path / "shards", config)
-    training = trainer(shards, tmp_path / "one", config)
-    start = named_arrays.values(training.variables)
-    whole = trained(training)
+    # XLA draws other random numbers: other tokens for ELECTRA, other sampled words for ELMo.
+    compiled = small.replace(config, jit_compile=name not in ("electra", "elmo"))
+    one = trainer(shards, tmp_path / "one", compiled)
+    start = named_arrays.values(one.variables)
+    whole = trained(one)
     own, count = OWN[name]
     paths = [path for path in whole if path.startswith(own)]
     assert len(paths) == count, sorted(whole)
@@ -82,14 +91,12 @@ def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, ca
     for path in paths:
         assert np.abs(whole[path] - start[path]).max() > 1e-4, path
 
-    training = trainer(shards, tmp_path / "two", config, mirrored(2))
-    training.save = lambda at, save=training.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
+    two = trainer(shards, tmp_path / "two", config, mirrored(2))
+    two.save = lambda at, save=two.save: (save(at), os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped):
-        training.train()
+        two.train()
     assert 8 <= checkpoints.last_step(tmp_path / "two") < 20
-    # XLA draws other random numbers: other tokens for ELECTRA, other sampled words for ELMo.
-    compiled = small.replace(config, jit_compile=name not in ("electra", "elmo"))
-    assert_close(trained(trainer(shards, tmp_path / "two", compiled)), whole)
+    assert_close(go_on_from(one, tmp_path / "two"), whole)
     assert "AutoGraph" not in caplog.text
 
 
@@ -99,25 +106,28 @@ def test_elmo_stopped_is_bit_exact_and_xla_changes_nothing(tmp_path):
     config = small.config(**SYSTEMS["elmo"], recipe__precision="float64")
     objective = dataclasses.replace(config.objectives[0], samples=0)
     config = dataclasses.replace(config, objectives=(objective,))
+    config = small.replace(config, steps=7, save_every=4)
     shards = shard_folder(tmp_path / "shards", config)
-    long = small.replace(config, steps=7, save_every=7)
-    whole = trained(trainer(shards, tmp_path / "one", long))
-    trained(trainer(shards, tmp_path / "two", small.replace(config, steps=3, save_every=3)))
-    again = trained(trainer(shards, tmp_path / "two", long))
-    assert again.keys() == whole.keys() and np.abs(whole["memory/states"]).max() > 0.1
+    training = trainer(shards, tmp_path / "one", config)
+    whole = trained(training)
+    assert np.abs(whole["memory/states"]).max() > 0.1
+    shutil.rmtree(checkpoints.find(tmp_path / "one", "last"))
+    assert checkpoints.last_step(tmp_path / "one") == 4
+    again = trained(training)
+    assert again.keys() == whole.keys()
     for path, value in whole.items():
         np.testing.assert_array_equal(again[path], value, err_msg=path)
-    compiled = small.replace(long, jit_compile=True)
+    compiled = small.replace(config, jit_compile=True)
     assert_close(trained(trainer(shards, tmp_path / "xla", compiled)), whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["xlnet_stream", "transformer_xl"])
-def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
+def test_bfloat16_ends_within_a_percent_of_float32(tmp_path):
+    """Memory, queries and relative positions; the encoder of Transformer-XL is a part of it."""
     losses = {}
     for precision in ("float32", "mixed_bfloat16"):
         numerics.set_precision(precision)
-        config = small.config(**SYSTEMS[name], recipe__precision=precision)
+        config = small.config(**SYSTEMS["xlnet_stream"], recipe__precision=precision)
         slow = dataclasses.replace(config.recipe.optimizer, learning_rate=3e-3)
         config = small.replace(config, steps=100, save_every=100, optimizer=slow)
         if not losses:
@@ -130,13 +140,12 @@ def test_bfloat16_ends_within_a_percent_of_float32(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["albert", "electra", "xlnet"])
-def test_no_sum_has_an_order_that_is_left_to_the_machine(name, tmp_path):
+def test_no_sum_has_an_order_that_is_left_to_the_machine(tmp_path):
     """`AddN` of three tensors begins with whichever buffer is free, and so differs from run to run.
 
-    XLNet's queries have three uses, a layer of ALBERT several.
+    XLNet's queries have three uses, and the input of each of its layers more.
     """
-    config = small.config(**SYSTEMS[name], recipe__precision="float64")
+    config = small.config(**SYSTEMS["xlnet"], recipe__precision="float64")
     training = trainer(small.shard_folder(tmp_path / "shards", config), tmp_path / "one", config)
     batch = next(iter(training.source.dataset(8)))
     traced = tf.function(training.train_step.replica_step).get_concrete_function(batch)
