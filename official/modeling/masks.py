@@ -1,7 +1,7 @@
 """Boolean attention masks: True = may attend, broadcastable to [B, N, T, S].
 
-Masks stay boolean until `bias` converts them to numbers that are added to scores. New axes come from
-`expand_dims`: LiteRT cannot slice with several new axes where sizes are unknown.
+Masks stay boolean until `bias` converts them to numbers that are added to scores. New axes come
+from `expand_dims`: LiteRT cannot slice with several new axes where sizes are unknown.
 
 Shapes: B batch, N heads, T query length, S key length, M memory, P positions.
 """
