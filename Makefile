@@ -15,7 +15,7 @@ PARITY_PYTHON ?= $(call first,python3.11)
 TEST_PROCESSES ?= 2
 
 PY := .venv/bin/python
-# Most modules are never imported: each is compiled when it is.
+# Most modules are never imported. Python compiles the others at their first import.
 PIP := --quiet --no-compile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 

@@ -23,7 +23,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags of this command."""
     flags.DEFINE_string("model_dir", None, "The model folder.")
-    flags.DEFINE_string("output", None, "Folder of the SavedModel. It must not exist.")
+    flags.DEFINE_string("output", None, "Folder of the exported model. It must not exist.")
     flags.DEFINE_enum(
         "format",
         "saved_model",

@@ -223,8 +223,8 @@ class Embedder:
 def _eager_first(function: Callable, graph: Callable) -> Callable:
     """Returns a function that calls `function` the first time, and then `graph`, its graph.
 
-    Tracing takes as long as many batches, and many a process computes one batch. Both round
-    differently.
+    Tracing takes as long as many batches, and some processes compute a single batch. The results of
+    the two differ by rounding.
     """
     functions = itertools.chain([function], itertools.repeat(graph))
     return lambda *inputs: next(functions)(*inputs)

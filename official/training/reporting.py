@@ -88,7 +88,7 @@ class Reporter:
         self._write(split, step, metrics)
 
     def say(self, text: str) -> None:
-        """Prints a line."""
+        """Reports a line."""
         if not self._silent:
             self._report(text)
 
