@@ -1,4 +1,4 @@
-"""The Python environments of the references, which `make parity` creates."""
+"""The Python environments of the references, which `make parity` creates, and their variables."""
 
 import os
 import subprocess
@@ -18,3 +18,14 @@ def python(name: str) -> str:
         return named
     subprocess.run(["make", "--silent", f".parity/{name}/.ready"], cwd=ROOT, check=True)
     return str(ROOT / ".parity" / name / "bin" / "python")
+
+
+def variables() -> dict[str, str]:
+    """Returns the environment variables of all sides.
+
+    No GPU, no PYTHONPATH, and Python keeps what it compiled: without that, each start compiles
+    TensorFlow anew.
+    """
+    left_out = "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}

@@ -86,8 +86,7 @@ def measure(command: list[str], records: Path) -> dict:
     forked from must.
     """
     folder = records.parent if records.suffix else environments.ROOT
-    variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    variables |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    variables = environments.variables()
     with tempfile.TemporaryFile("w+") as output:
         started = time.monotonic()
         process = subprocess.Popen(command, cwd=folder, env=variables, stdout=output, stderr=output)

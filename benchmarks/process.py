@@ -1,7 +1,6 @@
 """The sides of a benchmark: processes that answer requests, each in its own environment."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,16 +13,12 @@ PEERS = Path(__file__).resolve().parent / "peers"
 
 def run(*words: str, python: str = sys.executable, root: Path = environments.ROOT) -> None:
     """Runs a Python command on the CPU in a folder; exits if it fails."""
-    done = subprocess.run([python, *words], cwd=root, env=_variables(), capture_output=True)
+    done = subprocess.run(
+        [python, *words], cwd=root, env=environments.variables(), capture_output=True
+    )
     if done.returncode:
         output = done.stderr.decode(errors="replace")[-3000:]
         sys.exit(f"error: {' '.join(words)} ended early:\n{output}")
-
-
-def _variables() -> dict[str, str]:
-    """Returns the environment variables of all sides: no GPU, and no PYTHONPATH."""
-    variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return variables | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 
 class Process:
@@ -40,7 +35,7 @@ class Process:
           settings: a JSON object.
         """
         self.name = name
-        variables = _variables()
+        variables = environments.variables()
         if environment is None:
             python = sys.executable
             variables["PYTHONPATH"] = str(environments.ROOT)

@@ -6,7 +6,6 @@ Each command runs once before it is timed, so the disk is warm.
 """
 
 import argparse
-import os
 import shutil
 import statistics
 import subprocess
@@ -39,7 +38,7 @@ def timed(
       output: the folder that it makes, which is removed each time.
       status: its exit status.
     """
-    variables = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    variables = environments.variables()
     seconds = []
     for _ in range(rounds + 1):
         started = time.monotonic()
