@@ -13,7 +13,9 @@ from official.modeling.layers import gradient
 
 # From this number of elements on, passes over memory cost more than the start of compiled code.
 SMALLEST = 1 << 16
-
+# What a size that is not static counts as. In training it is the length of a batch, which takes the
+# values of `recipe.bucket_lengths`.
+_UNKNOWN = 32
 
 _compilers: list[Callable] = []  # at most one
 
@@ -27,9 +29,10 @@ def one_pass(function):
     """Decorates a function of tensors whose large results a compiler computes in one pass.
 
     The decorated function is the same function. It is compiled where there is a compiler
-    (`compile_with`), all sizes are static and the largest tensor has at least `SMALLEST` elements.
-    It is not compiled in a graph without gradients, where the backend fuses its operations with a
-    product.
+    (`compile_with`) and the largest tensor has at least `SMALLEST` elements. It is not compiled in
+    a graph without gradients, where the backend fuses its operations with a product.
+
+    If a size is not static, the code is compiled when the graph runs, once for each value.
 
     Args:
         function: a pure function of tensors, and of constants by name. A constant `shape` is that
@@ -49,7 +52,6 @@ def one_pass(function):
 
 
 def _largest(shapes):
-    """Returns the largest number of elements of a shape; 0 if a size is not static."""
-    if any(not isinstance(size, int) for shape in shapes for size in shape):
-        return 0
-    return max(math.prod(shape) for shape in shapes)
+    """Returns the largest number of elements of a shape."""
+    known = ([size if isinstance(size, int) else _UNKNOWN for size in shape] for shape in shapes)
+    return max(map(math.prod, known))

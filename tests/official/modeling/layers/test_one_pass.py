@@ -82,7 +82,7 @@ def value_and_gradients(function, args):
     with tf.GradientTape() as tape:
         tape.watch(args)
         value = function(*args)
-        upstream = tf.reshape(tf.sin(tf.range(tf.size(value), dtype=value.dtype)), value.shape)
+        upstream = tf.reshape(tf.sin(tf.range(tf.size(value), dtype=value.dtype)), tf.shape(value))
         loss = tf.reduce_sum(value * upstream)
     return value, *tape.gradient(loss, args)
 
@@ -166,7 +166,8 @@ def test_it_is_compiled_only_where_that_pays(monkeypatch):
     assert not compiled.pop()
 
 
-def test_it_is_not_compiled_for_every_size_of_a_dynamic_shape():
+def test_a_length_that_is_not_static(monkeypatch):
+    """One graph serves all lengths, and a size that is not known counts as 32."""
     graphs = []
 
     @one_pass.one_pass
@@ -174,13 +175,30 @@ def test_it_is_not_compiled_for_every_size_of_a_dynamic_shape():
         graphs.append(tf.compat.v1.get_default_graph())
         return 2 * x
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
-    def dynamic(x):
-        graphs.append(tf.compat.v1.get_default_graph())
-        return twice(x)
+    def run(smallest):
+        monkeypatch.setattr(one_pass, "SMALLEST", smallest)
+        dynamic = tf.function(twice, input_signature=[tf.TensorSpec([None, 8])])
+        for length in (2, 5):
+            got = dynamic(tf.ones([length, 8]))
+            np.testing.assert_array_equal(got, np.full((length, 8), 2))
+        return graphs.pop(), dynamic.get_concrete_function().graph
 
-    np.testing.assert_array_equal(dynamic(tf.ones([2, 8])), np.full((2, 8), 2))
-    assert graphs[0] is graphs[1]
+    inner, outer = run(smallest=32 * 8)
+    assert inner is not outer and not graphs
+    inner, outer = run(smallest=32 * 8 + 1)
+    assert inner is outer and not graphs
+
+
+def test_dropout_and_its_gradient_at_every_length():
+    @tf.function(input_signature=[tf.TensorSpec([None, 30], tf.float64)])
+    def dynamic(x):
+        return value_and_gradients(lambda x: dropout(x, 0.25, Draws((3, 4))), [x])
+
+    for length in (1, 7, 40):
+        x = normal(length, 30)
+        wanted = value_and_gradients(lambda x: dropout(x, 0.25, Draws((3, 4))), [x])
+        for ours, theirs in zip(dynamic(x), wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_a_layer_under_a_strategy_of_two_devices():
