@@ -32,13 +32,11 @@ def tokens(
     """
     draws = tf.bitcast(seeding.bits(seeds, Stream.MASK_ORDER, units), tf.int64)
     draws = tf.where(units >= 0, draws, tf.int64.max)
-    # Bits that are inverted are in the opposite order.
-    smallest = tf.bitwise.invert(
-        tf.math.top_k(
-            tf.bitwise.invert(draws), tf.minimum(max_predictions, tf.shape(units)[1])
-        ).values
-    )
-    last = tf.gather(smallest, tf.minimum(number, tf.shape(smallest)[1]) - 1, batch_dims=1)
+    # The number-th smallest draw of a row is the P-th smallest, P = max_predictions, if P - number
+    # values that are smaller still stand beside the draws.
+    below = tf.range(max_predictions) < max_predictions - number[:, None]  # [B, P]
+    filled = tf.concat([draws, tf.where(below, tf.int64.min, tf.int64.max)], axis=1)
+    last = tf.raw_ops.NthElement(input=filled, n=max_predictions - 1)
     return tf.where(draws <= last[:, None], units, -1)
 
 
