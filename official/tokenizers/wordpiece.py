@@ -1,11 +1,11 @@
 """WordPiece as in the BERT release, cased and uncased.
 
 The ids are those of the release's Python tokenizer, at tens of megabytes a second and inside a
-graph. String operations clean the text, and tensorflow-text's FastBertTokenizer only splits it into
-pieces. (Its own lower-casing is not BERT's: it also turns "…" into three full stops, "½" into three
-pieces and "ß" into "ss", and splits words at soft hyphens and zero-width spaces.) One difference to
-the release remains: the Unicode version is newer, so characters that were not assigned then are
-kept and not dropped.
+graph. String operations clean the text, and tensorflow-text's FastWordpieceTokenizer splits it into
+words and pieces. (FastBertTokenizer cleans it too, but not as BERT does: it also turns "…" into
+three full stops, "½" into three pieces and "ß" into "ss", and splits words at soft hyphens and
+zero-width spaces.) One difference to the release remains: the Unicode version is newer, so
+characters that were not assigned then are kept and not dropped.
 
 A word with more than `max_input_chars_per_word` characters after cleaning is unknown. The limit is
 200 in the release and in new tokenizers. transformers has a limit of 100, which is not in its
@@ -143,7 +143,7 @@ class WordPieceSplitter(Splitter):
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._max_characters = max_characters
-        self._normalizer = tf_text.FastBertNormalizer()  # blanks, and Chinese characters alone
+        # It splits text into words first: at blanks, signs and Chinese characters, as BERT does.
         self._words_to_ids = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=CONTINUES,
@@ -155,7 +155,7 @@ class WordPieceSplitter(Splitter):
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
         cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
-        return self._words_to_ids.tokenize(self._normalizer.normalize(cleaned))
+        return self._words_to_ids.tokenize(cleaned)
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a removed accent belongs to its letter."""
@@ -169,13 +169,7 @@ class WordPieceSplitter(Splitter):
         sizes = tf.strings.length(parts.values)
         origins = _shortened_origins(origins, tf.repeat(long, sizes), tf.repeat(runs, sizes))
         texts = offsets.joined(parts.with_values(short))
-        normalized, before = self._normalizer.normalize_with_offsets(texts)
-        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(normalized)
-        # (`FastBertTokenizer` does the same, but makes a tensor [N, length of the longest row].)
-        first = tf.gather(before.row_starts(), offsets.rows_of(ids))
-        starts, ends = (
-            at.with_values(tf.gather(before.values, first + at.values)) for at in (starts, ends)
-        )
+        ids, starts, ends = self._words_to_ids.tokenize_with_offsets(texts)
         return offsets.Tokens(ids, *offsets.characters_of(origins, starts, ends))
 
 
