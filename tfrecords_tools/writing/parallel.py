@@ -53,6 +53,9 @@ class Pool:
             initializer=_set_up,
             initargs=(setup,),
         )
+        # An executor starts a process when there is work and none is idle. So all start now.
+        for _ in range(workers):
+            self._processes.submit(_nothing)
 
     def __enter__(self) -> "Pool":
         return self
@@ -90,6 +93,10 @@ class Pool:
         finally:
             for future in pending:
                 future.cancel()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _set_up(setup: Callable[[], None]) -> None:
