@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from official import tokenizers
 from official.shards import example_bytes
-from official.utils import host_seeding, seeding
+from official.utils import host_seeding
 from tfrecords_tools.pretraining import (
     blocks,
     full_sentences,
@@ -101,11 +100,11 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
     for rows in _row_batches(row_splits):
         index, parts = segments.taken(row_splits, rows)
         chosen = members[index]  # [E]: the examples, one row after the other.
-        seeds = None
+        counters = None
         if tools.mask is not None:
             numbers = host_seeding.sort_keys(settings.seed, chunk.group, chunk.number, chosen)
-            seeds = seeding.row_seeds(settings.seed, copies[chosen], numbers)
-        columns = _columns(settings, tools, text, flags, examples[chosen], parts, seeds)
+            counters = copies[chosen], numbers
+        columns = _columns(settings, tools, text, flags, examples[chosen], parts, counters)
         serialized += example_bytes.serialize(columns)
     ends = np.concatenate([[0], np.cumsum(lengths[members])])
     counts = _counted(chunk, tokens, tokenizer)
@@ -225,7 +224,7 @@ def _columns(
     flags: Mapping[str, TokenizedDocuments],
     examples: Examples,
     parts: np.ndarray,
-    seeds: tf.Tensor | None,
+    counters: tuple[np.ndarray, np.ndarray] | None,
 ) -> dict[str, example_bytes.Column]:
     """Returns the features of a batch of rows.
 
@@ -236,7 +235,7 @@ def _columns(
       flags: for each lexicon feature, flags instead of the ids of `text`.
       examples: the examples, one row after the other.
       parts: the row splits of the examples, [B + 1].
-      seeds: the seed of each example for static masks, [E].
+      counters: for static masks, the copy and the number of each example, [E] each.
     """
     tokenizer = tools.tokenizer
     between = tokenizer.pair_separators
@@ -262,7 +261,7 @@ def _columns(
     if tools.mask is not None:
         # [E, T]: masks are drawn for each example, whatever else is in its row.
         padding_mask = np.arange(settings.segments.max_length) < np.diff(part_splits)[:, None]
-        masked = tools.mask({"token_ids": ids, **inner}, padding_mask, seeds)
+        masked = tools.mask({"token_ids": ids, **inner}, padding_mask, *counters)
         if settings.format == "tf_models":
             pair_lengths = lengths.reshape(-1, 2)
             return tf_models.columns(

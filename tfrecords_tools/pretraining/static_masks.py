@@ -13,14 +13,15 @@ import tensorflow as tf
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.shards import example_bytes, token_counts
+from official.utils import seeding
 from tfrecords_tools.pretraining.settings import Settings
 
 
 def masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
     """Returns a function that masks examples with the corruption of the settings.
 
-    The function takes token features, concatenated [L], a padding mask [E, T] and seeds [E], and
-    returns the masked batch.
+    The function takes token features, concatenated [L], a padding mask [E, T], and for each example
+    the number of its copy, int64 [E], and its own number, uint64 [E]. It returns the masked batch.
     """
     corruption = config.module_of(settings.corruption)
     counts = None
@@ -34,20 +35,22 @@ def masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
     @tf.function(
         input_signature=[
             {name: tf.TensorSpec([None, max_length], dtype) for name, dtype in fields.items()},
+            tf.TensorSpec([None], tf.int64),
             tf.TensorSpec([None], tf.uint64),
         ],
         autograph=False,
     )
-    def corrupt(batch, seeds):
+    def corrupt(batch, copies, numbers):
+        seeds = seeding.row_seeds(settings.seed, copies, numbers)
         return corruption.corrupt(settings.corruption, vocabulary, batch, seeds)
 
-    def mask(values, padding_mask, seeds):
+    def mask(values, padding_mask, copies, numbers):
         batch = {"padding_mask": padding_mask}
         for name in fields.keys() & values.keys():
             fill = tokenizer.pad_id if name == "token_ids" else False
             batch[name] = np.full(padding_mask.shape, fill, values[name].dtype)
             batch[name][padding_mask] = values[name]
-        return {name: value.numpy() for name, value in corrupt(batch, seeds).items()}
+        return {name: value.numpy() for name, value in corrupt(batch, copies, numbers).items()}
 
     return mask
 
