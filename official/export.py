@@ -97,8 +97,8 @@ def main(argv: list[str]) -> None:
 
 
 def _export_litert() -> None:
-    for name in ("inputs", "max_new_tokens", "data"):
-        if getattr(FLAGS, name) is not None:
+    for name in ("inputs", "max_new_tokens", "data", *command_flags.beam_search_values(FLAGS)):
+        if FLAGS[name].present:
             raise errors.UserError(f"--{name} is of --format=saved_model: leave it out")
     from official.serving import litert
 

@@ -140,8 +140,9 @@ def test_command(tmp_path):
     done = commands.run("official.export", *options, "--max_length=9", status=0)
     assert f"wrote {tmp_path}/lite/model.tflite: `tokens` takes" in done.stdout
     assert sorted(p.name for p in (tmp_path / "lite").iterdir()) == ["model.tflite", "tokenizer"]
-    done = commands.run("official.export", *options, "--data=shards", status=2)
-    assert "--data is of --format=saved_model: leave it out" in done.stderr
+    for name, value in (("data", "shards"), ("num_beams", "2")):
+        done = commands.run("official.export", *options, f"--{name}={value}", status=2)
+        assert f"--{name} is of --format=saved_model: leave it out" in done.stderr
 
 
 @pytest.mark.slow
