@@ -35,7 +35,7 @@ def start(*modules: str) -> None:
 
 
 class Pool:
-    """Some worker processes, which start as they are needed and end with the `with` block."""
+    """Some worker processes, which end with the `with` block."""
 
     def __init__(self, workers: int, setup: Callable[[], None]):
         """Describes the processes.
