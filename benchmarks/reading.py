@@ -281,7 +281,12 @@ PARTS = {"mixing": mixing, "workers": workers, "start": start}
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--examples", type=int, default=2_000_000, help="default: 2,000,000")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=2_000_000,
+        help="of both corpora together; workers: twice those of its corpus (default: 2,000,000)",
+    )
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default: 256)")
     parser.add_argument("--workers", type=int, nargs="+", default=[4], help="default: 4")
     parser.add_argument("--shards", type=int, default=1024, help="shards of the workers' folder")
