@@ -15,8 +15,8 @@ PARITY_PYTHON ?= $(call first,python3.11)
 TEST_PROCESSES ?= 2
 
 PY := .venv/bin/python
-# Most modules are never imported. Python compiles the others at their first import, and keeps what
-# it compiled: without that, each import of TensorFlow takes three times as long.
+# Most modules are never imported. Python compiles the others at their first import and writes their
+# bytecode. Without bytecode, an import of TensorFlow takes three times as long.
 PIP := --quiet --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -36,6 +36,7 @@ help:
 	  "found: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install $(PIP) -r requirements.txt -r requirements-dev.txt -r requirements-beam.txt
+	@# Writes the bytecode that commands outside make need, where PYTHONDONTWRITEBYTECODE may be set.
 	$(PY) -c "from official.utils import quiet_import as quiet; quiet.install(); import tensorflow_text"
 	@touch $@
 

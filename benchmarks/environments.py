@@ -1,4 +1,4 @@
-"""The Python environments of the references, which `make parity` creates, and their variables."""
+"""The Python environments of the references, and the environment variables of all sides."""
 
 import os
 import subprocess
@@ -23,8 +23,8 @@ def python(name: str) -> str:
 def variables() -> dict[str, str]:
     """Returns the environment variables of all sides.
 
-    No GPU, no PYTHONPATH, and Python keeps what it compiled: without that, each start compiles
-    TensorFlow anew.
+    They have no GPU and no PYTHONPATH. Python writes bytecode: without it, each process compiles
+    TensorFlow again.
     """
     left_out = "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"
     kept = {name: value for name, value in os.environ.items() if name not in left_out}

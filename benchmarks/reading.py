@@ -285,7 +285,7 @@ def _options() -> argparse.Namespace:
         "--examples",
         type=int,
         default=2_000_000,
-        help="of both corpora together; workers: twice those of its corpus (default: 2,000,000)",
+        help="of the two corpora; `--parts workers` reads half as many (default: 2,000,000)",
     )
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default: 256)")
     parser.add_argument("--workers", type=int, nargs="+", default=[4], help="default: 4")

@@ -32,8 +32,8 @@ def tokens(
     """
     draws = tf.bitcast(seeding.bits(seeds, Stream.MASK_ORDER, units), tf.int64)
     draws = tf.where(units >= 0, draws, tf.int64.max)
-    # The number-th smallest draw of a row is the P-th smallest, P = max_predictions, if P - number
-    # values that are smaller still stand beside the draws.
+    # NthElement takes one rank for all rows, P = max_predictions. With P - number smaller values
+    # beside the draws of a row, its P-th smallest value is the number-th smallest draw.
     below = tf.range(max_predictions) < max_predictions - number[:, None]  # [B, P]
     filled = tf.concat([draws, tf.where(below, tf.int64.min, tf.int64.max)], axis=1)
     last = tf.raw_ops.NthElement(input=filled, n=max_predictions - 1)

@@ -143,7 +143,7 @@ class WordPieceSplitter(Splitter):
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._max_characters = max_characters
-        # It splits text into words first: at blanks, signs and Chinese characters, as BERT does.
+        # It first splits text at white space, punctuation and Chinese characters, as BERT does.
         self._words_to_ids = tf_text.FastWordpieceTokenizer(
             pieces,
             suffix_indicator=CONTINUES,

@@ -38,7 +38,7 @@ class Pool:
     """Some worker processes, which end with the `with` block."""
 
     def __init__(self, workers: int, setup: Callable[[], None]):
-        """Describes the processes.
+        """Starts the processes.
 
         Args:
           workers: the number of processes.
@@ -53,7 +53,8 @@ class Pool:
             initializer=_set_up,
             initargs=(setup,),
         )
-        # An executor starts a process when there is work and none is idle. So all start now.
+        # An executor starts a process when a call is submitted and no process is idle. These calls
+        # start all processes, which set up TensorFlow while the main process prepares the work.
         for _ in range(workers):
             self._processes.submit(_nothing)
 

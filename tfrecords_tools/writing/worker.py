@@ -8,4 +8,4 @@ def set_up() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
-    tf.constant(0)  # starts TensorFlow's runtime, which a process does once
+    tf.constant(0)  # The first operation of a process initializes TensorFlow's runtime.

@@ -13,9 +13,9 @@ from official.modeling.layers import gradient
 
 # From this number of elements on, passes over memory cost more than the start of compiled code.
 SMALLEST = 1 << 16
-# What a size that is not static counts as. In training it is the length of a batch, which takes the
-# values of `recipe.bucket_lengths`.
-_UNKNOWN = 32
+# The assumed size of a dynamic dimension. In training this is the length of a batch, one of
+# `recipe.bucket_lengths`.
+_DYNAMIC_SIZE = 32
 
 _compilers: list[Callable] = []  # at most one
 
@@ -32,7 +32,8 @@ def one_pass(function):
     (`compile_with`) and the largest tensor has at least `SMALLEST` elements. It is not compiled in
     a graph without gradients, where the backend fuses its operations with a product.
 
-    If a size is not static, the code is compiled when the graph runs, once for each value.
+    Shapes may have dynamic dimensions. The function is then compiled when the graph runs, once for
+    each shape.
 
     Args:
         function: a pure function of tensors, and of constants by name. A constant `shape` is that
@@ -52,6 +53,8 @@ def one_pass(function):
 
 
 def _largest(shapes):
-    """Returns the largest number of elements of a shape."""
-    known = ([size if isinstance(size, int) else _UNKNOWN for size in shape] for shape in shapes)
+    """Returns the largest number of elements; a dynamic dimension counts as `_DYNAMIC_SIZE`."""
+    known = (
+        [size if isinstance(size, int) else _DYNAMIC_SIZE for size in shape] for shape in shapes
+    )
     return max(map(math.prod, known))

@@ -207,13 +207,13 @@ def test_words_are_parted_as_the_tokenizer_parts_them():
     assert [len([word for word in line if word]) for line in words] == counts.tolist()
 
 
-def test_every_character_parts_words_as_in_the_release():
-    """The release's rule: BasicTokenizer puts blanks around signs and Chinese characters."""
+def test_every_character_splits_words_as_in_the_release():
+    """The release's BasicTokenizer puts spaces around punctuation and Chinese characters."""
     every = [chr(n) for n in range(1, 0x110000) if not 0xD800 <= n < 0xE000]
     cleaned = wordpiece.clean(tf.constant([f"a{c}b{c}" for c in every]), False, False)
     splitter = wordpiece.WordPieceSplitter(["[UNK]", "a"], "[UNK]", False, False, 200)
     words = tf.strings.split(tf.strings.strip(wordpiece.space_words(cleaned)))
-    assert {*words.row_lengths().numpy()} == {1, 2, 4}  # letters, blanks, signs
+    assert {*words.row_lengths().numpy()} == {1, 2, 4}  # letters, white space, punctuation
     np.testing.assert_array_equal(splitter.split(cleaned).row_lengths(), words.row_lengths())
 
 

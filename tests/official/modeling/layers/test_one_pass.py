@@ -166,8 +166,8 @@ def test_it_is_compiled_only_where_that_pays(monkeypatch):
     assert not compiled.pop()
 
 
-def test_a_length_that_is_not_static(monkeypatch):
-    """One graph serves all lengths, and a size that is not known counts as 32."""
+def test_a_dynamic_dimension(monkeypatch):
+    """One graph serves all lengths, and a dynamic dimension counts as 32."""
     graphs = []
 
     @one_pass.one_pass
