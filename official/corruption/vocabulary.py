@@ -95,11 +95,14 @@ class Vocabulary:
         return np.setdiff1d(np.arange(self.size, dtype=np.int32), others)
 
     @functools.cached_property
+    def never_masked(self) -> tuple[int, ...]:
+        """The ids that are never hidden."""
+        return tuple(i for i in self.special_ids if i != self.unk_id)
+
+    @functools.cached_property
     def maskable(self) -> np.ndarray:
         """Bool [V], true for the ids that may be hidden."""
-        table = np.ones(self.size, bool)
-        table[[i for i in self.special_ids if i != self.unk_id]] = False
-        return table
+        return ~np.isin(np.arange(self.size), self.never_masked)
 
 
 def check_tokens(corruption: Any, tokenizer: "Tokenizer", where: str) -> None:

@@ -55,9 +55,10 @@ def _write_run(
     all_keys = np.concatenate([np.zeros(0, np.uint64), *(each.keys for each in made)])
     records = [record for each in made for record in each.records]
     chosen = order(all_keys, records.__getitem__)
-    raise_os_error(_write_all, file, [records[i] for i in chosen])
-    sizes = np.array([len(records[i]) + FRAME_BYTES for i in chosen], np.int64)
-    positions = end + np.cumsum(sizes)
+    records = [records[i] for i in chosen]
+    raise_os_error(_write_all, file, records)
+    sizes = np.fromiter(map(len, records), np.int64, len(records))
+    positions = end + np.cumsum(sizes + FRAME_BYTES)
     all_keys[chosen].tofile(keys)
     positions.tofile(ends)
     return int(positions[-1]) if len(positions) else end

@@ -19,6 +19,24 @@ def test_tokens():
     assert units.tokens(VOCABULARY, BATCH).numpy().tolist() == expected
 
 
+@pytest.mark.parametrize("specials", [0, 1, 8, 9, 40])
+def test_tokens_with_any_number_of_special_tokens(specials):
+    unknown = specials - 1  # It is in the text, so it is a token like others.
+    rng = np.random.default_rng(specials)
+    ids = rng.integers(0, 60, (3, 1500), np.int32)
+    padding_mask = rng.random((3, 1500)) < 0.9
+    vocabulary = Vocabulary(60, 3, tuple(range(specials)), np.ones(60, bool), unk_id=unknown)
+    expected = []
+    for row, real in zip(ids, padding_mask, strict=True):
+        number = 0
+        for token, is_real in zip(row, real, strict=True):
+            text = is_real and (token >= specials or token == unknown)
+            expected.append(number if text else -1)
+            number += text
+    batch = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(padding_mask)}
+    assert units.tokens(vocabulary, batch).numpy().ravel().tolist() == expected
+
+
 def test_a_word_begins_anew_after_a_special_token():
     expected = [[-1, 0, 0, -1, 1, 2, -1], [-1, 0, 0, 1, -1, -1, -1]]
     assert units.words(VOCABULARY, BATCH).numpy().tolist() == expected
