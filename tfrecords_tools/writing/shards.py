@@ -12,8 +12,8 @@ from tfrecords_tools.writing.shuffle import Part
 MAX_SHARD_BYTES = 32 << 20
 MIN_SHARD_BYTES = 2 << 20
 MIN_SHARD_RECORDS = 32  # on average; fewer may leave a shard without any
-# One large write takes large blocks of memory for the page cache. Where a virtual machine gets its
-# memory from the host when it first touches it, such a write is ten times as slow as small ones.
+# The page cache takes large blocks of memory for a large write. A virtual machine may have to get
+# them from its host first. Small writes use memory that it already has.
 _WRITE_BYTES = 256 << 10
 _FEW = 16  # shards, which several workers can share, of a folder that is not large
 

@@ -72,8 +72,8 @@ def _norm_gradient(upstream, x, mean, factor, scale):
 def _row_means(x):
     """Returns the means of the rows of x [R, D]: [R, 1].
 
-    They are products with a column, which on a CPU take half the time of a compiled reduction. Use
-    it for gradients only: where products of float32 are rounded (TensorFloat-32), so are the means.
+    They are products with a column, which a CPU computes faster than a compiled reduction. They are
+    for gradients only: a device may round the operands of products (TensorFloat-32).
     """
     size = x.shape[1]
     return ops.matmul(x, ops.full((size, 1), 1 / size, x.dtype))
