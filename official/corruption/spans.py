@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from official.corruption.units import sum_at
+from official.corruption.units import maskable_tokens, numbered, sum_at
 from official.corruption.vocabulary import Vocabulary
 
 GIVES = frozenset({"span_left", "span_right", "span_offset", "span_weights"})
@@ -40,15 +40,14 @@ def boundaries(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> dict[s
     before = tf.pad(positions[:, :-1], [[0, 0], [1, 0]], constant_values=-1)
     begins = real & (positions != before + 1)
     begins |= real & (tf.range(tf.shape(positions)[1]) == 0)
-    spans = tf.where(real, tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1, -1)  # [B, P]
+    spans = numbered(begins, real)  # [B, P]
     starts = sum_at(spans, tf.where(begins, positions, 0))  # [B, P], by span
     sizes = sum_at(spans, tf.ones_like(spans))
     start = tf.gather(starts, tf.maximum(spans, 0), batch_dims=1)  # [B, P], by prediction
     left = start - 1
     right = start + tf.gather(sizes, tf.maximum(spans, 0), batch_dims=1)
-    token_ids, padding_mask = batch["token_ids"], batch["padding_mask"]
-    text = tf.gather(vocabulary.maskable, token_ids) & padding_mask  # [B, T]
-    last = tf.shape(token_ids)[1] - 1
+    text = maskable_tokens(vocabulary, batch)  # [B, T]
+    last = tf.shape(text)[1] - 1
     inner = real & (left >= 0) & (right <= last)
     inner &= tf.gather(text, tf.maximum(left, 0), batch_dims=1)
     inner &= tf.gather(text, tf.minimum(right, last), batch_dims=1)

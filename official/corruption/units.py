@@ -17,8 +17,8 @@ _FEW = 8  # ids: comparisons with so few are faster than a gather
 
 def tokens(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Numbers the tokens: int32 [B, T]."""
-    maskable = _maskable(vocabulary, batch)
-    return _numbered(maskable, maskable)
+    maskable = maskable_tokens(vocabulary, batch)
+    return numbered(maskable, maskable)
 
 
 def words(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -38,7 +38,7 @@ def entities(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tenso
 
 def sequences(flags: tf.Tensor) -> tf.Tensor:
     """Numbers the sequences of true flags [B, T]: int32 [B, T], -1 where a flag is false."""
-    return _numbered(flags & ~_previous(flags), flags)
+    return numbered(flags & ~_previous(flags), flags)
 
 
 def _joined(
@@ -48,7 +48,7 @@ def _joined(
 
     In rows of reversed text (`backward` [B]) the first piece of a word comes last.
     """
-    maskable = _maskable(vocabulary, batch)
+    maskable = maskable_tokens(vocabulary, batch)
     starts = tf.gather(vocabulary.word_starts, batch["token_ids"])
     ends = tf.zeros_like(starts)
     if vocabulary.word_ends is not None:
@@ -57,10 +57,10 @@ def _joined(
     if "backward" in batch:
         first = tf.where(batch["backward"][:, None], _previous(starts) | ends, first)
     first &= ~tf.convert_to_tensor(inner)
-    return _numbered(maskable & (first | ~_previous(maskable)), maskable)
+    return numbered(maskable & (first | ~_previous(maskable)), maskable)
 
 
-def _maskable(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def maskable_tokens(vocabulary: Vocabulary, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Returns which tokens may be hidden, bool [B, T]."""
     token_ids, maskable = batch["token_ids"], batch["padding_mask"]
     if len(vocabulary.never_masked) > _FEW:
@@ -75,14 +75,22 @@ def _previous(flags: tf.Tensor) -> tf.Tensor:
     return tf.pad(flags[:, :-1], [[0, 0], [1, 0]])
 
 
-def _numbered(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
-    """Numbers the units that begin where `starts` is true."""
+def numbered(starts: tf.Tensor, inside: tf.Tensor) -> tf.Tensor:
+    """Numbers the units of each row.
+
+    Args:
+      starts: bool [B, N], whether a unit begins at an element.
+      inside: bool [B, N], whether an element is in a unit.
+
+    Returns:
+      int32 [B, N], from 0; -1 where `inside` is false.
+    """
     # A product with a triangular matrix is a cumulative sum. It is exact, as every sum is at most
-    # T, and faster than `tf.cumsum` along the last axis.
+    # N, and faster than `tf.cumsum` along the last axis.
     length = tf.shape(starts)[1]
     triangle = tf.linalg.band_part(tf.ones([length, length]), 0, -1)
     count = tf.cast(tf.matmul(tf.cast(starts, tf.float32), triangle), tf.int32)
-    return tf.where(maskable, count - 1, -1)
+    return tf.where(inside, count - 1, -1)
 
 
 def sum_at(

@@ -11,7 +11,7 @@ _ARRAY_BYTES = 1 << 30  # more than any array of a batch
 
 
 def set_up() -> None:
-    """Starts TensorFlow with one thread and no accelerator."""
+    """Starts TensorFlow with one thread and no accelerator, in a process that reuses memory."""
     _reuse_memory()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
