@@ -2,9 +2,12 @@
 
 import copy
 import difflib
+import functools
 import re
 import string
 import tempfile
+import types
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,12 +43,14 @@ class Place(NamedTuple):
       key: its name.
       dotted: its name with those above it.
       read: what its value was read as.
+      nullable: whether it may be null: its part, or its own value, is then left out.
     """
 
     mapping: dict
     key: str
     dotted: str
     read: Any
+    nullable: bool
 
 
 class Part(parts.Part):
@@ -70,14 +75,14 @@ class Part(parts.Part):
         """Spoils one value or key of one config."""
         outcome, rng = parts.Outcome(), self.rng(case)
         path = self._files[case % len(self._files)]
-        whole = yaml.safe_load(path.read_text())
-        read = dict(config.flatten(config.to_dict(config.load(path))))
+        whole, loaded, read = _published(path)
         spoil = (_key, _type, _name)[case % 3]
         wanted = None
         while wanted is None:
             raw = copy.deepcopy(whole)
-            places = [Place(*place, read.get(place[-1])) for place in _places(raw, "")]
-            place = places[rng.integers(len(places))]
+            places = list(_places(raw, ""))
+            mapping, key, dotted = places[rng.integers(len(places))]
+            place = Place(mapping, key, dotted, read.get(dotted), _may_be_null(loaded, dotted))
             wanted = spoil(place, rng)
         what = f"{path.name}, {place.dotted}: {_shown(raw, whole)}"
         with tempfile.TemporaryDirectory() as scratch:
@@ -95,6 +100,14 @@ class Part(parts.Part):
             else:
                 outcome.fail(f"{what}: taken")
         return outcome
+
+
+@functools.cache
+def _published(path: Path) -> tuple[dict, config.Config, dict[str, Any]]:
+    """Returns a config as YAML has it, as it is loaded, and its values by dotted key."""
+    loaded = config.load(path)
+    values = dict(config.flatten(config.to_dict(loaded)))
+    return yaml.safe_load(path.read_text()), loaded, values
 
 
 def _places(value: Any, dotted: str) -> Iterator[tuple[dict, str, str]]:
@@ -131,7 +144,7 @@ def _type(place: Place, rng: np.random.Generator) -> list[str] | None:
     """Writes a value of another type."""
     right = place.mapping[place.key]
     kind = float if isinstance(place.read, float) else type(right)
-    choices = [v for v in _WRONG.get(kind, []) if not (v is None and _may_be_null(place.dotted))]
+    choices = [v for v in _WRONG.get(kind, []) if not (v is None and place.nullable)]
     if not choices or place.dotted == "objectives":
         return None
     place.mapping[place.key] = choices[rng.integers(len(choices))]
@@ -153,13 +166,14 @@ def _named(place: Place) -> list[str]:
     return [place.dotted.removesuffix(".type") if place.key == "type" else place.dotted]
 
 
-def _may_be_null(dotted: str) -> bool:
-    """Whether null says that a part, or a setting with a default of its own, is left out."""
-    optional = (
-        "segments corruption encoder objectives relation row_length perm_size block_size "
-        "vocab_size embedding_size layer_groups head_size pooled_position num_labels no_adaptation"
-    )
-    return dotted.rpartition(".")[2] in optional.split()
+def _may_be_null(loaded: config.Config, dotted: str) -> bool:
+    """Whether null is a value of a key, by the annotation of its field."""
+    *above, key = dotted.split(".")
+    part: Any = loaded
+    for name in above:
+        part = part[int(name)] if isinstance(part, tuple) else getattr(part, name)
+    hint = typing.get_type_hints(type(part)).get(key)
+    return dotted == "objectives" or types.NoneType in typing.get_args(hint)
 
 
 def _is_number(text: str) -> bool:

@@ -106,16 +106,15 @@ def _huge_array(path: Path) -> None:
 
 
 def _zip(path: Path, member: str = "data.npy") -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(member, "w", force_zip64=True) as stream:
             for _ in range(256):
                 stream.write(bytes(1 << 20))
 
 
 def _gzip(folder: Path) -> None:
-    with gzip.open(folder / "text.txt.gz", "wb", 9) as stream:
-        for _ in range(256):
-            stream.write(b"a" * (1 << 20))
+    member = gzip.compress(b"a" * (1 << 20))
+    (folder / "text.txt.gz").write_bytes(256 * member)  # members follow one another
 
 
 def _sparse(name: str) -> Callable[[Path], None]:

@@ -32,7 +32,7 @@ READERS = {
     "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,
-    "text": lambda folder: list(pieces.unpack(folder / "text.txt.gz", 1 << 20)),
+    "text": lambda folder: list(pieces.unpack(Path(folder, "text.txt.gz"), 1 << 20)),
 }
 
 

@@ -28,8 +28,14 @@ from benchmarks.torture import (
     readers,
 )
 from benchmarks.torture.materials import Materials
+from official import config as run_configs
 from official import tokenizers
-from official.saving import checkpoints
+from official.data.labels import task_labels
+from official.modeling.model import Model
+from official.saving import checkpoints, model_folder, named_arrays
+from official.shards import folder as shard_folder
+from official.shards import manifest
+from official.training import resolve
 from official.utils.errors import UserError
 from tests import commands, small
 
@@ -37,6 +43,24 @@ from tests import commands, small
 @pytest.fixture(scope="module")
 def materials(tmp_path_factory):
     return Materials(tmp_path_factory.mktemp("materials"))
+
+
+class Untrained(Materials):
+    """Materials whose models have their first weights: what a reader refuses are their files."""
+
+    def _trained(self, name, *options):
+        given = dict(option.removeprefix("--").split("=", 1) for option in options)
+        with self._made(name) as path:
+            if path:
+                content = manifest.read(given["data"])
+                tokenizer = shard_folder.load_tokenizer(self.folder / given["data"], content)
+                initial = run_configs.load(given["init"]) if "init" in given else None
+                config = resolve.inherit(run_configs.load(given["config"]), initial)
+                config = resolve.resolve(config, tokenizer.vocab_size, task_labels(content))
+                weights = named_arrays.values(Model(config).variables_by_path())
+                model_folder.write_new(config, tokenizer, weights, path)
+                model_folder.save_task(content, path)
+        return self.folder / name
 
 
 def program(folder, monkeypatch, name, text):
@@ -149,9 +173,14 @@ def test_what_was_read_is_compared_to_the_bit():
     assert not readers.same(np.zeros(1), -np.zeros(1))
 
 
+@pytest.mark.slow
 def test_config_typos():
     part = configs.Part(0)
-    assert not parts.total(part.run(case) for case in range(30)).failures
+    actual = parts.total(part.run(case) for case in range(part.whole))
+    assert not actual.failures and actual.kinds == {"refused": 500}
+
+
+def test_config_typos_that_are_not_refused():
     taken = configs.Part(0, load=lambda path: None)
     assert taken.run(0).failures[0].endswith("taken")
 
@@ -275,6 +304,16 @@ def test_hostile_folders_that_are_not_refused(tmp_path, monkeypatch, materials, 
     part = hostile.Part(0, materials, [case], child)
     assert message in part.run(0).failures[0]
     part.child.kill()
+
+
+@pytest.mark.slow
+def test_hostile_folders(tmp_path):
+    part = hostile.Part(0, Untrained(tmp_path / "materials"))
+    actual = parts.total(part.run(case) for case in range(part.whole))
+    part.child.stdin.close()
+    assert part.child.wait(60) == 0
+    assert not actual.failures
+    assert sum(actual.kinds.values()) == len(folders.CASES)
 
 
 def test_there_are_hostile_folders_enough():
