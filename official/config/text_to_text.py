@@ -66,6 +66,10 @@ class TextToTextConfig(CorruptionConfig):
         """Returns the number of raw tokens of a row on disk."""
         return self.lengths(max_length).raw
 
+    def reads_rows_of(self, raw: int, max_length: int) -> bool:
+        """Returns whether rows of `raw` tokens on disk suit; earlier versions added one to some."""
+        return raw - self.row_length(max_length) in (0, 1)
+
     def check(self, segments: "Segments") -> None:
         """Raises ValueError if the rows of `segments` are not text alone, or are too long."""
         if segments.format not in TEXT_FORMATS:
@@ -125,12 +129,13 @@ class SentinelsConfig(TextToTextConfig):
         """See `TextToTextConfig`."""
         if self.masks == "tokens":
             return self._lengths_of_tokens(max_length)
-        raw = max_length
-        while self._spans(raw + 1).inputs <= max_length:
+        raw = max_length - 1
+        while max(self._released(raw + 1).inputs, self._spans(raw + 1).inputs) <= max_length:
             raw += 1
+        released = self._released(raw)
+        if self.noise_density == 0.5 and released.targets > released.inputs:
+            raw -= 1  # as in the release: both sides have equal lengths
         lengths = self._spans(raw)
-        if self.noise_density == 0.5 and lengths.targets > max_length:
-            lengths = self._spans(raw - 1)  # as in the release: both sides have equal lengths
         _, spans = self.counts(lengths.raw)
         needed = spans + 1 if self.targets == "intended" else spans
         if self.replace and needed > self.sentinels:
@@ -146,8 +151,18 @@ class SentinelsConfig(TextToTextConfig):
         """See `TextToTextConfig`."""
         return self._spans(raw) if self.masks == "spans" else self._lengths_of_tokens(raw + 1)
 
+    def _released(self, raw: int) -> Lengths:
+        """Returns the lengths by which the release chooses n.
+
+        It rounds in float64 here and may find no span, unlike `counts`, by which it draws.
+        """
+        noise = round(raw * self.noise_density)
+        return self._lengths(raw, noise, round(noise / self.mean_span_length))
+
     def _spans(self, raw: int) -> Lengths:
-        noise, spans = self.counts(raw)
+        return self._lengths(raw, *self.counts(raw))
+
+    def _lengths(self, raw: int, noise: int, spans: int) -> Lengths:
         if not self.replace:
             return Lengths(raw, raw - noise + 1, noise + 1)
         return Lengths(raw, raw - noise + spans + 1, noise + spans + 1)
@@ -210,8 +225,6 @@ class DenoisingConfig(TextToTextConfig):
 
     def lengths(self, max_length: int) -> Lengths:
         """See `TextToTextConfig`."""
-        if self.method == "prefix_lm":
-            return self.lengths_of_row(max_length)
         return self.lengths_of_row(max_length - 1)
 
     def lengths_of_row(self, raw: int) -> Lengths:

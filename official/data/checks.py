@@ -120,7 +120,7 @@ def bare_rows(folder: str, content: manifest.Manifest, config: configs.Config) -
 def _raw_tokens(folder: str, content: manifest.Manifest, config: configs.Config) -> None:
     """Checks that rows of text alone have the length that the corruption needs."""
     wanted = config.corruption.row_length(config.segments.max_length)
-    if content.max_length != wanted:
+    if not config.corruption.reads_rows_of(content.max_length, config.segments.max_length):
         raise UserError(
             f"{folder} has rows of {content.max_length} raw tokens, and corruption.type: "
             f"{config.corruption.type} needs {wanted} for segments.max_length: "

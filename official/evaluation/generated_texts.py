@@ -85,7 +85,7 @@ class Scorer:
     def _classes(self, texts, answers) -> dict[str, float]:
         classes = np.array([text_to_text.read_label(text, self._labels) for text in texts])
         right = np.array([self.task.labels.index(label) for (label,) in answers])
-        return task_metrics.compute(self.task.metrics, right, classes)
+        return task_metrics.compute(self.task.metrics, right, classes, len(self._labels))
 
     def _numbers(self, texts, answers) -> dict[str, float]:
         numbers = self._read_numbers(texts)

@@ -15,14 +15,24 @@ from official.tasks.text_to_text import WRONG
 from official.utils.errors import UserError
 
 
-def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+def compute(
+    names: Iterable[str],
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    num_classes: int | None = None,
+) -> dict[str, float]:
     """Computes metrics of `official.tasks.METRICS`.
+
+    A prediction that is none of the classes is always wrong, as in the release of T5. For F1 of two
+    classes it counts as the opposite of the label. For F1 of more classes and for the correlation
+    of Matthews it is a class of its own, which has no F1.
 
     Args:
       names: the names of the metrics.
       labels: class ids or scores [B].
       predictions: probabilities [B, C] or class ids [B], -1 = none of the classes; scores [B] for
         a regression.
+      num_classes: C of class ids; F1 is then a mean over all C classes. None = those that occur.
 
     Returns:
       The metrics by name, in the order of `names`.
@@ -44,7 +54,8 @@ def compute(names: Iterable[str], labels: np.ndarray, predictions: np.ndarray) -
                 f"there is no metric {name!r}{nearest(name, _FUNCTIONS)}: "
                 f"metrics are {', '.join(_FUNCTIONS)}"
             )
-        computed[name] = float(_FUNCTIONS[name](labels, predictions))
+        more = (num_classes,) if name == "f1" else ()
+        computed[name] = float(_FUNCTIONS[name](labels, predictions, *more))
     return computed
 
 
@@ -86,15 +97,19 @@ def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return np.mean(labels == _classes(predictions))
 
 
-def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+def _f1(labels: np.ndarray, predictions: np.ndarray, num_classes: int | None) -> float:
     """Computes F1 of class 1 for two classes, as in GLUE; else the mean over the classes."""
     from sklearn import metrics
 
     classes = _classes(predictions)
-    count = predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
+    count = num_classes or (
+        predictions.shape[1] if predictions.ndim == 2 else 1 + max(labels.max(), classes.max())
+    )
     if count <= 2:
-        return metrics.f1_score(labels == 1, classes == 1, zero_division=0)
+        ones = np.where(classes == WRONG, labels != 1, classes == 1)
+        return metrics.f1_score(labels == 1, ones, zero_division=0)
     known = np.setdiff1d(np.union1d(labels, classes), [WRONG])
+    known = known if num_classes is None else np.arange(num_classes)
     return metrics.f1_score(labels, classes, labels=known, average="macro", zero_division=0)
 
 
@@ -119,7 +134,7 @@ def _correlation(name: str) -> Callable[[np.ndarray, np.ndarray], float]:
     return correlation
 
 
-_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+_FUNCTIONS: dict[str, Callable[..., float]] = {
     "accuracy": _accuracy,
     "f1": _f1,
     "matthews_correlation": _matthews_correlation,

@@ -11,6 +11,8 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from official.tasks.kinds import METRICS
 from official.tasks.task import Columns, Task, listed, nearest
 from official.utils.errors import UserError
@@ -38,7 +40,6 @@ _FIELDS = {
 # AX has no training file: it is answered by a model of MNLI.
 _PREFIXES = {"ax": "mnli", "squad1": "", "squad2": ""}
 _COLUMN_NAME = re.compile(r"[A-Za-z_]\w*")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def from_task(task: Task) -> Task:
@@ -153,8 +154,13 @@ def _is_sign(character: str) -> bool:
 
 
 def number_text(score: float) -> str:
-    """Returns a score as text: the nearest multiple of 0.2, half to even, with one decimal."""
-    return f"{round(score * 5) / 5 + 0.0:.1f}"  # The sum has no -0.0.
+    """Returns a score as text: the nearest multiple of 0.2, half to even, with one decimal.
+
+    It is rounded in float32, the dtype of scores in shards and in the release. Five times the
+    float32 of 3.1, which is less than 3.1, is 15.5 there, but not in float64.
+    """
+    fifths = np.round(np.float32(score) * np.float32(5))
+    return f"{fifths / np.float32(5) + np.float32(0):.1f}"  # The sum has no -0.0.
 
 
 def choice_name(number: int) -> str:
@@ -175,8 +181,14 @@ def read_label(text: str, labels: Sequence[str]) -> int:
 
 
 def read_number(text: str) -> float:
-    """Returns the number that a text is, or `WRONG`."""
-    number = float(text) if _NUMBER.fullmatch(text) else math.inf
+    """Returns the number that a text is for Python, as in the release of T5, or `WRONG`.
+
+    Unlike there, NaN and infinity are no numbers: a single one makes correlations undefined.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return float(WRONG)
     return number if math.isfinite(number) else float(WRONG)
 
 

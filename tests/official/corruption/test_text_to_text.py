@@ -2,18 +2,21 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from official import config as configs
 from official.config.segments import Segments
-from official.config.text_to_text import DenoisingConfig, SentinelsConfig
+from official.config.text_to_text import METHODS, DenoisingConfig, SentinelsConfig
 from official.corruption import denoising, sentinels
 from official.corruption.inputs_and_targets import compact
 from official.corruption.vocabulary import Vocabulary
 from official.utils import seeding
 
+CONFIGS = Path(__file__).resolve().parents[3] / "configs" / "pretrain"
 PAD, END, TOP = 0, 1, 99
 VOCABULARY = Vocabulary(
     size=100,
@@ -90,6 +93,9 @@ def test_rows_that_are_too_long_are_cut_before_the_end_token():
         (512, {"mean_span_length": 2.0}, 552, 126),
         (512, {"mean_span_length": 5.0}, 581, 105),
         (512, {"mean_span_length": 10.0}, 591, 99),
+        (512, {"mean_span_length": 1.0}, 511, 155),
+        (64, {"mean_span_length": 1.0, "noise_density": 0.5}, 62, 63),
+        (70, {"mean_span_length": 10.0, "noise_density": 0.3}, 94, 32),  # 0.3 * 95 < 28.5
         (512, {"noise_density": 0.1}, 548, 74),
         (512, {"noise_density": 0.25}, 614, 206),
         (512, {"noise_density": 0.5, "sentinels": 128}, 766, 512),
@@ -101,6 +107,42 @@ def test_lengths(length, settings, raw, targets):
     assert (lengths.raw, lengths.targets) == (raw, targets)
     assert lengths.inputs <= length
     assert SentinelsConfig(**settings).lengths_of_row(raw) == lengths
+
+
+def test_raw_lengths_are_those_of_the_release():
+    """By its rule: the largest n, from one less than the inputs, in Python's float64."""
+
+    def inputs(n, density, mean):
+        removed = round(n * density)
+        return n - removed + round(removed / mean) + 1
+
+    for length, density, mean in itertools.product(
+        range(40, 1100, 53), (0.1, 0.15, 0.3, 0.5), (1.0, 1.5, 2.0, 3.0, 5.0)
+    ):
+        config = SentinelsConfig(noise_density=density, mean_span_length=mean, sentinels=1000)
+        n = length - 1
+        while inputs(n + 1, density, mean) <= length:
+            n += 1
+        removed = round(n * density)
+        if density == 0.5 and removed + round(removed / mean) + 1 > inputs(n, density, mean):
+            n -= 1
+        found = config.lengths(length)
+        assert found.raw == n and found.inputs <= length, (length, density, mean)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_raw_row_leaves_room_for_the_end_token(method):
+    config = DenoisingConfig(method=method)
+    lengths = config.lengths(512)
+    assert lengths.raw == 511 and max(lengths.inputs, lengths.targets) <= 512
+
+
+def test_shards_of_earlier_versions_are_read():
+    """They have one raw token more, for a prefix LM and for spans of one token."""
+    for config in (DenoisingConfig(method="prefix_lm"), SentinelsConfig(mean_span_length=1.0)):
+        assert [config.reads_rows_of(n, 512) for n in (510, 511, 512, 513)] == [
+            False, True, True, False,
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -272,6 +314,14 @@ def test_random_tokens_are_all_but_the_special_ones():
     mean = 100 * 500 * 0.9 * 0.9 / 98  # 413, with a standard deviation of 20
     assert not counts[[PAD, END]].any()
     assert np.abs(counts[3:TOP] - mean).max() < 5 * 20.3
+
+
+@pytest.mark.parametrize("name, format", [
+    ("prefix_lm", "documents"), ("deshuffle", "documents"), ("lm", "joined"),
+    ("bert_style", "joined"), ("mass_style", "joined"),
+])  # fmt: skip
+def test_the_study_joins_documents_where_the_release_does(name, format):
+    assert configs.load(CONFIGS / f"t5_study_{name}.yaml").segments.format == format
 
 
 def test_deshuffled_text():

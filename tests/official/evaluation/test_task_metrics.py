@@ -34,6 +34,25 @@ def test_probabilities_and_ids_give_the_same():
     assert computed["f1"] == pytest.approx(macro, abs=1e-12)
 
 
+def test_what_is_none_of_the_classes_is_wrong_as_in_the_release_of_t5():
+    """Worked by hand after its rules; every prediction below is a label or -1."""
+    labels, classes = [0, 0, 0, 1, 1], [-1, -1, -1, 1, 1]
+    names = ["accuracy", "f1", "matthews_correlation"]
+    # The opposite of each label: 2 true and 3 false positives. A third class for Matthews: no
+    # label has it, so the covariance is 2 * 5 - 2 * 2, and it separates the two perfectly.
+    assert task_metrics.compute(names, labels, classes, 2) == {
+        "accuracy": pytest.approx(0.4),
+        "f1": pytest.approx(2 * 2 / (2 * 2 + 3)),
+        "matthews_correlation": pytest.approx((2 * 5 - 2 * 2) / (25 - 9 - 4)),
+    }
+    # One false negative.
+    assert task_metrics.compute(["f1"], [0, 1, 1], [0, 1, -1], 2)["f1"] == pytest.approx(2 / 3)
+    assert task_metrics.compute(["f1"], [0, 1, 1], [-1, -1, -1], 2)["f1"] == 0
+    # Class 0: 1 of 1 predictions and of 2 labels; class 1: all; class 2 is not seen and has 0.
+    mean = task_metrics.compute(["f1"], [0, 0, 1], [0, -1, 1], 3)["f1"]
+    assert mean == pytest.approx((2 / 3 + 1 + 0) / 3)
+
+
 def test_f1_of_three_classes_is_a_mean_even_where_two_are_seen():
     labels, predictions = np.array([0, 1, 1]), np.eye(3)[[0, 1, 0]]
     both = metrics.f1_score(labels, [0, 1, 0], average="macro")

@@ -86,7 +86,10 @@ def test_scores_are_multiples_of_a_fifth():
         (np.float32(2.6), "2.6"), (0.0999, "0.0"), (-0.05, "0.0"),
     ):  # fmt: skip
         assert text_to_text.number_text(score) == wanted, score
-    for score in np.arange(5001) / 1000:  # T5 rounds in float32
+    # Rows of STS-B's train file. As float32, 1.7 is more than 1.7, and 3.1 less than 3.1.
+    for score, wanted in (("1.700", "1.6"), ("3.1", "3.2"), ("3.100", "3.2")):
+        assert text_to_text.number_text(float(np.float32(score))) == wanted, score
+    for score in np.arange(5001, dtype=np.float32) / 1000:
         rounded = np.round(np.float32(score) * np.float32(5)) / np.float32(5)
         assert text_to_text.number_text(float(score)) == f"{rounded:.1f}", score
     found = {text_to_text.number_text(score) for score in np.linspace(0, 5, 2001)}
@@ -109,6 +112,7 @@ def test_answers_outside_the_labels_are_wrong():
     ):  # fmt: skip
         assert text_to_text.read_label(text, labels) == wanted, text
     for text, number in (("3.8", 3.8), ("3.85", 3.85), ("five", -1), ("", -1), ("nan", -1),
-        ("-1.5", -1.5), ("1_0", -1), ("1e3", -1), ("٣", -1), ("9" * 400, -1),
+        ("-1.5", -1.5), ("3.", 3), (".5", 0.5), ("1e3", 1000), ("inf", -1), ("9" * 400, -1),
+        ("3,8", -1), ("3.8 3.8", -1),
     ):  # fmt: skip
         assert text_to_text.read_number(text) == number
