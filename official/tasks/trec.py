@@ -7,9 +7,7 @@ Columns are separated by blanks or tabs. As in trec_eval, the order of a run is 
 not of its ranks or lines; see `ordered`.
 """
 
-import gzip
 import math
-import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import IO
 
@@ -168,16 +166,9 @@ def _records(
 
 
 def _lines(path: AnyPath) -> Iterable[bytes]:
-    try:
-        with text_lines.opened(path) as stream:
-            for number, line in enumerate(stream):
-                yield line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder where a file is wanted") from error
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
+    with text_lines.opened(path) as stream:
+        for number, line in enumerate(stream):
+            yield line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
 
 
 def _number(text: str) -> float:

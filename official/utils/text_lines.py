@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -35,11 +36,44 @@ def read(path: str | os.PathLike, what: str) -> list[str]:
 
 @contextlib.contextmanager
 def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Yields the bytes of a file, unpacked if its name ends in `.gz`."""
+    """Yields the bytes of a file, unpacked if its name ends in `.gz`.
+
+    Raises:
+      UserError: there is no such file, it is a folder, or it cannot be unpacked.
+    """
     path = paths.path(path)
-    with path.open("rb") as stream:
-        if path.suffix == ".gz":
-            with gzip.open(stream) as unpacked:
-                yield unpacked
-        else:
-            yield stream
+    try:
+        with path.open("rb") as stream:
+            if path.suffix == ".gz":
+                with gzip.open(stream) as unpacked:
+                    yield unpacked
+            else:
+                yield stream
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder where a file is wanted") from error
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
+
+
+def lines(path: str | os.PathLike, damaged: list[int]) -> Iterator[str]:
+    """Yields lines without their ends and without a byte-order mark.
+
+    Args:
+      path: the file; `.gz` is unpacked.
+      damaged: a list to which the numbers of lines that are not UTF-8 are appended, from 1.
+
+    Raises:
+      UserError: as `opened`.
+    """
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                damaged.append(number)
+                yield line.decode("utf-8", "replace")

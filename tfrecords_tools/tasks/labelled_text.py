@@ -133,14 +133,16 @@ def with_labels_of_train_file(
     columns = task.columns_for("train", tables.file_format(files["train"], format))
     column = columns.label
     values: set[str] = set()
-    for row in tables.read(
-        files["train"],
-        [column],
-        header=columns.header,
-        format=format,
-        bad=tables.BadRows(skip_bad_rows),
-    ):
-        if label := row.cells[0].strip():
+    bad = tables.BadRows(skip_bad_rows)
+    for row in tables.read(files["train"], [column], header=columns.header, format=format, bad=bad):
+        label = row.cells[0].strip()
+        if set(label) & set("\t\r\n"):
+            where = tables.location(files["train"], row.line)
+            bad(
+                "label not in the set",
+                f"{where}: {label!r} cannot be a label: it has a tab or a line break",
+            )
+        elif label:
             values.add(label)
         if len(values) > MAX_INFERRED_LABELS:
             raise UserError(

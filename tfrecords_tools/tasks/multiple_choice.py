@@ -72,7 +72,7 @@ def build(
     task_folder.check_max_length(2, tokenizer, max_length)
     names = [split for split in SPLITS if split in files]
     if not task.labels:
-        count = choice_files.count_choices(files[names[0]])
+        count = choice_files.count_choices(files[names[0]], skip_bad_rows)
         task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
     shards: list[manifest.Shard] = []
     counts: dict[str, SplitCounts] = {}

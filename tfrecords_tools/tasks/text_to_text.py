@@ -136,7 +136,7 @@ def _with_labels(
     """Returns the task with its labels, which are checked."""
     if task.answers == "choice" and not task.labels:
         first = next(split for split in SPLITS if split in files)
-        count = choice_files.count_choices(files[first])
+        count = choice_files.count_choices(files[first], skip_bad_rows)
         task = dataclasses.replace(task, labels=tuple(LETTERS[:count]), values=())
     if task.answers == "classification":
         if not task.labels:

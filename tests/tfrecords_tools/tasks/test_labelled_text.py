@@ -483,6 +483,16 @@ def test_errors_of_labels(tmp_path, tokenizer, monkeypatch):
         _build(SENTIMENT, files, tokenizer, output)
 
 
+def test_a_label_with_a_line_break_is_a_bad_row(tmp_path):
+    path = tmp_path / "train.jsonl"
+    rows = [{"text": "a", "label": label} for label in ("x", "y\nz", "y")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    find = labelled_text.with_labels_of_train_file
+    with pytest.raises(UserError, match=r"train.jsonl, line 2: 'y\\nz' cannot be a label"):
+        find(SENTIMENT, {"train": path}, None, False)
+    assert find(SENTIMENT, {"train": path}, None, True).labels == ("x", "y")
+
+
 def test_errors_of_the_whole(tmp_path, tokenizer):
     files = _files(tmp_path, train="text\tlabel\na\t1\nbad film\t0\n")
     with pytest.raises(UserError, match="--max_length=2 leaves no room .* the least is 3"):

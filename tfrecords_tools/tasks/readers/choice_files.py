@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.tasks import LETTERS, Task
+from official.utils import json_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import choice_formats, tables
@@ -32,20 +33,23 @@ class Question:
     answer: int | None
 
 
-def count_choices(path: AnyPath) -> int:
+def count_choices(path: AnyPath, skip_bad_rows: bool = False) -> int:
     """Returns the number of choices of the first question of a JSON Lines file.
 
     Raises:
-      UserError: the file has no usable question, or there are more choices than letters.
+      UserError: the file has no usable question; or there are more choices than letters, and bad
+        rows are not left out.
     """
-    for _, line, value in tables.objects(path, tables.BadRows(skip=True)):
+    bad = tables.BadRows(skip_bad_rows)
+    for _, line, value in json_lines.objects(path, tables.BadRows(skip=True)):
         choices = value.get("choices")
         if isinstance(choices, list) and len(choices) > 1:
-            if len(choices) > len(LETTERS):
-                raise UserError(
-                    f"{path}, line {line}: {len(choices)} choices, and {len(LETTERS)} are the most"
-                )
-            return len(choices)
+            if len(choices) <= len(LETTERS):
+                return len(choices)
+            bad(
+                "wrong number of choices",
+                f"{path}, line {line}: {len(choices)} choices, and {len(LETTERS)} are the most",
+            )
     raise UserError(f"{path}: no line with two or more `choices`")
 
 

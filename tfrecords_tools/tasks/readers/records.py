@@ -10,35 +10,21 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import layouts
 
 
-def lines(path: AnyPath, damaged: list[int]) -> Iterator[str]:
-    """Yields lines without their ends; appends the numbers of lines not in UTF-8 to `damaged`."""
-    with text_lines.opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                damaged.append(number)
-                yield line.decode("utf-8", "replace")
-
-
 def tsv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line number and the cells of each row; see `lines` for `damaged`."""
-    for number, line in enumerate(lines(path, damaged), 1):
+    """Yields the line number and the cells of each row; see `text_lines.lines` for `damaged`."""
+    for number, line in enumerate(text_lines.lines(path, damaged), 1):
         if line:
             yield number, line.split("\t")
 
 
 def csv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the first line number and the cells of each row; see `lines` for `damaged`.
+    """Yields the first line number and the cells of each row; see `text_lines.lines` for `damaged`.
 
     Raises:
       UserError: the file is not CSV.
     """
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((line + "\n" for line in lines(path, damaged)), strict=True)
+    reader = csv.reader((line + "\n" for line in text_lines.lines(path, damaged)), strict=True)
     line = 1
     try:
         for cells in reader:
@@ -55,6 +41,6 @@ def csv_records(path: AnyPath, damaged: list[int]) -> Iterator[tuple[int, list[s
 
 def trec_records(path: AnyPath) -> Iterator[tuple[int, list[str] | None]]:
     """Yields the line number and the cells of each question; None for other lines."""
-    for number, line in enumerate(lines(path, []), 1):
+    for number, line in enumerate(text_lines.lines(path, []), 1):
         if line.strip():
             yield number, layouts.trec_cells(line)

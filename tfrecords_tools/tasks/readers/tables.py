@@ -7,14 +7,13 @@ a byte-order mark and may be compressed (.gz). Blank lines are not rows. Folders
 questions are read as rows too: see `layouts`.
 """
 
-import collections
-import gzip
 import json
-import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from official.tasks import nearest
+from official.utils import json_lines
+from official.utils.bad_rows import BadRows, location
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks.readers import layouts, records
@@ -39,39 +38,6 @@ class Row(NamedTuple):
     number: int
     line: int | str
     cells: tuple[str | None, ...]
-
-
-class BadRows:
-    """Handles rows that cannot be used: raises an error, or counts them as left out.
-
-    Attributes:
-      counts: the number of rows left out, by reason.
-    """
-
-    def __init__(self, skip: bool = False, known: Collection[str] = ()):
-        """Skips no bad rows, all of them if `skip`, or those whose reason is in `known`."""
-        self.skip = skip
-        self.known = known
-        self.counts: collections.Counter[str] = collections.Counter()
-
-    def __call__(self, reason: str, message: str) -> None:
-        """Counts a bad row.
-
-        Raises:
-          UserError: with `message`, unless bad rows are skipped.
-        """
-        if not self.skip and reason not in self.known:
-            raise UserError(f"{message}; --skip_bad_rows leaves such rows out")
-        self.counts[reason] += 1
-
-    def __str__(self) -> str:
-        """Returns the counts as text."""
-        return ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.counts.items()))
-
-
-def location(path: AnyPath, line: int | str) -> str:
-    """Returns the location of a row for a message: a line of a file, or a file of a folder."""
-    return f"{path}/{line}" if isinstance(line, str) else f"{path}, line {line}"
 
 
 def file_format(path: AnyPath, given: str | None = None) -> str:
@@ -119,20 +85,13 @@ def read(
     bad = bad or BadRows()
     format = file_format(path, format)
     rows = 0
-    try:
-        if format == "jsonl":
-            source = _objects(path, columns, optional, bad)
-        else:
-            source = _cells(path, columns, optional, header, format, bad, labels)
-        for row in source:
-            rows += 1
-            yield row
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder where a file is wanted") from error
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
+    if format == "jsonl":
+        source = _objects(path, columns, optional, bad)
+    else:
+        source = _cells(path, columns, optional, header, format, bad, labels)
+    for row in source:
+        rows += 1
+        yield row
     if not rows and not bad.counts:
         raise UserError(f"{path} is empty: it has no rows")
 
@@ -213,39 +172,11 @@ def _column_index(
     )
 
 
-def objects(path: AnyPath, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
-    """Yields the number, the line and the object of each line of a JSON Lines file.
-
-    Args:
-      path: the file.
-      bad: is called with lines that are not UTF-8 or no JSON object.
-    """
-    damaged: list[int] = []
-    number = -1
-    for line, text in enumerate(records.lines(path, damaged), 1):
-        if not text.strip():
-            continue
-        number += 1
-        if damaged:
-            damaged.clear()
-            bad("not UTF-8", f"{path}, line {line}: not UTF-8: convert the file")
-            continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            bad("not JSON", f"{path}, line {line}: not JSON ({error})")
-            continue
-        if not isinstance(value, dict):
-            bad("not a JSON object", f"{path}, line {line}: every line is to be a JSON object")
-            continue
-        yield number, line, value
-
-
 def _objects(
     path: AnyPath, columns: Sequence[str], optional: Sequence[str], bad: BadRows
 ) -> Iterator[Row]:
     absent: set[str] | None = None  # The optional columns that the first row lacks.
-    for number, line, value in objects(path, bad):
+    for number, line, value in json_lines.objects(path, bad):
         if absent is None:
             absent = {column for column in optional if value.get(column) is None}
         missing = {column for column in columns if value.get(column) is None}

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from official.tasks import tags as tag_rules
 from official.tasks.task import Columns
 from official.tokenizers import text_words
+from official.utils import json_lines, text_lines
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.tasks.readers import records, tables
+from tfrecords_tools.tasks.readers import tables
 
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl"}
 _BLANKS = re.compile(r"[ \t]+")
@@ -80,13 +81,8 @@ def read(
     else:
         texts = _conll(path, columns, labelled)
     number = 0
-    try:
-        for number, text in enumerate(texts, 1):  # noqa: B007
-            yield text
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder where a file is wanted") from error
+    for number, text in enumerate(texts, 1):  # noqa: B007
+        yield text
     if not number and not bad.counts:
         raise UserError(f"{path} is empty: it has no words")
 
@@ -103,7 +99,7 @@ def _conll(path: AnyPath, columns: Columns, labelled: bool) -> Iterator[Text]:
         where = tables.location(path, lines[0])
         return Text(tuple(words), tuple(tags) if has_tags else None, where, tuple(lines))
 
-    for number, line in enumerate(records.lines(path, damaged), 1):
+    for number, line in enumerate(text_lines.lines(path, damaged), 1):
         if damaged:
             raise UserError(f"{path}, line {damaged[0]}: not UTF-8: convert the file")
         cells = _BLANKS.split(line.strip(" \t"))
@@ -155,7 +151,7 @@ def _check_tag(tag: Any, where: str) -> None:
 
 
 def _objects(path: AnyPath, labelled: bool, bad: tables.BadRows, widen: bool) -> Iterator[Text]:
-    for _, line, value in tables.objects(path, bad):
+    for _, line, value in json_lines.objects(path, bad):
         where = tables.location(path, line)
         if "tokens" in value:
             found = _words_and_tags(value, labelled, where)

@@ -193,6 +193,8 @@ def test_choices_that_are_no_texts(tmp_path):
     path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27))
     with pytest.raises(UserError, match="own.jsonl, line 1: 27 choices, and 26 are the most"):
         choice_files.count_choices(path)
+    path = lines(tmp_path / "own.jsonl", row(choices=["x"] * 27), row())
+    assert choice_files.count_choices(path, skip_bad_rows=True) == 2
 
 
 def test_answers_for_all_or_for_none(tmp_path):
@@ -224,6 +226,15 @@ def test_articles_that_cannot_be_used(tmp_path, reason):
         read(tasks.TASKS["race"], path)
     actual, counts = read(tasks.TASKS["race"], path, skip=True)
     assert counts == {reason: 1} and [q.number for q in actual] == [0, 1, 4, 5]
+
+
+def test_an_article_that_is_damaged(tmp_path):
+    path = folder(tmp_path, **{"0": article(), "1": "{", "2": article(id="2")})
+    (path / "3.txt").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="/1.txt: not JSON .*--skip_bad_rows leaves such rows out"):
+        read(tasks.TASKS["race"], path)
+    actual, counts = read(tasks.TASKS["race"], path, skip=True)
+    assert counts == {"not JSON": 2} and len(actual) == 4
 
 
 def test_questions_of_an_article_that_cannot_be_used(tmp_path):

@@ -84,6 +84,20 @@ def test_answers_that_are_nowhere_or_missing(tmp_path):
         list(squad.read(path, no_answers=True))
 
 
+def test_questions_of_version_2_without_a_flag(tmp_path):
+    """The released evaluation asks whether there are answers. Ids may be numbers."""
+    asked = [(1, "What?", [("Bada", 0)]), (2, "Why?", [])]
+    document = squads.document(("Bada.", asked))
+    for question in document["data"][0]["paragraphs"][0]["qas"]:
+        del question["is_impossible"]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    found = [each.question for each in squad.read(path, no_answers=True)]
+    assert [(each.id, each.answers) for each in found] == [("1", ("Bada",)), ("2", ())]
+    with pytest.raises(UserError, match="'2': has no answer and --task=squad2 has such questions"):
+        list(squad.read(path))
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
@@ -99,8 +113,8 @@ def test_answers_that_are_nowhere_or_missing(tmp_path):
             r"article 1 \(T\), paragraph 1, question 1: int where an object with 'id' is wanted",
         ),
         (
-            b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 3}]}]}]}',
-            "article 1, paragraph 1: 'id' is 3, but a text is wanted",
+            b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1.5}]}]}]}',
+            "article 1, paragraph 1, question 1: 'id' is 1.5, but a text is wanted",
         ),
         (
             b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "q", "question": "x",'
