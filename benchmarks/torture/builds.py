@@ -65,7 +65,7 @@ class Part(parts.Part):
         for number in range(left):
             process = self._start(system, folder, "out")
             late = rng.random() < 0.75
-            while late and process.poll() is None and _reached(folder) == _START:
+            while late and process.poll() is None and reached(folder) == _START:
                 time.sleep(0.01)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(rng.uniform(0, 0.5) * self._whole[system][1])
@@ -73,7 +73,7 @@ class Part(parts.Part):
             process.communicate()
             if process.returncode == 0:
                 return number
-            outcome.add(_reached(folder))
+            outcome.add(reached(folder))
         return left
 
     def _end(self, system: str, folder: Path) -> str | None:
@@ -112,7 +112,7 @@ class Part(parts.Part):
         path.write_bytes(b"\n".join([text] * COPIES))
 
 
-def _reached(folder: Path) -> str:
+def reached(folder: Path) -> str:
     """Returns what a build was doing when it was killed."""
     if any(folder.glob(f"{atomic.PREFIX}out-*/*.tfrecord")):
         return "while shards were written"

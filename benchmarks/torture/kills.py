@@ -57,7 +57,7 @@ class Part(parts.Part):
                 run = Run(self._materials, system, count, Path(scratch) / "model")
                 problem, left = self._torment(run, left, rng, outcome)
                 self._spoil(run.model_dir)
-                problem = problem or _unlike(whole, run.model_dir)
+                problem = problem or unlike(whole, run.model_dir)
                 if problem:
                     outcome.fail(f"{system}, {count} worker(s): {problem}", 0)
                     return outcome
@@ -113,7 +113,7 @@ class Run:
         shards = materials.shards(system)
         self.count, self.model_dir = count, model_dir
         self._checkpoints = model_dir / "checkpoints"
-        self._command = command(
+        self.command = command(
             "official.main",
             "--mode=train_and_eval",
             f"--config={smoke_config(system)}",
@@ -123,7 +123,7 @@ class Run:
             *(f"--override=recipe.{key}={value}" for key, value in _OVERRIDES.items()),
         )
         if count > 1:
-            self._command.append("--distribution_strategy=multi_worker")
+            self.command.append("--distribution_strategy=multi_worker")
         self._processes: list[subprocess.Popen] = []
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class Run:
         self._newest = checkpoints.last_step(self.model_dir) or 0
         self._processes = [
             subprocess.Popen(
-                self._command,
+                self.command,
                 cwd=environments.ROOT,
                 env={**environment(), **config},
                 stdin=subprocess.DEVNULL,
@@ -204,7 +204,7 @@ class Run:
         return self._log.read()[-600:]
 
 
-def _unlike(whole: Path, killed: Path) -> str | None:
+def unlike(whole: Path, killed: Path) -> str | None:
     """How the end of a run differs from that of one that nobody killed."""
     ends = []
     for folder in (whole, killed):

@@ -136,7 +136,12 @@ class Manifest:
 
 
 def write(folder: str | os.PathLike, manifest: Manifest) -> None:
-    """Writes `manifest.json` into a shard folder."""
+    """Writes `manifest.json` into a shard folder.
+
+    Raises:
+      UserError: the shards lack examples that were made, or the disk is full.
+    """
+    _check_totals(manifest, str(folder))
     with atomic.file(paths.path(folder) / FILE) as stream:
         json_files.dump(strict.to_dict(manifest), stream)
 
@@ -146,7 +151,8 @@ def read(folder: str | os.PathLike) -> Manifest:
 
     Raises:
       UserError: there is no such folder or file, the file is not JSON, it has changed since it was
-        written, it has another version, or an entry is missing, unknown or of the wrong type.
+        written, it has another version, an entry is missing, unknown or of the wrong type, or the
+        shards have other numbers of examples than were made.
     """
     path = paths.path(folder) / FILE
     if not path.exists() and not path.parent.is_dir():
@@ -164,7 +170,9 @@ def read(folder: str | os.PathLike) -> Manifest:
         )
     values = json_files.checked(values, path)
     try:
-        return _from_dict(values, str(path))
+        manifest = _from_dict(values, str(path))
+        _check_totals(manifest, str(path))
+        return manifest
     except UserError as error:
         raise UserError(f"{error}: make the shards again") from None
 
@@ -194,6 +202,26 @@ def fingerprint(manifests: Sequence[Manifest], split: str, shares: Sequence[floa
     ]
     given = [list(map(float, shares))] if shares else []
     return checksums.hash_bytes(json.dumps([split, parts, *given], sort_keys=True).encode())
+
+
+def _check_totals(manifest: Manifest, source: str) -> None:
+    """Compares the records of the shards with the counts of the examples that were made.
+
+    Raises:
+      UserError: they differ.
+    """
+    made = {"": manifest.totals.examples}
+    if isinstance(manifest.totals, TaskTotals):
+        made |= {split: counts.examples for split, counts in manifest.totals.splits.items()}
+    for split, examples in made.items():
+        shards = manifest.split(split) if split else manifest.shards
+        stored = sum(shard.records for shard in shards)
+        if examples not in (None, stored):
+            of_split = f" of the {split} split" if split else ""
+            raise UserError(
+                f"{source}: {examples:,} examples{of_split} were made, and the shards have "
+                f"{stored:,}"
+            )
 
 
 def _from_dict(values: Mapping[str, Any], source: str) -> Manifest:

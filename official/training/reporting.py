@@ -42,6 +42,7 @@ class Reporter:
         self._report = report
         self._path = paths.path(model_dir) / metrics_log.FILE
         self.started = False
+        self._written: set[tuple[str, int]] = set()
         if not silent:
             atomic.make_folder(model_dir)
             self._events = Events(model_dir)
@@ -87,6 +88,11 @@ class Reporter:
         self.say(f"step {step}  {split}: {_text(metrics)}{note}")
         self._write(split, step, metrics)
 
+    def again(self, step: int, metrics: Mapping[str, float], split: str) -> None:
+        """Reports an evaluation of an earlier start, unless that start did so before it ended."""
+        if not self._silent and (split, step) not in self._written:
+            self.evaluation(step, metrics, split, "")
+
     def say(self, text: str) -> None:
         """Reports a line."""
         if not self._silent:
@@ -109,11 +115,13 @@ class Reporter:
         kept = []
         for line in self._path.read_bytes().splitlines(keepends=True):
             try:
-                known = json.loads(line)["step"] <= step
+                record = json.loads(line)
+                known = record["step"] <= step
             except (ValueError, TypeError, KeyError):
                 continue  # the line is incomplete, because the process was killed, or damaged
             if known:
                 kept.append(line)
+                self._written.add((record.get("split"), record["step"]))
         with atomic.file(self._path, "wb") as stream:
             stream.writelines(kept)
 

@@ -172,6 +172,9 @@ class Trainer:
             if validation is not None and self._due(step) and not self._metrics:
                 # The run was stopped before this evaluation, or had no validation data.
                 self._evaluate(step, validation, reporter)
+            elif self._metrics:
+                # It was stopped between the checkpoint with the metrics and the report of them.
+                reporter.again(step, self._metrics, "validation")
             if step >= self.total_steps:
                 reporter.say(f"{self.model_dir}: trained already, to step {step}")
             elif self.best.patience_is_over:

@@ -1,7 +1,9 @@
 """Writes files and folders that get their final name only when they are complete.
 
-The content and all parent folders are synced, so they survive a power cut. Remote files appear when
-they are whole, and remote folders have a marker; see `official.utils.remote_writes`.
+After a power cut, a disk may have lost whatever was not synced, and may have a later write without
+an earlier one. So content is synced before the name that says that it is complete, and each folder
+after its entries have changed. Remote files appear when they are whole, and remote folders have a
+marker; see `official.utils.remote_writes`.
 """
 
 import contextlib
@@ -54,13 +56,10 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
             temporary = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent))
             try:
                 yield temporary
-                for entry in temporary.rglob("*"):
-                    if entry.is_file() or entry.is_dir():
-                        _sync(entry)
                 temporary.chmod(0o755)
-                _sync(temporary)
+                sync_tree(temporary)
                 os.rename(temporary, path)
-                _sync(path.parent)
+                sync(path.parent)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
@@ -100,9 +99,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             try:
                 yield temporary
                 temporary.chmod(0o644)
-                _sync(temporary)
+                sync(temporary)
                 os.replace(temporary, path)
-                _sync(path.parent)
+                sync(path.parent)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
@@ -121,7 +120,9 @@ def file(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def append(path: str | os.PathLike, text: str) -> None:
-    """Appends text to a file, or leaves the file as it was. A remote file is written again.
+    """Appends text to a file and syncs it, or leaves the file as it was.
+
+    A remote file is written again.
 
     Raises:
       UserError: it cannot be written.
@@ -136,6 +137,9 @@ def append(path: str | os.PathLike, text: str) -> None:
         try:
             while data:
                 data = data[stream.write(data) :]
+            os.fsync(stream.fileno())
+            if not end:
+                sync(path.parent)  # The file may be new.
         except BaseException:
             stream.truncate(end)
             raise
@@ -155,13 +159,14 @@ def make_folder(path: str | os.PathLike) -> None:
         lacking = [each for each in (path, *path.parents) if not each.is_dir()]
         for each in reversed(lacking):
             each.mkdir(exist_ok=True)
-            _sync(each.parent)
+            sync(each.parent)
 
 
 def remove(path: str | os.PathLike, marker: str = "") -> None:
-    """Removes a file or a folder; a killed process never leaves a part of the folder at `path`.
+    """Removes a file or a folder, for good when this returns.
 
-    A killed process may leave a part of a remote folder without its `marker`.
+    A killed process or a power cut never leaves a part of the folder at `path`; of a remote folder,
+    a part without its `marker` may be left.
     """
     path = paths.path(path)
     if isinstance(path, RemotePath):
@@ -169,10 +174,12 @@ def remove(path: str | os.PathLike, marker: str = "") -> None:
         return
     if not path.is_dir() or path.is_symlink():
         path.unlink()
+        sync(path.parent)
         return
     with _writing(path.parent):
         retired = tempfile.mkdtemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent)
         os.rename(path, retired)
+        sync(path.parent)
         shutil.rmtree(retired)
 
 
@@ -189,7 +196,10 @@ def remove_leftovers(parent: str | os.PathLike) -> None:
     with contextlib.suppress(BlockingIOError), _lock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in parent.glob(f"{PREFIX}*"):
             if remote_writes.LEFT_OVER.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
 
 @contextlib.contextmanager
@@ -268,7 +278,16 @@ def _concerns(name: str | bytes | int | None, path: AnyPath) -> bool:
     return temporary or (isinstance(path, Path) and path.is_relative_to(name))
 
 
-def _sync(path: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Waits until all that a local folder contains is on the disk."""
+    for entry in folder.rglob("*"):
+        if entry.is_file() or entry.is_dir():
+            sync(entry)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Waits until the content of a local file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

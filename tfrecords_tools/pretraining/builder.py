@@ -11,9 +11,10 @@ import functools
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from official.shards import manifest, token_counts
-from official.utils import paths, strict
+from official.utils import atomic, paths, strict
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining import jobs, stream_builder
 from tfrecords_tools.pretraining.counts import Counts, summary
@@ -64,6 +65,8 @@ def build(
     ):
         work = _Build(settings, corpus, reading, folder, scratch, runner, num_shards, report)
         built, counts = work.run()
+        if isinstance(folder, Path):
+            atomic.sync_tree(folder)  # before the folder of what is done is removed
     seconds = time.monotonic() - started
     report(summary(output, built, counts, settings, corpus.bytes, seconds))
     return built

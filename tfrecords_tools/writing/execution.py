@@ -13,7 +13,7 @@ from absl import flags
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
-from tfrecords_tools.writing import unfinished
+from tfrecords_tools.writing import own_folder, unfinished
 from tfrecords_tools.writing.parallel import Pool
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class Execution:
                 f"--runner=beam: {error}: install it with pip install -r requirements-beam.txt"
             ) from None
         scratch = output.with_name(f".beam-{output.name}")
+        if isinstance(scratch, Path):
+            own_folder.make(scratch)
         try:
             yield Started(BeamRunner(self.beam, setup, scratch / "results"), scratch)
         finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from official.utils import atomic
 from tfrecords_tools.writing.parallel import Pool
 from tfrecords_tools.writing.shuffle import (
     Counts,
@@ -60,7 +61,7 @@ class LocalRunner:
         counted: Callable[[Item, Counts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
-        self.folder.mkdir(exist_ok=True)
+        atomic.make_folder(self.folder)
         spills: list[Spill] = []
         working: collections.deque[Item] = collections.deque()
 

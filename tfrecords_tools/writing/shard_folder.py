@@ -33,7 +33,7 @@ def new(output: AnyPath) -> Iterator[AnyPath]:
 def _remove_leftovers(output: Path) -> None:
     name = re.compile(re.escape(f"{atomic.PREFIX}{output.name}-") + r"[a-z0-9_]{8}(-old)?")
     for path in output.parent.glob(f"{atomic.PREFIX}*"):
-        if name.fullmatch(path.name) and path.is_dir():
+        if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
             with _locked(path, fcntl.LOCK_EX):
                 shutil.rmtree(path)
 

@@ -5,11 +5,16 @@ Shapes: N records.
 
 import bisect
 import dataclasses
+import json
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
+from official.utils.errors import UserError
 from tfrecords_tools.writing.shuffle import Counts
+
+KINDS = ("records", "keys", "ends", "runs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +23,8 @@ class Spill:
 
     The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the position behind
     each record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and
-    `counts`, which is written last.
+    `counts`, which is written when the others are on the disk. Its first line has the number of
+    bytes of each.
     """
 
     folder: Path
@@ -31,11 +37,29 @@ class Spill:
     @property
     def done(self) -> bool:
         """Whether the files are complete."""
-        return self.path("counts").exists()
+        try:
+            with open(self.path("counts"), "rb") as stream:
+                return self.read_file_bytes(stream) == self.file_bytes()
+        except (OSError, ValueError):  # A file is missing, or its first line is another.
+            return False
+
+    def file_bytes(self) -> dict[str, int]:
+        """Returns the number of bytes of each of `KINDS`."""
+        return {kind: self.path(kind).stat().st_size for kind in KINDS}
+
+    @staticmethod
+    def read_file_bytes(stream: IO[bytes]) -> dict[str, int]:
+        """Reads the first line of `counts`.
+
+        Raises:
+          ValueError: there is no such line.
+        """
+        return json.loads(stream.readline(1 << 10))
 
     def read_counts(self, counts: type[Counts]) -> Counts:
         """Returns the counts of the item."""
         with open(self.path("counts"), "rb") as stream:
+            self.read_file_bytes(stream)
             return counts.load(stream)
 
     def sizes(self) -> tuple[int, int]:
@@ -43,7 +67,11 @@ class Spill:
         return self.path("keys").stat().st_size // 8, self.path("records").stat().st_size
 
     def read(self, first: int, end: int) -> tuple[np.ndarray, list[bytes]]:
-        """Returns the keys from `first` to `end`, uint64, and their records."""
+        """Returns the keys from `first` to `end`, uint64, and their records.
+
+        Raises:
+          UserError: a file has become shorter.
+        """
         if not self.sizes()[0]:
             return np.zeros(0, np.uint64), []
         all_keys = np.memmap(self.path("keys"), np.uint64, mode="r")
@@ -61,6 +89,8 @@ class Spill:
                 position = int(all_ends[begin - 1]) if begin else 0
                 stream.seek(position)
                 data = stream.read(int(ends[-1]) - position)
+                if len(data) != ends[-1] - position:
+                    raise UserError(f"{stream.name} was cut while it was in use: run again")
                 bounds = [0, *(ends - position).tolist()]
                 records += [data[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
                 keys.append(np.array(all_keys[begin:last]))

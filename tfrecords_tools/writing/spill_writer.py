@@ -1,5 +1,6 @@
 """Writes the files of records that have keys and are not in order yet; see `spill`."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import IO
 
@@ -9,13 +10,13 @@ import tensorflow as tf
 from official.utils import atomic
 from tfrecords_tools.writing.records import raise_os_error
 from tfrecords_tools.writing.shuffle import FRAME_BYTES, Counts, Keyed, order
-from tfrecords_tools.writing.spill import Spill
+from tfrecords_tools.writing.spill import KINDS, Spill
 
 RUN_BYTES = 32 << 20  # of records that are put in order at once
 
 
 def write(spill: Spill, made: Iterator[Keyed], counts: Counts) -> Counts:
-    """Writes the files.
+    """Writes the files; when this returns, they are on the disk.
 
     Args:
       spill: the files.
@@ -43,7 +44,11 @@ def write(spill: Spill, made: Iterator[Keyed], counts: Counts) -> Counts:
         runs.append(keys.tell() // 8)
     raise_os_error(records.close)
     np.array(runs, np.int64).tofile(spill.path("runs"))
+    for kind in KINDS:
+        atomic.sync(spill.path(kind))
+    atomic.sync(spill.folder)
     with atomic.file(spill.path("counts"), "wb") as stream:
+        stream.write(json.dumps(spill.file_bytes()).encode() + b"\n")
         counts.save(stream)
     return counts
 

@@ -241,9 +241,31 @@ def test_flipped_bit_is_found_when_deep(tmp_path):
 
 def test_wrong_count_is_found_when_deep(tmp_path):
     built = make(tmp_path)
-    change(tmp_path, shards=[dataclasses.asdict(built.shards[0]) | {"records": 4}])
+    shards = [dataclasses.asdict(built.shards[0]) | {"records": 4}]
+    change(tmp_path, shards=shards, totals={"examples": 4})
     (problem,) = integrity.verify(tmp_path, deep=True)
     assert "expected 4 records, found 3 records" in problem
+
+
+def test_examples_that_no_shard_has_are_missed(tmp_path):
+    built = make(tmp_path)
+    lost = dataclasses.replace(built, shards=built.shards[:1])
+    with pytest.raises(UserError, match="5 examples were made, and the shards have 3"):
+        manifest.write(tmp_path, lost)
+    change(tmp_path, shards=[dataclasses.asdict(built.shards[0])])
+    for read in (manifest.read, lambda folder: integrity.verify(folder, deep=True)):
+        with pytest.raises(UserError, match="manifest.json: 5 examples were made, .* have 3"):
+            read(tmp_path)
+    counts = {
+        split: {"examples": n, "tokens": 9, "truncated": 0, "skipped": {}}
+        for split, n in (("train", 2), ("validation", 3))
+    }
+    task = {"name": "sst2", "kind": "classification", "labels": ["bad", "good"]}
+    totals = {"examples": 5, "splits": counts}
+    shards = [dataclasses.asdict(shard) for shard in built.shards]
+    change(tmp_path, shards=shards, kind="task", task=task, config={}, totals=totals)
+    with pytest.raises(UserError, match="2 examples of the train split were .* have 3"):
+        manifest.read(tmp_path)
 
 
 def test_describe_refuses_a_cut_record(tmp_path):

@@ -48,6 +48,18 @@ def test_lines_of_steps_that_were_lost_are_dropped(tmp_path):
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
 
+def test_an_evaluation_is_reported_once(tmp_path):
+    """A process may end between the checkpoint with the metrics and the line with them."""
+    (tmp_path / "metrics.jsonl").write_text('{"step": 2, "split": "train", "loss": 1.5}\n')
+    for _ in range(2):
+        reporter = reporting.Reporter(tmp_path, total_steps=9, start_step=2)
+        reporter.again(2, {"loss": 1.0}, "validation")
+    silent = reporting.Reporter(tmp_path, total_steps=9, start_step=2, silent=True)
+    silent.again(2, {"loss": 1.0}, "validation")
+    _, *lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"step": 2, "split": "validation", "loss": 1.0}]
+
+
 def test_damaged_lines_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"stfp": 1}\n{"step": "\xe9"}\n{"step": []}\n7\n{"step": 2}\n')

@@ -636,6 +636,23 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path, tokenizer):
     assert contents(tmp_path / "out") == contents(tmp_path / "again")
 
 
+@pytest.mark.parametrize("left", ["counts", "all but one"])
+def test_files_that_a_power_cut_has_emptied_are_made_again(tmp_path, tokenizer, monkeypatch, left):
+    monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 2000)  # several groups
+    write_text(tmp_path / "a.txt", 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write", lambda part, **_: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            build(tokenizer, tmp_path / "a.txt", tmp_path / "out")
+    spills = tmp_path / ".unfinished-out" / "spills"
+    emptied = sorted(path for path in spills.iterdir() if path.suffix != ".counts")
+    for path in emptied if left == "counts" else emptied[:1]:
+        os.truncate(path, 0)
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "out")
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "again")
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
+
+
 def test_another_build_starts_anew(tmp_path, tokenizer, monkeypatch):
     """What is done of other text or other settings is not used."""
     write_text(tmp_path / "a.txt", 60)
