@@ -72,3 +72,15 @@ def size_limit():
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def default_optimizer():
+    """Optimises graphs as TensorFlow does by default, and not as the runs of this process do."""
+    before = tf.config.optimizer.get_experimental_options()
+    options = ("arithmetic_optimization", "remapping")
+    tf.config.optimizer.set_experimental_options(dict.fromkeys(options, True))
+    yield
+    tf.config.optimizer.set_experimental_options(
+        {option: before.get(option, True) for option in options}
+    )

@@ -10,7 +10,7 @@ from official.modeling.layers.lstm import ProjectedLSTM
 def main() -> None:
     """Serves the requests of this side."""
     settings = work.settings()
-    numerics.keep_order_of_sums()
+    numerics.restrict_graph_optimizer()
     arrays = work.arrays(settings)
     size = settings["projection"]
     lstm = ProjectedLSTM(

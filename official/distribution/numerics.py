@@ -12,16 +12,26 @@ if keras.backend.backend() == "tensorflow":
     one_pass.compile_with(functools.partial(tf.function, jit_compile=True, autograph=False))
 
 
-def keep_order_of_sums():
-    """Makes sums of three or more tensors bit-identical in every run.
+def restrict_graph_optimizer():
+    """Turns off the rewrites of TensorFlow's graph optimizer that change results.
 
-    TensorFlow's `AddN` begins with an input whose buffer is free at that moment. The graph
-    optimizer replaces trees of additions by `AddN`, in ways that differ between traces. This
-    function turns that off, so that gradients of a tensor with several uses are added in pairs.
-    Other arithmetic rewrites change last bits as well. They are off in evaluation too, so that the
-    metrics of a checkpoint do not depend on whether the same process has trained.
+    Arithmetic: `AddN` begins with an input whose buffer is free at that moment. The optimizer
+    replaces trees of additions by `AddN`, in ways that differ between traces. Without this rewrite,
+    gradients of a tensor with several uses are added in pairs, and sums of three or more tensors
+    are bit-identical in every run. Other arithmetic rewrites change last bits as well.
+
+    Remapping: on CPUs with oneDNN the optimizer fuses the float32 product of a scaled tensor with
+    the sum after it. It forgets which output of `unstack` or `split` the tensor is, and reads the
+    first one (TensorFlow 2.21). The fusions that are right do not make our graphs faster, because
+    the gradients of `official.modeling.layers` stand between the operations.
+
+    Both are off in evaluation too, so that the metrics of a checkpoint do not depend on whether the
+    same process has trained. An exported graph runs with the options of its server, so no layer may
+    have such a product (`official.modeling.layers.products`).
     """
-    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+    tf.config.optimizer.set_experimental_options(
+        {"arithmetic_optimization": False, "remapping": False}
+    )
 
 
 def set_precision(precision: str) -> None:

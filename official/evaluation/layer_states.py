@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset, retries
+from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.model import Model
 from official.saving import model_folder, named_arrays
 from official.shards import layer_states, manifest
@@ -60,6 +61,7 @@ def write(
     reading = dataclasses.replace(
         config, segments=None, corruption=None, objectives=(), recipe=recipe
     )
+    restrict_graph_optimizer()
     encoded = _encoder(model)
     with atomic.folder(output, layer_states.FILE) as temporary:
         writer = layer_states.Writer(temporary, str(model_dir), checksum(model))

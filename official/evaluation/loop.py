@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.data import ShardDataset, retries
-from official.distribution.numerics import keep_order_of_sums
+from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.strategies import distribute, num_workers
 from official.utils.errors import UserError
 
@@ -27,8 +27,8 @@ class ReplicaLoop:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, step: Step):
-        # Training sets this option, too. So the results before and after it are the same.
-        keep_order_of_sums()
+        # Training sets these options, too. So the results before and after it are the same.
+        restrict_graph_optimizer()
         self._strategy = strategy
         self._step = step
         self._graph: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)

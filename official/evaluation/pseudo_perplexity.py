@@ -16,6 +16,7 @@ import tensorflow as tf
 from official import config as configs
 from official import tokenizers
 from official.data import ShardDataset, retries
+from official.distribution.numerics import restrict_graph_optimizer
 from official.modeling.layers import gather
 from official.modeling.model import Model
 from official.modeling.objectives.cross_entropy import cross_entropy
@@ -59,6 +60,7 @@ def evaluate(model: Model, source: ShardDataset, batch_size: int) -> dict[str, f
     if tokenizer.mask_id is None:
         raise UserError(f"{source.folder}: --pseudo_perplexity: its tokenizer has no mask token")
     head = next(o for o in model.objectives if o.config.type == "masked_lm")
+    restrict_graph_optimizer()
 
     @tf.function(autograph=False, reduce_retracing=True)
     def losses(batch, cells):

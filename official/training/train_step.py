@@ -73,7 +73,7 @@ class TrainStep:
         jit_compile: bool = False,
         memory: Memory | None = None,
     ):
-        numerics.keep_order_of_sums()
+        numerics.restrict_graph_optimizer()
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy

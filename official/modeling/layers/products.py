@@ -17,7 +17,9 @@ _OPTIONS = {"optimize": "greedy"} if keras.backend.backend() == "tensorflow" els
 def times_transposed(x, y):
     """Returns `x` times the transpose of `y`: [..., R, I] and [..., O, I] to [..., R, O]."""
     if gradient.is_left_out():
-        # Here the rewrites are on, and the product is fused with the operations after it.
+        # Here the rewrites are on, and the product is fused with the operations after it. If `x` is
+        # a scaled output of `unstack` or `split`, it has to be the first one, as a query is: the
+        # rewrite takes it for that.
         axes = list(range(len(y.shape)))
         return ops.matmul(x, ops.transpose(y, (*axes[:-2], axes[-1], axes[-2])))
     leading = "abcd"[: len(x.shape) - 2]

@@ -9,6 +9,7 @@ import math
 from keras import ops
 
 from official.modeling import masks
+from official.modeling.layers.products import times_transposed
 
 
 def divergence(student, teachers, temperature=1.0):
@@ -106,4 +107,4 @@ def relation(attended, kind, heads=0):
     if heads and heads != count:
         joined = ops.reshape(ops.transpose(vectors, (0, 2, 1, 3)), (batch, length, heads, -1))
         vectors, size = ops.transpose(joined, (0, 2, 1, 3)), count * size // heads
-    return ops.matmul(vectors * size**-0.5, ops.transpose(vectors, (0, 1, 3, 2)))
+    return times_transposed(vectors * size**-0.5, vectors)

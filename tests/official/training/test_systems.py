@@ -153,4 +153,5 @@ def test_no_sum_has_an_order_that_is_left_to_the_machine(tmp_path):
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     sums = [node for node in nodes if node.op in ("AddN", "AccumulateNV2")]
     assert sums and all(len(node.input) == 2 for node in sums)
-    assert tf.config.optimizer.get_experimental_options()["arithmetic_optimization"] is False
+    options = tf.config.optimizer.get_experimental_options()
+    assert options["arithmetic_optimization"] is options["remapping"] is False

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official.modeling.objectives import matching
 
@@ -107,6 +108,25 @@ def test_relations_join_and_split_the_heads(kind, heads):
     for b, g, i, j in np.ndindex(2, count, 5, 5):
         x, y = (joined[b, k, g * size : (g + 1) * size] for k in (i, j))
         assert actual[b, g, i, j] == pytest.approx(float(x @ y) / math.sqrt(size), abs=1e-12)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_relations_in_a_graph_of_the_user(index, default_optimizer):
+    """TensorFlow's optimizer computes some products of any output of `unstack` from the first.
+
+    These are float32 products of a scaled output, to which a mask is added.
+    """
+    joined = tf.constant(RNG.normal(size=(3, 2, 4, 5, 6)), tf.float32)
+    related = REAL[:, None, :, None] & REAL[:, None, None, :]
+    hidden = tf.constant(np.where(related, 0, -1e9), tf.float32)
+
+    def logits(joined, relation):
+        vectors = types.SimpleNamespace(value=tf.unstack(joined)[index])
+        return relation(vectors, "value") + hidden
+
+    expected = logits(joined, matching.relation)
+    found = tf.function(logits)(joined, matching.relation)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_attention_relation_is_the_scores():
