@@ -18,11 +18,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.torture.materials import Materials
-from official.utils import json_files
-
-DEEP = 100_000
-HUGE = 1 << 40
-TRACE = "executed"  # a file that hostile code would write beside the folder
+from benchmarks.torture.spoiling import (
+    DEEP,
+    HUGE,
+    NESTED,
+    TRACE,
+    Payload,
+    change,
+    directory,
+    holds,
+    linked,
+    pickled,
+    pipe,
+    sha256,
+    sparse,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,34 +64,21 @@ def copy(case: Case, materials: Materials, folder: Path) -> None:
         "unigram": lambda: materials.tokenizer("unigram"),
         "byte_bpe": lambda: materials.tokenizer("byte_bpe"),
         "text": materials.labelled,
+        "elmo": materials.elmo,
     }
     shutil.copytree(sources[case.source](), folder)
     case.spoil(folder)
 
 
-class _Payload:
-    """Unpickled, it writes a file beside the folder."""
-
-    def __init__(self, folder: Path):
-        self._command = f"touch {folder.parent / TRACE}"
-
-    def __reduce__(self):
-        return os.system, (self._command,)
-
-
-def _pickle(name: str) -> Callable[[Path], Any]:
-    return lambda folder: (folder / name).write_bytes(pickle.dumps(_Payload(folder)))
-
-
 def _sealed_pickle(folder: Path) -> None:
     (path,) = folder.glob("checkpoints/step-*/variables.safetensors")
-    path.write_bytes(pickle.dumps(_Payload(folder)))
-    _change(path.with_name("state.json"), sha256=_sha256(path))
+    path.write_bytes(pickle.dumps(Payload(folder)))
+    change(path.with_name("state.json"), sha256=sha256(path))
 
 
 def _only_pickle(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    _pickle("pytorch_model.bin")(folder)
+    pickled("pytorch_model.bin")(folder)
 
 
 def _counts(make: Callable[[Path], Any]) -> Callable[[Path], None]:
@@ -90,13 +87,13 @@ def _counts(make: Callable[[Path], Any]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / "token_counts.npy"
         make(path)
-        _change(folder / "manifest.json", token_counts=_sha256(path))
+        change(folder / "manifest.json", token_counts=sha256(path))
 
     return spoil
 
 
 def _object_array(path: Path) -> None:
-    np.save(path, np.array([_Payload(path.parent)], object), allow_pickle=True)
+    np.save(path, np.array([Payload(path.parent)], object), allow_pickle=True)
 
 
 def _huge_array(path: Path) -> None:
@@ -115,40 +112,6 @@ def _zip(path: Path, member: str = "data.npy") -> None:
 def _gzip(folder: Path) -> None:
     member = gzip.compress(b"a" * (1 << 20))
     (folder / "text.txt.gz").write_bytes(256 * member)  # members follow one another
-
-
-def _sparse(name: str) -> Callable[[Path], None]:
-    """A file that says it is large; what it had stays at its beginning."""
-
-    def spoil(folder: Path) -> None:
-        with open(folder / name, "r+b") as stream:
-            stream.truncate(HUGE)
-
-    return spoil
-
-
-def _linked(name: str, target: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        (folder / name).unlink()
-        (folder / name).symlink_to(target)
-
-    return spoil
-
-
-def _pipe(name: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
-
-    return spoil
-
-
-def _directory(name: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        (folder / name).unlink()
-        (folder / name).mkdir()
-
-    return spoil
 
 
 def _index(value: Any) -> Callable[[Path], None]:
@@ -242,11 +205,6 @@ def _header_size(size: int) -> Callable[[Path], None]:
     return spoil
 
 
-def _text(name: str, text: str | bytes) -> Callable[[Path], None]:
-    content = text.encode() if isinstance(text, str) else text
-    return lambda folder: (folder / name).write_bytes(content)
-
-
 def _config(**values: Any) -> Callable[[Path], None]:
     """Changes config.json or bert_config.json."""
 
@@ -256,7 +214,7 @@ def _config(**values: Any) -> Callable[[Path], None]:
             if not (folder / "config.json").exists()
             else (folder / "config.json",)
         )
-        _change(path, **values)
+        change(path, **values)
 
     return spoil
 
@@ -276,11 +234,11 @@ def _yaml(old: str, new: str) -> Callable[[Path], None]:
 
 
 def _task(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: _change(folder / "task.json", **values)
+    return lambda folder: change(folder / "task.json", **values)
 
 
 def _manifest(**values: Any) -> Callable[[Path], None]:
-    return lambda folder: _change(folder / "manifest.json", **values)
+    return lambda folder: change(folder / "manifest.json", **values)
 
 
 def _shard(**values: Any) -> Callable[[Path], None]:
@@ -289,7 +247,7 @@ def _shard(**values: Any) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / "manifest.json"
         shards = json.loads(path.read_text())["shards"]
-        _change(path, shards=[{**shards[0], **values}, *shards[1:]])
+        change(path, shards=[{**shards[0], **values}, *shards[1:]])
 
     return spoil
 
@@ -318,26 +276,12 @@ def _tf1_tensor(value: Any) -> Callable[[Path], None]:
     return spoil
 
 
-def _sha256(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _change(path: Path, **values: Any) -> None:
-    """Changes an object in a file, which has no checksum after that."""
-    content = {**json.loads(path.read_text()), **values}
-    content.pop(json_files.KEY, None)
-    path.write_text(json.dumps(content))
-
-
 def _nan(table: np.ndarray) -> np.ndarray:
     table = table.copy()
     table[0, 0] = np.nan
     return table
 
 
-_NESTED = '{"a": ' * DEEP
 _BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
 )
@@ -349,12 +293,12 @@ _EXECUTE = "!!python/object/apply:os.system ['touch TRACE']"
 CASES = [
     # Pickles, which run code when they are read.
     Case("weights in a pickle alone", "hf", "hf", _only_pickle),
-    Case("a pickle beside the weights", "hf", "hf", _pickle("pytorch_model.bin"), harmless=True),
-    Case("a pickle named model.safetensors", "hf", "hf", _pickle("model.safetensors")),
-    Case("a pickle named vocab.txt", "hf", "hf", _pickle("vocab.txt")),
-    Case("a pickle named config.json", "hf", "hf", _pickle("config.json")),
-    Case("a pickle named spiece.model", "unigram", "tokenizer", _pickle("spiece.model")),
-    Case("a pickle named *.ckpt.index", "tf1", "tf1", _pickle("bert_model.ckpt.index")),
+    Case("a pickle beside the weights", "hf", "hf", pickled("pytorch_model.bin"), harmless=True),
+    Case("a pickle named model.safetensors", "hf", "hf", pickled("model.safetensors")),
+    Case("a pickle named vocab.txt", "hf", "hf", pickled("vocab.txt")),
+    Case("a pickle named config.json", "hf", "hf", pickled("config.json")),
+    Case("a pickle named spiece.model", "unigram", "tokenizer", pickled("spiece.model")),
+    Case("a pickle named *.ckpt.index", "tf1", "tf1", pickled("bert_model.ckpt.index")),
     Case("a pickle as checkpoint, its SHA-256 right", "model", "load", _sealed_pickle),
     Case("token counts as array of objects", "shards", "shards", _counts(_object_array)),
     # Bombs: files that grow when they are read, and files larger than memory.
@@ -363,16 +307,16 @@ CASES = [
     Case("a zip bomb named model.safetensors", "hf", "hf",
          lambda folder: _zip(folder / "model.safetensors")),
     Case("text that grows a thousandfold", "text", "text", _gzip),
-    Case("model.safetensors of a TiB", "hf", "hf", _sparse("model.safetensors")),
-    Case("vocab.txt of a TiB", "hf", "hf", _sparse("vocab.txt")),
-    Case("config.json of a TiB", "hf", "hf", _sparse("config.json")),
-    Case("tokenizer_config.json of a TiB", "hf", "hf", _sparse("tokenizer_config.json")),
-    Case("spiece.model of a TiB", "unigram", "tokenizer", _sparse("spiece.model")),
-    Case("vocab.json of a TiB", "byte_bpe", "tokenizer", _sparse("vocab.json")),
-    Case("merges.txt of a TiB", "byte_bpe", "tokenizer", _sparse("merges.txt")),
-    Case("config.yaml of a TiB", "model", "load", _sparse("config.yaml")),
-    Case("manifest.json of a TiB", "shards", "shards", _sparse("manifest.json")),
-    Case("*.ckpt.index of a TiB", "tf1", "tf1", _sparse("bert_model.ckpt.index")),
+    Case("model.safetensors of a TiB", "hf", "hf", sparse("model.safetensors")),
+    Case("vocab.txt of a TiB", "hf", "hf", sparse("vocab.txt")),
+    Case("config.json of a TiB", "hf", "hf", sparse("config.json")),
+    Case("tokenizer_config.json of a TiB", "hf", "hf", sparse("tokenizer_config.json")),
+    Case("spiece.model of a TiB", "unigram", "tokenizer", sparse("spiece.model")),
+    Case("vocab.json of a TiB", "byte_bpe", "tokenizer", sparse("vocab.json")),
+    Case("merges.txt of a TiB", "byte_bpe", "tokenizer", sparse("merges.txt")),
+    Case("config.yaml of a TiB", "model", "load", sparse("config.yaml")),
+    Case("manifest.json of a TiB", "shards", "shards", sparse("manifest.json")),
+    Case("*.ckpt.index of a TiB", "tf1", "tf1", sparse("bert_model.ckpt.index")),
     # Paths that lead elsewhere, and what is no file.
     Case("an index that names ../", "hf", "hf",
          _index({"weight_map": {_TABLE: "../secret.safetensors"}})),
@@ -380,15 +324,15 @@ CASES = [
          _index({"weight_map": {_TABLE: "OUTSIDE"}})),
     Case("an index that is a list", "hf", "hf", _index({"weight_map": ["a"]})),
     Case("an index of numbers", "hf", "hf", _index({"weight_map": {"a": 5, "b": [1]}})),
-    Case("an index nested 100,000 deep", "hf", "hf", _index(_NESTED)),
+    Case("an index nested 100,000 deep", "hf", "hf", _index(NESTED)),
     Case("a checkpoint file that names another folder", "tf1", "tf1", _elsewhere),
-    Case("model.safetensors → /dev/zero", "hf", "hf", _linked("model.safetensors", "/dev/zero")),
-    Case("vocab.txt → /dev/zero", "hf", "hf", _linked("vocab.txt", "/dev/zero")),
-    Case("config.json → itself", "hf", "hf", _linked("config.json", "config.json")),
-    Case("vocab.txt is a pipe", "hf", "hf", _pipe("vocab.txt")),
-    Case("model.safetensors is a pipe", "hf", "hf", _pipe("model.safetensors")),
-    Case("config.json is a folder", "hf", "hf", _directory("config.json")),
-    Case("*.ckpt.index is a pipe", "tf1", "tf1", _pipe("bert_model.ckpt.index")),
+    Case("model.safetensors → /dev/zero", "hf", "hf", linked("model.safetensors", "/dev/zero")),
+    Case("vocab.txt → /dev/zero", "hf", "hf", linked("vocab.txt", "/dev/zero")),
+    Case("config.json → itself", "hf", "hf", linked("config.json", "config.json")),
+    Case("vocab.txt is a pipe", "hf", "hf", pipe("vocab.txt")),
+    Case("model.safetensors is a pipe", "hf", "hf", pipe("model.safetensors")),
+    Case("config.json is a folder", "hf", "hf", directory("config.json")),
+    Case("*.ckpt.index is a pipe", "tf1", "tf1", pipe("bert_model.ckpt.index")),
     Case("a shard name with ../", "shards", "shards", _shard(name="../a.tfrecord")),
     Case("a manifest that lists /etc/passwd", "shards", "shards",
          _manifest(files={"/etc/passwd": "0" * 64})),
@@ -413,7 +357,7 @@ CASES = [
     Case("tensors on top of one another", "hf", "hf", _entry(data_offsets=[0, 19200])),
     Case("a header of 2^63 bytes", "hf", "hf", _header_size(1 << 63)),
     Case("a header of 2^40 bytes", "hf", "hf", _header_size(1 << 40)),
-    Case("a header nested 100,000 deep", "hf", "hf", _header(lambda h, d: _NESTED.encode())),
+    Case("a header nested 100,000 deep", "hf", "hf", _header(lambda h, d: NESTED.encode())),
     Case("a tensor there twice", "hf", "hf",
          _header(lambda h, d: json.dumps(h).replace("type_embeddings", "embeddings").encode())),
     Case("a checkpoint index cut in half", "tf1", "tf1",
@@ -443,14 +387,14 @@ CASES = [
     Case("an infinity among the weights", "hf", "hf", _number(float("inf"))),
     Case("a NaN in a checkpoint", "tf1", "tf1", _tf1_tensor(_nan)),
     # JSON.
-    Case("config.json nested 100,000 deep", "hf", "hf", _text("config.json", _NESTED)),
-    Case("bert_config.json nested 100,000 deep", "tf1", "tf1", _text("bert_config.json", _NESTED)),
+    Case("config.json nested 100,000 deep", "hf", "hf", holds("config.json", NESTED)),
+    Case("bert_config.json nested 100,000 deep", "tf1", "tf1", holds("bert_config.json", NESTED)),
     Case("tokenizer_config.json nested 100,000 deep", "hf", "hf",
-         _text("tokenizer_config.json", _NESTED)),
-    Case("vocab.json nested 100,000 deep", "byte_bpe", "tokenizer", _text("vocab.json", _NESTED)),
-    Case("manifest.json nested 100,000 deep", "shards", "shards", _text("manifest.json", _NESTED)),
+         holds("tokenizer_config.json", NESTED)),
+    Case("vocab.json nested 100,000 deep", "byte_bpe", "tokenizer", holds("vocab.json", NESTED)),
+    Case("manifest.json nested 100,000 deep", "shards", "shards", holds("manifest.json", NESTED)),
     Case("special tokens of the wrong type", "hf", "hf",
-         _text("tokenizer_config.json", '{"cls_token": {"content": [5]}}')),
+         holds("tokenizer_config.json", '{"cls_token": {"content": [5]}}')),
     Case("max_length in task.json is text", "model", "load", _task(max_length="long")),
     Case("max_length in task.json is -1", "model", "load", _task(max_length=-1)),
     Case("max_length in the manifest is 2^40", "shards", "shards", _manifest(max_length=HUGE)),
@@ -475,11 +419,11 @@ CASES = [
          _yaml("num_layers: 2", f"num_layers: {HUGE}")),
     # Vocabularies.
     Case("spiece.model of random bytes", "unigram", "tokenizer",
-         _text("spiece.model", np.random.default_rng(0).bytes(5000))),
+         holds("spiece.model", np.random.default_rng(0).bytes(5000))),
     Case("spiece.model that says it is longer", "unigram", "tokenizer",
-         _text("spiece.model", b"\x0a\xff\xff\xff\xff\x0f" + b"a" * 100)),
-    Case("vocab.txt of one line of 60 MB", "hf", "hf", _text("vocab.txt", b"a" * 60_000_000)),
-    Case("vocab.txt of zeros", "hf", "hf", _text("vocab.txt", bytes(1000))),
+         holds("spiece.model", b"\x0a\xff\xff\xff\xff\x0f" + b"a" * 100)),
+    Case("vocab.txt of one line of 60 MB", "hf", "hf", holds("vocab.txt", b"a" * 60_000_000)),
+    Case("vocab.txt of zeros", "hf", "hf", holds("vocab.txt", bytes(1000))),
     Case("merges.txt of what no piece is", "byte_bpe", "tokenizer",
-         _text("merges.txt", "x y\n" * 100_000)),
+         holds("merges.txt", "x y\n" * 100_000)),
 ]  # fmt: skip

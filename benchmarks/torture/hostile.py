@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.torture import folders, parts
+from benchmarks.torture import folders, hostile_elmo, parts, spoiling
 from benchmarks.torture.materials import Materials, environment
 
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
+CASES = (*folders.CASES, *hostile_elmo.CASES)
 
 
 class Part(parts.Part):
@@ -22,14 +23,14 @@ class Part(parts.Part):
     name = "hostile"
     things = "hostile folders"
     promise = f"refused in words, within {_MAX_MIB} MiB; no code runs"
-    whole = quick = len(folders.CASES)
+    whole = quick = len(CASES)
     in_children = True
 
     def __init__(
         self,
         seed: int,
         materials: Materials,
-        cases: Sequence[folders.Case] = folders.CASES,
+        cases: Sequence[folders.Case] = CASES,
         child: str = "benchmarks.torture.hostile_child",
     ):
         super().__init__(seed)
@@ -44,7 +45,7 @@ class Part(parts.Part):
             folder = Path(scratch) / "folder"
             folders.copy(hostile, self._materials, folder)
             answer = self._ask({"folder": str(folder), "how": hostile.how})
-            if list(Path(scratch).rglob(folders.TRACE)):
+            if list(Path(scratch).rglob(spoiling.TRACE)):
                 answer = {"error": "hostile code ran"}
         if problem := _problem(answer, hostile, str(folder)):
             outcome.fail(f"{hostile.name}: {problem}")
@@ -67,6 +68,7 @@ class Part(parts.Part):
             good = {
                 "hf": str(self._materials.hugging_face()),
                 "tf1": str(self._materials.tf1()),
+                "elmo": str(self._materials.elmo()),
                 "load": str(self._materials.tuned()),
                 "shards": str(self._materials.shards("bert")),
             }

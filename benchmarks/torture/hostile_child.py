@@ -12,7 +12,7 @@ from typing import Any
 
 from official import config as configs
 from official import tokenizers
-from official.convert import huggingface, tf1
+from official.convert import elmo_folders, huggingface, tf1
 from official.data import ShardDataset
 from official.serving import loaded_model
 from official.utils.errors import UserError
@@ -29,6 +29,7 @@ def _shards(folder: str) -> Any:
 READERS = {
     "hf": huggingface.read,
     "tf1": tf1.read,
+    "elmo": elmo_folders.read,
     "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,

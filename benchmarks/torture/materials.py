@@ -273,6 +273,16 @@ class Materials:
                     tf1.write(self.model(), folder)
         return self.folder / "tf1-bert"
 
+    def elmo(self) -> Path:
+        """A folder of ELMo's release: options.json, weights.hdf5 and a vocabulary."""
+        with self._made("elmo") as path:
+            if path:
+                from benchmarks.torture import elmo
+
+                with atomic.folder(path) as folder:
+                    elmo.write(folder)
+        return self.folder / "elmo"
+
 
 def smoke_config(system: str) -> Path:
     """The config of a system's smoke training."""

@@ -77,6 +77,9 @@ class BilmConfig(EncoderConfig):
             )
         if widest := [width for width, _ in filters if width > _WIDTH]:
             raise ValueError(f"filters: width {widest[0]} exceeds the {_WIDTH} ids of a word")
+        widths = [width for width, _ in filters]
+        if twice := {width for width in widths if widths.count(width) > 1}:
+            raise ValueError(f"filters: width {min(twice)} is there twice: give their sum")
         at_least(self, 1, "vocab_size", "character_size", "cell_size", "projection_size")
         at_least(self, 1, "num_layers")
         at_least(self, 0, "highway_layers", "cell_clip", "projection_clip", "initializer_range")

@@ -6,6 +6,7 @@ Shapes: C cells, P projection.
 """
 
 import json
+import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,8 @@ import h5py
 import numpy as np
 
 from official.config.bilm import BilmConfig
-from official.utils import json_files, paths
+from official.convert import hdf5
+from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -24,46 +26,60 @@ _CHARACTERS = (261, 262)
 _WORD = 50
 
 
+# The fields of the config by section and name in the options; those with a default may be missing.
+_FIELDS = {
+    "character_size": ("char_cnn", "embedding.dim"),
+    "filters": ("char_cnn", "filters"),
+    "highway_layers": ("char_cnn", "n_highway", 0),
+    "activation": ("char_cnn", "activation"),
+    "cell_size": ("lstm", "dim"),
+    "projection_size": ("lstm", "projection_dim"),
+    "num_layers": ("lstm", "n_layers"),
+    "cell_clip": ("lstm", "cell_clip", 0.0),
+    "projection_clip": ("lstm", "proj_clip", 0.0),
+    "skip_connections": ("lstm", "use_skip_connections", False),
+}
+
+
 def read_options(path: AnyPath) -> BilmConfig:
     """Reads an options file.
 
     Raises:
-      UserError: the file is missing or no JSON, or an option is missing or not supported.
+      UserError: the file is missing or no JSON, or an option is missing, of another type or not
+        supported.
     """
     options = json_files.read(path)
 
     def option(section: str, name: str, default: Any = None) -> Any:
-        found = options.get(section, {}).get(name, default)
+        found: Any = options
+        *above, last = f"{section}.{name}".split(".")
+        for i, key in enumerate(above):
+            found = found.get(key, {})
+            if not isinstance(found, dict):
+                raise UserError(f"{path}: {'.'.join(above[: i + 1])}: expected an object")
+        found = found.get(last)
+        found = default if found is None else found
         if found is None:
             raise UserError(f"{path}: {section}.{name}: missing")
         return found
 
-    network = options.get("char_cnn", {})
     characters = option("char_cnn", "n_characters")
     if characters not in _CHARACTERS:
         raise UserError(
-            f"{path}: char_cnn.n_characters: {characters}, expected 261 (training) or 262 (then 0 "
-            "is counted)"
+            f"{path}: char_cnn.n_characters: {characters!r}, expected 261 (training) or 262 (then "
+            "0 is counted)"
         )
-    if option("char_cnn", "max_characters_per_token") != _WORD:
-        raise UserError(
-            f"{path}: char_cnn.max_characters_per_token: "
-            f"{network['max_characters_per_token']}, expected {_WORD}"
-        )
+    width = option("char_cnn", "max_characters_per_token")
+    if width != _WORD:
+        raise UserError(f"{path}: char_cnn.max_characters_per_token: {width!r}, expected {_WORD}")
+    hints = typing.get_type_hints(BilmConfig)
+    values = {
+        field: strict.typed(hints[field], option(*place), ".".join(place[:2]), str(path))
+        for field, place in _FIELDS.items()
+    }
     try:
-        return BilmConfig(
-            character_size=option("char_cnn", "embedding", {}).get("dim"),
-            filters=option("char_cnn", "filters"),
-            highway_layers=option("char_cnn", "n_highway", 0),
-            activation=option("char_cnn", "activation"),
-            cell_size=option("lstm", "dim"),
-            projection_size=option("lstm", "projection_dim"),
-            num_layers=option("lstm", "n_layers"),
-            cell_clip=float(option("lstm", "cell_clip", 0.0)),
-            projection_clip=float(option("lstm", "proj_clip", 0.0)),
-            skip_connections=bool(option("lstm", "use_skip_connections", False)),
-        )
-    except (TypeError, ValueError) as error:
+        return BilmConfig(**values)
+    except ValueError as error:
         raise UserError(f"{path}: {error}") from None
 
 
@@ -130,34 +146,14 @@ def read_weights(path: AnyPath, config: BilmConfig, shapes: Mapping[str, tuple[i
     Raises:
       UserError: the file cannot be read, or has other data sets or shapes; all are named.
     """
-    try:
-        with paths.local_copy(path) as local, h5py.File(local) as file:
-            found = {}
-            file.visititems(
-                lambda name, item: (
-                    found.update({name: np.asarray(item)})
-                    if isinstance(item, h5py.Dataset)
-                    else None
-                )
-            )
-    except OSError as error:
-        raise UserError(f"{path}: not an HDF5 file that can be read ({error})") from None
-    variables, wrong = {}, []
-    for ours, theirs in names(config):
-        value = found.pop(theirs, None)
-        shape = tuple(shapes[ours])
-        # The release's kernels are those of images of one line.
-        expected = (1, *shape) if theirs.startswith("CNN/W_cnn") else shape
-        if value is None:
-            wrong.append(f"{theirs}: missing")
-        elif value.shape != expected:
-            wrong.append(f"{theirs}: shape {list(value.shape)}, the options say {list(expected)}")
-        else:
-            variables[ours] = value.reshape(shape).astype(np.float32)
-    wrong += [f"{name}: the options do not have it" for name in sorted(found)]
-    if wrong:
-        raise UserError("\n".join([f"{path}: does not belong to these options:", *wrong]))
-    return variables
+    # The release's kernels of convolutions are those of images of one line.
+    ours_of = {theirs: ours for ours, theirs in names(config)}
+    expected = {
+        theirs: (1, *shapes[ours]) if theirs.startswith("CNN/W_cnn") else tuple(shapes[ours])
+        for theirs, ours in ours_of.items()
+    }
+    found = hdf5.read(path, expected, "these options")
+    return {ours: found[theirs].reshape(shapes[ours]) for theirs, ours in ours_of.items()}
 
 
 def write(config: BilmConfig, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:

@@ -116,14 +116,16 @@ class Highway(keras.Layer):
     def __init__(self, size, *, rng, name, dtype=None):
         super().__init__(name=name, dtype=dtype)
         normal = _normal(size, rng)
-        self.gate = Linear(size, size, initializer=normal, name="gate", dtype=dtype)
+        bias = keras.initializers.Constant(-2.0)
+        self.gate = Linear(
+            size, size, initializer=normal, bias_initializer=bias, name="gate", dtype=dtype
+        )
         self.transform = Linear(size, size, initializer=normal, name="transform", dtype=dtype)
 
     def build(self, input_shape=None):
         """Creates the variables."""
         self.gate.build()
         self.transform.build()
-        self.gate.bias.assign(ops.full_like(self.gate.bias, -2))
 
     def call(self, x):
         """Maps x [W, F] to [W, F]."""

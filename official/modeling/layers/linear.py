@@ -58,12 +58,23 @@ class Linear(keras.Layer):
 
     fuses_activation = True
 
-    def __init__(self, input_size, output_size, *, initializer, name, use_bias=True, dtype=None):
+    def __init__(
+        self,
+        input_size,
+        output_size,
+        *,
+        initializer,
+        name,
+        use_bias=True,
+        bias_initializer="zeros",
+        dtype=None,
+    ):
         super().__init__(name=name, dtype=dtype)
         self.input_size = input_size
         self.output_size = output_size
         self.initializer = initializer
         self.use_bias = use_bias
+        self.bias_initializer = bias_initializer
         self.bias = None
 
     def build(self, input_shape=None):
@@ -72,7 +83,7 @@ class Linear(keras.Layer):
             (self.input_size, self.output_size), self.initializer, name="kernel"
         )
         if self.use_bias:
-            self.bias = self.add_weight((self.output_size,), "zeros", name="bias")
+            self.bias = self.add_weight((self.output_size,), self.bias_initializer, name="bias")
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""

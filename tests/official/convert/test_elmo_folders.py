@@ -139,7 +139,7 @@ def test_weights_of_other_options_are_named(release):
     lines = str(error.value).splitlines()
     assert lines[0].endswith("elmo_2x64_16_weights.hdf5: does not belong to these options:")
     size = options["lstm"]["projection_dim"]
-    assert f"CNN_proj/b_proj: shape [{size - 1}], the options say [{size}]" in lines
+    assert f"CNN_proj/b_proj: shape [{size - 1}], expected [{size}]" in lines
     assert len(lines) == 1 + 2 + 2 * 2 * 2  # of a cell: W_0 and W_P_0
 
 
