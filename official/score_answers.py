@@ -4,7 +4,8 @@
     --null_odds=ANSWERS/null_odds.json
 
 The files have the format of SQuAD's released evaluation: a JSON object with the id of each
-question. The metrics are those of this evaluation (`official.evaluation.squad_metrics`).
+question. The metrics are those of this evaluation (`official.evaluation.squad_metrics`), in percent
+as it prints them; thresholds are not. `--mode=eval` has fractions.
 """
 
 from absl import flags
@@ -31,14 +32,14 @@ def main(argv: list[str]) -> None:
     """Prints the metrics of --answers."""
     del argv
     errors.require(FLAGS, "data", "answers")
-    from official.evaluation import answer_files
+    from official.evaluation import answer_files, squad_metrics
 
     odds = paths.path(FLAGS.null_odds) if FLAGS.null_odds else None
     metrics, count = answer_files.score(
         paths.path(FLAGS.data), FLAGS.split, paths.path(FLAGS.answers), odds, FLAGS.threshold
     )
     print(f"{'questions':28} {count}")
-    for name, value in metrics.items():
+    for name, value in squad_metrics.percentages(metrics).items():
         print(f"{name:28} {value:.6f}")
 
 

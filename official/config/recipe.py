@@ -145,7 +145,8 @@ class Recipe:
       optimizer: see `Optimizer`.
       schedule: see `Schedule`.
       precision: `float32`, `mixed_bfloat16`, `float64`, or `auto` = `mixed_bfloat16` on devices
-        with fast products of bfloat16, and `float32` on others.
+        with fast products of bfloat16, and `float32` on others. Mixed precision is for updates:
+        evaluations compute in float32, as predictions do.
       jit_compile: whether the forward and backward pass are compiled with XLA; None = on a GPU or a
         TPU, but not on a CPU, whose products XLA makes slower.
       report_every: steps between two reports.
@@ -251,6 +252,11 @@ class Recipe:
             raise ValueError(
                 "optimizer.layer_decay: a frozen encoder has no learning rates: leave it out"
             )
+
+    @property
+    def weights_dtype(self) -> str:
+        """The dtype of weights, in which models also evaluate and predict."""
+        return "float64" if self.precision == "float64" else "float32"
 
     def total_steps(self, num_examples: int) -> int:
         """Returns the number of updates: `steps`, or enough for `epochs` (rounded up)."""

@@ -23,11 +23,10 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
-from official.tasks import Description, MixtureDescription
+from official.tasks import AVERAGE, Description, MixtureDescription
 from official.utils import checksums, host_seeding, paths, seeding
 from official.utils.errors import UserError
 
-AVERAGE = "average"  # of the first metric of each task; it picks the best checkpoint
 _LOWEST = 0.2  # the last alpha of annealing
 
 

@@ -10,7 +10,6 @@ Shapes: R rows of the batch, B those of one replica, L layers, M positions, D hi
 
 from collections.abc import Mapping
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -28,9 +27,12 @@ class Memory:
       encoder: config of an encoder with `memory_length` M and `memory_shape` (L, M, D).
       strategy: distributes the rows over replicas.
       rows: R.
+      dtype: that of the states.
     """
 
-    def __init__(self, encoder, strategy: tf.distribute.Strategy, rows: int):
+    def __init__(
+        self, encoder, strategy: tf.distribute.Strategy, rows: int, dtype: str = "float32"
+    ):
         self.rows = rows
         self._strategy = strategy
         self._share = rows // strategy.num_replicas_in_sync
@@ -40,7 +42,6 @@ class Memory:
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": tf.VariableAggregation.NONE,
         }
-        dtype = keras.config.dtype_policy().compute_dtype
         with strategy.scope():
             self._states = tf.Variable(tf.zeros(shape, dtype), **options)
             self._mask = tf.Variable(tf.zeros((shape[0], shape[2]), tf.bool), **options)
@@ -138,7 +139,7 @@ class Memory:
 
 
 def make_memory(
-    config: configs.Config, strategy: tf.distribute.Strategy, rows: int
+    config: configs.Config, strategy: tf.distribute.Strategy, rows: int, dtype: str = "float32"
 ) -> Memory | None:
     """Makes the memory that a run needs; None if its encoder or its data has none.
 
@@ -146,8 +147,9 @@ def make_memory(
       config: the resolved config.
       strategy: the strategy of the run.
       rows: number of rows in a batch.
+      dtype: that of the states that the encoder computes.
     """
     stream = config.segments is not None and config.segments.format == "stream"
     if not stream or not getattr(config.encoder, "memory_length", 0):
         return None
-    return Memory(config.encoder, strategy, rows)
+    return Memory(config.encoder, strategy, rows, dtype)

@@ -1,11 +1,15 @@
 """Reproducible sums, the dtypes of layers, and the compiler of elementwise operations."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
 
 from official.modeling.layers import one_pass
+from official.modeling.model import Model
+from official.utils import keras_private
 
 if keras.backend.backend() == "tensorflow":
     # In evaluation as in training, so that metrics do not depend on what a process did before.
@@ -38,3 +42,25 @@ def set_precision(precision: str) -> None:
     """Sets Keras' dtypes for all layers that are made afterwards."""
     keras.config.set_floatx("float64" if precision == "float64" else "float32")
     keras.config.set_dtype_policy(precision)
+
+
+@contextlib.contextmanager
+def without_mixed_precision(model: Model) -> Iterator[None]:
+    """Lets a model compute in the dtype of its weights, in what is traced inside the block.
+
+    Mixed precision is for training. Its evaluations have the figures of the model that is saved.
+    """
+    layers = [
+        layer
+        for network in model.networks()
+        for layer in keras_private.sublayers(network)
+        if layer.compute_dtype != layer.variable_dtype
+    ]
+    policies = [layer.dtype_policy for layer in layers]
+    try:
+        for layer in layers:
+            layer.dtype_policy = layer.variable_dtype
+        yield
+    finally:
+        for layer, policy in zip(layers, policies, strict=True):
+            layer.dtype_policy = policy

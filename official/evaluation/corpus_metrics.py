@@ -1,4 +1,4 @@
-"""BLEU and ROUGE of generated texts, from 0 to 100, with the settings of T5.
+"""BLEU and ROUGE of generated texts, from 0 to 1, with the settings of T5.
 
 | metric | library | settings (Raffel et al. 2020, section 2.3) |
 |---|---|---|
@@ -26,16 +26,17 @@ def bleu(texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
       answers: the right texts of each; their number may differ.
 
     Returns:
-      From 0 to 100.
+      From 0 to 1.
     """
     import sacrebleu
 
     # Stream i has the i-th right text of each text, or None.
     count = max(map(len, answers))
     streams = [[right[i] if i < len(right) else None for right in answers] for i in range(count)]
-    return sacrebleu.corpus_bleu(
+    found = sacrebleu.corpus_bleu(
         list(texts), streams, smooth_method="exp", tokenize="intl", force=True
-    ).score
+    )
+    return found.score / 100
 
 
 def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> float:
@@ -47,7 +48,7 @@ def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> 
       answers: the right texts of each.
 
     Returns:
-      From 0 to 100.
+      From 0 to 1.
     """
     from rouge_score import rouge_scorer
 
@@ -56,7 +57,7 @@ def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> 
         scorer.score_multi([_sentences(right) for right in each], _sentences(text))
         for text, each in zip(texts, answers, strict=True)
     ]
-    return 100 * float(np.mean([score[_ROUGE[name]].fmeasure for score in scores]))
+    return float(np.mean([score[_ROUGE[name]].fmeasure for score in scores]))
 
 
 def _sentences(text: str) -> str:

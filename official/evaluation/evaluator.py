@@ -7,19 +7,20 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset, retries
-from official.data.mixture import AVERAGE, Mixture
-from official.distribution import memory
+from official.data.mixture import Mixture
+from official.distribution import memory, numerics
 from official.distribution.statistics import Statistics
 from official.evaluation import language_models, task_metrics
 from official.evaluation.loop import Outputs, ReplicaLoop
 from official.modeling import greedy
 from official.modeling.model import Model
-from official.tasks import kinds
+from official.tasks import AVERAGE, kinds
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -52,7 +53,9 @@ class Scorer(Protocol):
 
 
 class Evaluator:
-    """Evaluates a model and computes its predictions.
+    """Evaluates a model and computes its predictions, in the dtype of its weights.
+
+    So the figures of a run with mixed precision are those of `--mode=eval`.
 
     Args:
       config: the resolved config.
@@ -74,8 +77,9 @@ class Evaluator:
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self.statistics = Statistics()
         self._before_batch = before_batch
-        self.memory = memory.make_memory(config, strategy, self.batch_size)
-        self._loop = ReplicaLoop(strategy, self.replica_step)
+        dtype = keras.config.dtype_policy().variable_dtype
+        self.memory = memory.make_memory(config, strategy, self.batch_size, dtype)
+        self._loop = self._loop_of(self.replica_step)
         self._generating: dict[int, ReplicaLoop] = {}  # by the length of the texts
         self._piece_bytes: np.ndarray | None = None  # of the tokenizer of a text
         self._scorer: tuple[ShardDataset, Scorer] | None = None
@@ -145,7 +149,7 @@ class Evaluator:
             fields = {name: batch[name] for name in ("row", "example_weights")}
             return tf.zeros([0]), {name: given[name] for name in names} | fields
 
-        outputs = ReplicaLoop(self.strategy, step).run(source, self.batch_size)[1]
+        outputs = self._loop_of(step).run(source, self.batch_size)[1]
         real = outputs.pop("example_weights") > 0  # [B]
         return {name: value[real] for name, value in outputs.items()}
 
@@ -181,8 +185,12 @@ class Evaluator:
         length = source.manifest.task.max_target_length
         if length not in self._generating:
             step = functools.partial(self.replica_step, source=source)
-            self._generating[length] = ReplicaLoop(self.strategy, step)
+            self._generating[length] = self._loop_of(step)
         return self._generating[length]
+
+    def _loop_of(self, step: Callable) -> ReplicaLoop:
+        scope = functools.partial(numerics.without_mixed_precision, self.model)
+        return ReplicaLoop(self.strategy, step, scope)
 
     def _generated(self, source: ShardDataset, batch, encoded) -> dict[str, tf.Tensor]:
         length = source.manifest.task.max_target_length

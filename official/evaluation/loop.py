@@ -3,6 +3,7 @@
 Shapes: B examples of a batch, K sums.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -24,13 +25,20 @@ class ReplicaLoop:
     Args:
       strategy: distributes the batches.
       step: the function. It runs in a graph.
+      scope: makes the context that the function is traced in, on all replicas.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, step: Step):
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        step: Step,
+        scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    ):
         # Training sets these options, too. So the results before and after it are the same.
         restrict_graph_optimizer()
         self._strategy = strategy
         self._step = step
+        self._scope = scope
         self._graph: Callable = tf.function(self._run, autograph=False, reduce_retracing=True)
 
     def run(
@@ -78,7 +86,8 @@ class ReplicaLoop:
         return retries.batches(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        sums, outputs = self._strategy.run(self._step, args=(batch,))
+        with self._scope():  # Replicas are traced in threads, so each cannot have its own.
+            sums, outputs = self._strategy.run(self._step, args=(batch,))
         sums = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
         gather = lambda value: self._strategy.gather(value, axis=0)  # noqa: E731
         return sums, {name: gather(value) for name, value in outputs.items()}

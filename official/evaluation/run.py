@@ -129,7 +129,7 @@ class _TrainedModel:
     ) -> "_TrainedModel":
         """Loads the config, and sets the precision of the SavedModel: mixed is for training."""
         config = configs.load(model_dir, overrides)
-        numerics.set_precision("float64" if config.recipe.precision == "float64" else "float32")
+        numerics.set_precision(config.recipe.weights_dtype)
         strategy = strategy or tf.distribute.get_strategy()
         return cls(paths.path(model_dir), checkpoint, config, strategy)
 

@@ -3,7 +3,8 @@
 Before a comparison, an answer is normalized: it is lower-cased, ASCII punctuation and the words a,
 an and the are removed, and blanks become single. F1 counts the words that two answers share, with
 repetition. If a question has several right answers, the best score counts (Rajpurkar et al., 2016,
-section 6.1; 2018 for questions without an answer). All metrics are percentages.
+section 6.1; 2018 for questions without an answer). Metrics are between 0 and 1; the released
+evaluation prints percentages.
 
 The evaluations of the two versions differ if a normalized answer is empty. In version 1.1, F1 is
 then 0. In version 2.0, F1 is 1 if both answers are empty, and empty right answers do not count.
@@ -140,11 +141,16 @@ def evaluate(
     return metrics
 
 
+def percentages(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns the result of `evaluate` as the released evaluation prints it; thresholds stay."""
+    return {k: v if k.endswith("_threshold") else 100 * v for k, v in metrics.items()}
+
+
 def best_threshold(answers: Sequence[ScoredAnswer]) -> tuple[float, float]:
     """Chooses the threshold of the null odds that gives the best mean score.
 
     Returns:
-      The best mean score as a percentage, and the threshold. The threshold is 0 if it is best to
+      The best mean score, and the threshold. The threshold is 0 if it is best to
       give no answers at all.
     """
     # Without answers, the questions that have none are right. Then answers are given one by one.
@@ -154,12 +160,12 @@ def best_threshold(answers: Sequence[ScoredAnswer]) -> tuple[float, float]:
         total += answer.score if answer.has_answer else -float(not answer.is_empty)
         if total > best:
             best, threshold = total, answer.null_odds
-    return 100.0 * best / len(answers), threshold
+    return best / len(answers), threshold
 
 
 def _means(prefix: str, scores: Iterable[Score], count: int) -> dict[str, float]:
     scores = list(scores)
     return {
-        f"{prefix}exact_match": 100.0 * sum(score.exact for score in scores) / count,
-        f"{prefix}f1": 100.0 * sum(score.f1 for score in scores) / count,
+        f"{prefix}exact_match": sum(score.exact for score in scores) / count,
+        f"{prefix}f1": sum(score.f1 for score in scores) / count,
     }

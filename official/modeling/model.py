@@ -55,6 +55,10 @@ class Model(keras.Layer):
         assert len(paths) == len(self.variables), "two variables have the same path"
         return paths
 
+    def networks(self):
+        """Returns this model, and the teachers that run beside it and are no part of it."""
+        return [self, *(model for objective in self.objectives for model in objective.teachers)]
+
     def freeze_encoder(self):
         """Keeps the weights of the encoder from training, and those that heads share with it.
 

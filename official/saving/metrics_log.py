@@ -1,10 +1,12 @@
 """Reads `metrics.jsonl` of a model folder: the metrics of its training, one JSON object a line."""
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from official.saving import scale
 from official.utils import files, paths
 from official.utils.errors import UserError
 
@@ -19,11 +21,20 @@ class Record(NamedTuple):
       step: the number of updates so far.
       split: `train` or `validation`.
       metrics: values by name.
+      old: whether an earlier version wrote it, with some metrics in percent.
     """
 
     step: int
     split: str
     metrics: Mapping[str, float]
+    old: bool = False
+
+    def line(self) -> str:
+        """Returns the line of the record."""
+        # JSON has no NaN and no infinity.
+        plain = {k: (v if math.isfinite(v) else str(v)) for k, v in self.metrics.items()}
+        marks = {"step": self.step, "split": self.split, **scale.SCALE}
+        return json.dumps({**marks, **plain}) + "\n"
 
 
 def read(model_dir: str | os.PathLike) -> list[Record]:
@@ -47,7 +58,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
     records = {}
     for number, line in enumerate(lines, 1):
         try:
-            record = _record(line)
+            record = parse(line)
         except ValueError as error:
             raise UserError(
                 f"{path}, line {number}: {error}: the line is damaged; remove it"
@@ -55,7 +66,7 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
         records[record.split, record.step] = record
     if last:  # a complete line ends with a newline
         try:
-            record = _record(last)
+            record = parse(last)
             records[record.split, record.step] = record
         except ValueError:
             pass
@@ -63,10 +74,27 @@ def read(model_dir: str | os.PathLike) -> list[Record]:
         raise UserError(
             f"{path} has no metrics yet: a run writes them after recipe.report_every steps"
         )
-    return sorted(records.values(), key=lambda record: record.step)
+    return sorted(renewed(model_dir, records.values()), key=lambda record: record.step)
 
 
-def _record(line: bytes) -> Record:
+def renewed(model_dir: str | os.PathLike, records: Iterable[Record]) -> list[Record]:
+    """Returns records of a model folder with all metrics in today's scale."""
+    records = list(records)
+    if not any(record.old for record in records):
+        return records
+    # Only here, because it imports TensorFlow and plots do without.
+    from official.saving import model_folder
+
+    task = model_folder.task_description(model_dir)
+    return [
+        Record(record.step, record.split, scale.fractions(record.metrics, task))
+        if record.old
+        else record
+        for record in records
+    ]
+
+
+def parse(line: bytes) -> Record:
     """Parses a line.
 
     Raises:
@@ -81,6 +109,7 @@ def _record(line: bytes) -> Record:
     if not isinstance(values, dict):
         raise ValueError(f"a {type(values).__name__} where an object is wanted")
     step, split = values.pop("step", None), values.pop("split", None)
+    old = values.pop(scale.KEY, None) is None and split != "train"
     if type(step) is not int or step < 0:
         raise ValueError(f"step: {step!r} is not a whole number from 0 on")
     if not isinstance(split, str):
@@ -91,4 +120,4 @@ def _record(line: bytes) -> Record:
         if type(value) not in (int, float) and value not in ("nan", "inf", "-inf"):
             raise ValueError(f"{name}: {value!r} is not a number")
         metrics[name] = float(value)
-    return Record(step, split, metrics)
+    return Record(step, split, metrics, old)

@@ -57,7 +57,7 @@ def build(config: configs.Config, precision: str = "float32") -> Model:
     """
     if precision == "bfloat16":
         return Model(config, dtype="bfloat16", head_dtype="float32")
-    return Model(config, dtype="float64" if config.recipe.precision == "float64" else "float32")
+    return Model(config, dtype=config.recipe.weights_dtype)
 
 
 def shapes(config: configs.Config) -> dict[str, tuple[int, ...]]:

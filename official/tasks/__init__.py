@@ -10,7 +10,12 @@ kind "tagging" has a tag for each word.
 from collections.abc import Iterable
 
 from official.tasks import glue, reading, tagging, texts
-from official.tasks.description import Description, MixtureDescription, description_from_dict
+from official.tasks.description import (
+    AVERAGE,
+    Description,
+    MixtureDescription,
+    description_from_dict,
+)
 from official.tasks.kinds import GENERIC, KINDS, METRICS, Kind
 from official.tasks.task import (
     LETTERS,
@@ -24,6 +29,7 @@ from official.tasks.task import (
 from official.utils.errors import UserError
 
 __all__ = [
+    "AVERAGE",
     "GENERIC",
     "KINDS",
     "LETTERS",

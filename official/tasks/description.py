@@ -63,6 +63,9 @@ class Description:
         return {self.name: self}
 
 
+AVERAGE = "average"  # of the first metric of each task; it picks the best checkpoint
+
+
 @dataclasses.dataclass(frozen=True)
 class MixtureDescription:
     """Several tasks that one model learns.

@@ -1,9 +1,8 @@
 """The figure of an evaluation that picks the best checkpoint, and which of two values is better."""
 
 from official.config import Config
-from official.data.mixture import AVERAGE
 from official.modeling.model import make_objectives
-from official.tasks import Description, MixtureDescription, nearest
+from official.tasks import AVERAGE, Description, MixtureDescription, nearest
 from official.utils.errors import UserError
 
 # What objectives measure beside their terms is called TERM_KIND. `rate` and `replaced` describe a

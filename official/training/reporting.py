@@ -24,7 +24,8 @@ class Reporter:
       model_dir: the folder of `metrics.jsonl` and the events.
       total_steps: the number of steps of the run.
       start_step: the step that the run continues from. Metrics of later steps, which a killed run
-        may leave in `metrics.jsonl`, are removed, so that each step is there once.
+        may leave in `metrics.jsonl`, are removed, so that each step is there once. Those that an
+        earlier version wrote in another scale are converted.
       silent: whether to write nothing, on workers that are not the chief.
       report: takes the lines to print.
     """
@@ -106,22 +107,27 @@ class Reporter:
     def _write(self, split: str, step: int, metrics: Mapping[str, float]) -> None:
         if self._silent:
             return
-        # JSON has no NaN and no infinity.
-        plain = {k: (v if math.isfinite(v) else str(v)) for k, v in metrics.items()}
-        atomic.append(self._path, json.dumps({"step": step, "split": split, **plain}) + "\n")
+        atomic.append(self._path, metrics_log.Record(step, split, metrics).line())
         self._events.write(split, step, metrics)
 
     def _drop_after(self, step: int) -> None:
-        kept = []
+        kept: list[bytes] = []
+        old: dict[int, metrics_log.Record] = {}  # by the number of the line
         for line in self._path.read_bytes().splitlines(keepends=True):
             try:
-                record = json.loads(line)
-                known = record["step"] <= step
+                values = json.loads(line)
+                known = values["step"] <= step
             except (ValueError, TypeError, KeyError):
                 continue  # the line is incomplete, because the process was killed, or damaged
             if known:
+                with contextlib.suppress(ValueError):
+                    if (record := metrics_log.parse(line)).old:
+                        old[len(kept)] = record
                 kept.append(line)
-                self._written.add((record.get("split"), record["step"]))
+                self._written.add((values.get("split"), values["step"]))
+        renewed = metrics_log.renewed(self._path.parent, old.values())
+        for number, record in zip(old, renewed, strict=True):
+            kept[number] = record.line().encode()
         with atomic.file(self._path, "wb") as stream:
             stream.writelines(kept)
 

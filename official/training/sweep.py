@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from official import config as configs
-from official.saving import checkpoints, model_folder
+from official.saving import checkpoints, model_folder, scale
 from official.training.best_metric import best_metric
 from official.training.sweep_summary import summarise, table, write_table
 from official.training.sweep_values import Sweep, overrides
@@ -140,7 +140,8 @@ def best_result(model_dir: AnyPath) -> dict[str, Any]:
         "higher": higher,
         "metrics": list(dict.fromkeys([metric, *(task.metrics if task else ())])),
         "step": state["step"],
-        "figures": state["figures"],
+        "figures": scale.of_state({"best": None, **state}, {}, task)["figures"],
+        **scale.SCALE,
     }
 
 
@@ -168,6 +169,10 @@ def _open(model_dir: AnyPath, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{path}: this folder is of a sweep with another command ({'; '.join(changed[:4])}"
             f"{'; ...' if len(changed) > 4 else ''}). Name another --model_dir"
         )
+    for run in record["runs"]:
+        if "figures" in run and scale.KEY not in run:
+            task = model_folder.task_description(model_dir / run["folder"])
+            run |= {"figures": scale.fractions(run["figures"], task), **scale.SCALE}
     return record
 
 

@@ -9,7 +9,8 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,7 +22,7 @@ from official.distribution import memory, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling.model import Model
-from official.saving import checkpoints, named_arrays
+from official.saving import checkpoints, named_arrays, scale
 from official.training import optimizers, reporting, resuming
 from official.training.best_checkpoint import BestCheckpoint
 from official.training.best_metric import best_metric
@@ -82,7 +83,8 @@ class Trainer:
                 for path, variable in self.optimizer.variables_by_path().items()
             },
         }
-        self.memory = memory.make_memory(config, strategy, config.recipe.batch_size)
+        dtype = keras.config.dtype_policy().compute_dtype
+        self.memory = memory.make_memory(config, strategy, config.recipe.batch_size, dtype)
         self.train_step = TrainStep(
             model,
             self.optimizer,
@@ -204,6 +206,7 @@ class Trainer:
                         # Without the evaluation at this step, which is compared later.
                         "waited": self.best.waited,
                         "best": self.best.record,
+                        **scale.SCALE,
                     },
                     keep=self.config.recipe.keep_checkpoints,
                 )
@@ -220,11 +223,22 @@ class Trainer:
         named_arrays.assign(self.variables, checkpoint.variables, str(checkpoint.path))
         if self.memory is not None:
             self.memory.assign(checkpoint.variables, str(checkpoint.path))
+        if "best" not in state:  # in checkpoints of older versions
+            state = {**state, "best": checkpoints.best(self.model_dir)}
+        state = scale.of_state(state, self._figures_of_best(state), self.source.manifest.task)
         self._metrics, self.best.waited = state["figures"], state["waited"]
-        # Checkpoints of older versions have no "best".
-        has_best = "best" in state
-        self.best.record = state["best"] if has_best else checkpoints.best(self.model_dir)
+        self.best.record = state["best"]
         return checkpoint
+
+    def _figures_of_best(self, state: Mapping[str, Any]) -> Mapping[str, float]:
+        """Returns the evaluation of the best checkpoint that a state names; empty if it is gone."""
+        if not state["best"]:
+            return {}
+        try:
+            path = checkpoints.find(self.model_dir, str(state["best"]["step"]))
+            return checkpoints.load_state(path)["figures"]
+        except UserError:
+            return {}
 
     def _loaded_state(
         self, checkpoint: checkpoints.Checkpoint | None

@@ -30,7 +30,7 @@ def test_figures_of_files(shards, tmp_path):
     answers = {q.id: q.answers[0].upper() for q in every[::2]} | {"another": "x"}
     path = write(tmp_path / "a.json", answers)
     figures, count = answer_files.score(shards[0], "validation", path)
-    share = 100 * len(every[::2]) / len(every)
+    share = len(every[::2]) / len(every)
     assert count == len(every) and figures == pytest.approx({"exact_match": share, "f1": share})
     every = asked(shards[1])
     answers = write(tmp_path / "a.json", {q.id: "ba" for q in every})

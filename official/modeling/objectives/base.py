@@ -96,6 +96,11 @@ class Objective(keras.Layer):
         del rng
         return batch
 
+    @property
+    def teachers(self):
+        """The models of teachers, which are neither trained nor saved."""
+        return ()
+
     def positions_read(self, batch):
         """Returns the positions of the last layer that the objective reads.
 

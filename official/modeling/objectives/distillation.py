@@ -99,6 +99,11 @@ class Objective(base.Objective):
         self._beside.teachers = teachers
 
     @property
+    def teachers(self):
+        """See `base.Objective`."""
+        return tuple(model for model, _ in self._beside.teachers)
+
+    @property
     def term_weights(self):
         """See `base.Objective`."""
         weights = self.config.term_weights

@@ -349,10 +349,7 @@ def test_only_streams_and_encoders_with_memory_have_one():
 
 
 def test_bfloat16_is_kept_as_it_is():
-    numerics.set_precision("mixed_bfloat16")
-    result = memory.make_memory(
-        config(precision="mixed_bfloat16"), tf.distribute.get_strategy(), ROWS
-    )
+    result = memory.make_memory(config(), tf.distribute.get_strategy(), ROWS, "bfloat16")
     states = tf.cast(np.random.default_rng(0).normal(size=(ROWS, 2, KEPT, 8)), tf.bfloat16)
     result.write(states, tf.ones((ROWS, KEPT), bool))
     saved = result.arrays()

@@ -96,7 +96,7 @@ def test_questions_with_several_answers(tmp_path, tokenizer):
     scorer = _scorer(tmp_path, task, tokenizer, suffix="json", validation=json.dumps(content))
     found = scorer.metrics(_outputs(tokenizer, ["film", "good bad"]))
     # Exact: the second answer counts. F1 of "good bad" and "good": precision 1/2, recall 1.
-    assert found == pytest.approx({"f1": 100 * (1 + 2 / 3) / 2, "exact_match": 50.0})
+    assert found == pytest.approx({"f1": (1 + 2 / 3) / 2, "exact_match": 0.5})
     scorer.write(_outputs_without_filler(tokenizer, ["film", "bad"]), tmp_path / "p.jsonl", 0)
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert lines == [
@@ -113,7 +113,7 @@ def test_questions_without_an_answer(tmp_path, tokenizer):
     task = forms.from_task(tasks.find("squad2"))
     scorer = _scorer(tmp_path, task, tokenizer, suffix="json", validation=json.dumps(content))
     found = scorer.metrics(_outputs(tokenizer, ["unanswerable", "unanswerable"]))
-    assert (found["exact_match"], found["no_answer_f1"], found["has_answer_f1"]) == (50, 100, 0)
+    assert (found["exact_match"], found["no_answer_f1"], found["has_answer_f1"]) == (0.5, 1, 0)
 
 
 def test_exact_match_of_generated_texts(tmp_path, tokenizer):
@@ -132,7 +132,7 @@ def test_corpus_metrics_of_generated_texts(tmp_path, tokenizer):
     found = scorer.metrics(_outputs(tokenizer, ["a good film", "a good film"]))
     # The texts have no n-grams of four words, so the geometric mean is 0.
     assert list(found) == ["rouge_1", "bleu", "exact_match"]
-    assert found["rouge_1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert found["rouge_1"] == pytest.approx((1 + 2 / 3) / 2)
     assert found["exact_match"] == 0.5
     assert found["bleu"] == 0
     with pytest.raises(UserError, match="texts have no metric 'accuracy'"):

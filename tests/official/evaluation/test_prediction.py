@@ -23,6 +23,9 @@ class Model:
     def __init__(self, kind):
         self.kind = kind
 
+    def networks(self):
+        return []
+
     def prepare(self, batch, rng):
         return batch
 

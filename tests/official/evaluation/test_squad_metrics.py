@@ -60,13 +60,13 @@ def by_hand(answers, right, two, odds, threshold):
             for key in right:
                 if odds[key] > threshold:
                     decided[key] = float(right[key] == [])
-        figures[name] = 100 * np.mean(list(decided.values()))
+        figures[name] = np.mean(list(decided.values()))
         if not two:
             continue
         for group, wanted in (("has_answer", True), ("no_answer", False)):
             chosen = [decided[key] for key in right if bool(right[key]) == wanted]
             if chosen:
-                figures[f"{group}_{name}"] = 100 * np.mean(chosen)
+                figures[f"{group}_{name}"] = np.mean(chosen)
         # Every threshold there is, in rising order; the first of the best counts.
         best, at = np.mean([float(right[key] == []) for key in right]), 0.0
         order = sorted(right, key=lambda key: odds[key])
@@ -82,7 +82,7 @@ def by_hand(answers, right, two, odds, threshold):
                     value += float(answers[each] == "")
             if value / len(right) > best + 1e-12:
                 best, at = value / len(right), odds[key]
-        figures |= {f"best_{name}": 100 * best, f"best_{name}_threshold": at}
+        figures |= {f"best_{name}": best, f"best_{name}_threshold": at}
     return figures
 
 
@@ -132,16 +132,19 @@ def test_figures_by_hand():
     one = squad_metrics.evaluate(answers, {key: right[key] or ["y"] for key in right})
     # "denvers broncos": one of two words; "in 1999": one of two, of one.
     assert one["exact_match"] == 0
-    assert one["f1"] == pytest.approx(100 * (2 / 3 + 0 + 2 / 3) / 3)
+    assert one["f1"] == pytest.approx((2 / 3 + 0 + 2 / 3) / 3)
     odds = {"a": -3.0, "b": 1.0, "c": -1.0}
     two = squad_metrics.evaluate(answers, right, True, odds, 0.0)
-    assert two["f1"] == pytest.approx(100 * (2 / 3 + 1 + 2 / 3) / 3)
-    assert two["no_answer_f1"] == 100 and two["best_f1_threshold"] == -1.0
+    assert two["f1"] == pytest.approx((2 / 3 + 1 + 2 / 3) / 3)
+    assert two["no_answer_f1"] == 1 and two["best_f1_threshold"] == -1.0
     # Nothing is right to the letter: best to say that there is no answer at all.
-    assert two["best_exact_match"] == pytest.approx(100 / 3)
+    assert two["best_exact_match"] == pytest.approx(1 / 3)
     assert two["best_exact_match_threshold"] == 0.0
+    # As the released evaluation prints them.
+    printed = squad_metrics.percentages(two)
+    assert printed["no_answer_f1"] == 100 and printed["best_f1_threshold"] == -1.0
     late = squad_metrics.evaluate(answers, right, True, odds, 2.0)
-    assert late["no_answer_exact_match"] == 0 and late["f1"] == pytest.approx(400 / 9)
+    assert late["no_answer_exact_match"] == 0 and late["f1"] == pytest.approx(4 / 9)
 
 
 def test_what_is_left_of_an_answer():

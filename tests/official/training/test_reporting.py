@@ -19,7 +19,7 @@ def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
     train, validation = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert train["loss"] == 2.0 and train["split"] == "train" and train["step"] == 11
     assert train["tokens_per_second"] == pytest.approx(50 * train["steps_per_second"])
-    assert validation == {"step": 11, "split": "validation", "loss": 1.0}
+    assert validation == {"step": 11, "split": "validation", "scale": 1, "loss": 1.0}
     (events,) = (tmp_path / "train").glob("events*")
     actual = {}
     for record in tf.data.TFRecordDataset(str(events)):
