@@ -12,9 +12,7 @@ SPAN = Description("squad2", "span", metrics=("f1", "exact_match"), no_answers=T
 NEWS = Description("news", "text_to_text", metrics=("rouge_1",), answers="generation")
 QUESTIONS = Description("asked", "text_to_text", metrics=("f1",), answers="span")
 PAIRS = Description("mrpc", "text_to_text", metrics=("accuracy", "f1"), answers="classification")
-MIXTURE = MixtureDescription(
-    ("average",), {"asked": QUESTIONS, "mrpc": PAIRS, "news": NEWS}
-)
+MIXTURE = MixtureDescription(("average",), {"asked": QUESTIONS, "mrpc": PAIRS, "news": NEWS})
 
 
 @pytest.mark.parametrize(
