@@ -17,9 +17,9 @@ import numpy as np
 from absl import flags
 
 from official.evaluation import tags
+from official.tasks import tag_files
 from official.tasks.tagging import COLUMNS
 from official.utils import errors
-from tfrecords_tools.tasks.readers import tagged_files
 
 ITERATIONS = 20
 METRICS = ("f1", "precision", "recall", "strict_f1")
@@ -52,7 +52,7 @@ def features(words: Sequence[str]) -> list[list[str]]:
 
 
 def train_and_score(
-    train: Sequence[tagged_files.Text], evaluate: Sequence[tagged_files.Text], seed: int
+    train: Sequence[tag_files.TaggedWords], evaluate: Sequence[tag_files.TaggedWords], seed: int
 ) -> dict[str, float]:
     """Trains on texts in an order drawn from a seed, and returns the metrics of other texts."""
     import pycrfsuite  # of the benchmark alone
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     errors.require(options, "train", "evaluate")
     train, evaluate = (
-        list(tagged_files.read(Path(path), COLUMNS)) for path in (options.train, options.evaluate)
+        list(tag_files.read(Path(path), COLUMNS)) for path in (options.train, options.evaluate)
     )
     rows = []
     for seed in range(options.seeds):

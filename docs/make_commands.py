@@ -32,6 +32,7 @@ COMMANDS = {
     "official.submission": "",
     "official.score_answers": "",
     "official.score_run": "",
+    "official.score_tags": "",
 }
 # What the page calls absl's types.
 _TYPES = {

@@ -49,7 +49,7 @@ from official.tasks import (
     tagging,
     text_to_text,
 )
-from official.utils import errors, paths
+from official.utils import errors, paths, word_rules
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.writing import execution, parallel
@@ -57,6 +57,7 @@ from tfrecords_tools.writing.execution import Execution
 
 GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "metrics", "header")
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives")
+TAGGING_FLAGS = ("repair_tags", "split_words", "nested_spans")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
 TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix")
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
@@ -78,6 +79,8 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
         named = _plan_generic if options.task in (*GENERIC, "generation") else _plan_named
         task, names = named(options, given)
     _check_kind(options, task)
+    if task.kind == "tagging":
+        task = dataclasses.replace(task, split_words=options.split_words)
     if options.text_to_text:
         task = text_to_text.from_task(task)
     for name in TEXT_TO_TEXT_FLAGS:
@@ -175,7 +178,9 @@ def _plan_named(
                 f"--{name} is for --task=classification and --task=regression: "
                 f"the columns and labels of {task.name} are known"
             )
-    names = dict(task.files) if options.input else {}
+    names = {}
+    if options.input:
+        names = {split: _file_name(task, split, options.input) for split in task.files}
     names |= {split: name for split, name in given.items() if name is not None}
     names = {split: name for split, name in names.items() if name}
     if not names:
@@ -191,13 +196,20 @@ def _plan_named(
     return task, names
 
 
+def _file_name(task: Task, split: str, folder: str) -> str:
+    """Returns the name of the file of a split that a folder has, or the first of its names."""
+    names = (task.files[split], *task.other_files.get(split, ()))
+    return next((name for name in names if paths.join(folder, name).exists()), names[0])
+
+
 def _check_kind(options: flags.FlagValues, task: Task) -> None:
     """Checks that the kind of task has the flags that are given."""
     rows = [kind for kind in GENERIC if kind != "tagging"]
     if options.unlabelled_train and task.kind not in rows:
         raise UserError(f"--unlabelled_train is for {' and '.join(rows)}, not for {task.kind}")
-    if options.repair_tags and task.kind != "tagging":
-        raise UserError(f"--repair_tags is for tagging, not for --task={options.task}")
+    for name in TAGGING_FLAGS:
+        if options[name].present and task.kind != "tagging":
+            raise UserError(f"--{name} is for tagging, not for --task={options.task}")
     if options.format == "conll" and task.kind != "tagging":
         raise UserError(f"--format=conll is for tagging, not for --task={options.task}")
     for name in SPAN_FLAGS if task.kind != "span" else ("format",):
@@ -266,6 +278,13 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     _define_column_flags(text, values)
     _define_ranking_flags(text, values)
     _define_text_to_text_flags(text, values)
+    _define_tagging_flags(values)
+    flags.DEFINE_bool(
+        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
+    )
+
+
+def _define_tagging_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "repair_tags",
         False,
@@ -273,8 +292,20 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         "that cut a word",
         flag_values=values,
     )
-    flags.DEFINE_bool(
-        "skip_bad_rows", False, "leave out and count rows that cannot be used", flag_values=values
+    rules = "; ".join(f"{name} = {what}" for name, what in word_rules.RULES.items())
+    flags.DEFINE_enum(
+        "split_words",
+        word_rules.DEFAULT,
+        list(word_rules.RULES),
+        f"tagging: how texts are split into words, here and when the model reads texts: {rules}",
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "nested_spans",
+        "refuse",
+        ["refuse", "innermost", "outermost"],
+        "tagging: which of nested spans are kept; the others are counted",
+        flag_values=values,
     )
 
 

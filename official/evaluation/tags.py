@@ -62,6 +62,63 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
     return {name: float(value) for name, value in metrics.items()}
 
 
+# The type of an entity, its start, its end, and its text or its words.
+SurfaceEntity = tuple[str, int, int, str | tuple[str, ...]]
+
+
+def surface_entities(words: Sequence[str], tags: Sequence[str]) -> list[SurfaceEntity]:
+    """Returns the entities of a text with their words."""
+    return [
+        (kind, start, end, tuple(words[start:end])) for kind, start, end in tag_rules.entities(tags)
+    ]
+
+
+def entity_metrics(
+    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
+) -> dict[str, float]:
+    """Computes `f1`, `precision` and `recall` of entities, and `f1_TYPE` of each type.
+
+    Args:
+      true: the entities of each text.
+      predicted: those that are predicted. An entity is right if its type and its place are.
+    """
+    right, found = _placed(true), _placed(predicted)
+    metrics = dict(
+        zip(("f1", "precision", "recall"), _scores(right, found, right & found), strict=True)
+    )
+    for kind in sorted({entity[1] for entity in right}):
+        of_kind = [{entity for entity in each if entity[1] == kind} for each in (right, found)]
+        metrics[f"f1_{kind}"] = _scores(*of_kind, of_kind[0] & of_kind[1])[0]
+    return metrics
+
+
+def surface_metrics(
+    true: Sequence[Sequence[SurfaceEntity]], predicted: Sequence[Sequence[SurfaceEntity]]
+) -> dict[str, float]:
+    """Computes `surface_f1`, `surface_precision` and `surface_recall`, as WNUT 2017 does.
+
+    They count the different pairs of a type and a surface form. A pair is right if it is predicted
+    in one of its places (Derczynski et al., 2017).
+    """
+    right, found = _placed(true), _placed(predicted)
+    forms = [{(kind, form) for _, kind, _, _, form in e} for e in (right, found, right & found)]
+    names = ("surface_f1", "surface_precision", "surface_recall")
+    return dict(zip(names, _scores(*forms), strict=True))
+
+
+def _placed(entities: Sequence[Sequence[SurfaceEntity]]) -> set[tuple]:
+    """Returns entities with the number of their text."""
+    return {(i, *entity) for i, text in enumerate(entities) for entity in text}
+
+
+def _scores(true: set, predicted: set, right: set) -> tuple[float, float, float]:
+    """Returns F1, precision and recall; 0 where nothing is counted."""
+    precision = len(right) / len(predicted) if predicted else 0.0
+    recall = len(right) / len(true) if true else 0.0
+    total = precision + recall
+    return 2 * precision * recall / total if total else 0.0, precision, recall
+
+
 class Result(NamedTuple):
     """The predictions of a text.
 
@@ -113,7 +170,10 @@ class Scorer:
         return [Result(self.texts[row], *rows[row]) for row in sorted(rows)]
 
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Computes the metrics of `compute`; the argument is that of `results`.
+        """Computes the metrics of `compute` and `surface_metrics`.
+
+        Args:
+          outputs: as for `results`.
 
         Raises:
           UserError: the split has no tags.
@@ -124,7 +184,10 @@ class Scorer:
                 "the split has no tags to compare with: evaluate on a labelled one, or use "
                 "--mode=predict"
             )
-        return compute([each.text.tags for each in results], [each.tags for each in results])
+        true, predicted = ([each.text.tags for each in results], [each.tags for each in results])
+        words = [each.text.words for each in results]
+        found = (map(surface_entities, words, each) for each in (true, predicted))
+        return compute(true, predicted) | surface_metrics(*map(list, found))
 
     def check_output(self, output: AnyPath, top: int) -> None:
         """Refuses a file with another suffix than `SUFFIXES`."""
@@ -137,33 +200,39 @@ class Scorer:
         """Writes the words and tags of each text.
 
         `.conll` has a word, a blank and its tag on each line, and a blank line after each text.
-        `.jsonl` has an object for each text: `row`, `words`, `tags` and `entities`, each with its
-        type, its text, the numbers of its first word and of the word after its last one, and the
-        mean probability of its tags.
+        If a word or a tag contains a blank, tabs separate the columns. `.jsonl` has an object for
+        each text: `row`, `words`, `tags` and `entities`, each with its type, its text, its start,
+        its end and the mean probability of its tags. If the words were given, these are the words
+        joined by blanks, and the numbers of the first word and of the word after the last one. If a
+        text was split into words, the object has its `text`, an entity is a part of it, and
+        positions count characters.
         """
         del top
         results = self.results({**outputs, "example_weights": np.ones(len(outputs["row"]))})
+        blanks = any(" " in cell for each in results for cell in (*each.text.words, *each.tags))
+        separator = "\t" if blanks else " "
         with atomic.file(output) as stream:
             for row, each in enumerate(results):
                 words = each.text.words
                 if output.suffix == ".conll":
                     pairs = zip(words, each.tags, strict=True)
-                    stream.writelines(f"{word} {tag}\n" for word, tag in pairs)
+                    stream.writelines(f"{word}{separator}{tag}\n" for word, tag in pairs)
                     stream.write("\n")
                     continue
-                record = {"row": row, "words": words, "tags": each.tags, "entities": _found(each)}
+                record = {"row": row} | ({} if each.text.text is None else {"text": each.text.text})
+                record |= {"words": words, "tags": each.tags, "entities": _found(each)}
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _found(result: Result) -> list[dict[str, str | int | float]]:
     """Returns the entities of a text."""
-    return [
-        {
-            "type": kind,
-            "text": " ".join(result.text.words[start:end]),
-            "start": start,
-            "end": end,
-            "score": float(np.mean(result.probabilities[start:end])),
-        }
-        for kind, start, end in tag_rules.entities(result.tags)
-    ]
+    found = []
+    for kind, start, end in tag_rules.entities(result.tags):
+        score = float(np.mean(result.probabilities[start:end]))
+        if result.text.text is None:
+            spelled = " ".join(result.text.words[start:end])
+        else:
+            start, end = result.text.offsets[start][0], result.text.offsets[end - 1][1]
+            spelled = result.text.text[start:end]
+        found.append({"type": kind, "text": spelled, "start": start, "end": end, "score": score})
+    return found

@@ -204,8 +204,8 @@ class Predictor:
 
         Args:
           texts: any number of texts of any length, because they are read in windows. A text is a
-            string, which is split into words (`official.tokenizers.text_words`), or the list of its
-            words.
+            string, which is split into words as the training data were
+            (`official.tokenizers.text_words`), or the list of its words.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           task: the name of the head, for a model of several tasks.
 

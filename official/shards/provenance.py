@@ -116,6 +116,7 @@ class SplitTotals:
       entities: of tagging, entities of each type.
       without_token: of tagging, words that the tokenizer makes nothing of.
       repaired_tags: of tagging, tags that were changed to follow their scheme.
+      nested_spans: of tagging, spans left out because of others inside or around them.
       left_out: of a ranking, queries that were left out, by reason.
     """
 
@@ -135,6 +136,7 @@ class SplitTotals:
     entities: Mapping[str, int] | None = omitted()
     without_token: int | None = omitted()
     repaired_tags: int | None = omitted()
+    nested_spans: int | None = omitted()
     left_out: Mapping[str, int] | None = omitted()
 
 

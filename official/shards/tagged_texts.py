@@ -6,7 +6,7 @@ are scored against the tags.
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from official.shards import manifest, text_records
 
@@ -17,10 +17,14 @@ class TaggedText(NamedTuple):
     Attributes:
       words: the words.
       tags: the tag of each word; None = they are not known.
+      text: the text that was split into the words; None = the words were given.
+      offsets: the first character of each word in `text`, and the character after its last one.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
+    text: str | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
 
 
 def file_name(split: str) -> str:
@@ -34,10 +38,16 @@ def write(folder: str | os.PathLike, split: str, texts: Iterable[TaggedText]) ->
     Returns:
       The SHA-256 of the file by its name, for `files` of the manifest.
     """
-    records = (
-        {"words": text.words} | ({} if text.tags is None else {"tags": text.tags}) for text in texts
-    )
-    return text_records.write(folder, file_name(split), records)
+    return text_records.write(folder, file_name(split), map(_record, texts))
+
+
+def _record(text: TaggedText) -> dict[str, Any]:
+    record: dict[str, Any] = {"words": text.words}
+    if text.tags is not None:
+        record["tags"] = text.tags
+    if text.text is not None:
+        record |= {"text": text.text, "offsets": text.offsets}
+    return record
 
 
 def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> list[TaggedText]:
@@ -48,6 +58,11 @@ def read(folder: str | os.PathLike, split: str, content: manifest.Manifest) -> l
     """
     advice = "a tagging task; make them with build_task_shards --task=tagging"
     return [
-        TaggedText(tuple(each["words"]), tuple(each["tags"]) if "tags" in each else None)
+        TaggedText(
+            tuple(each["words"]),
+            tuple(each["tags"]) if "tags" in each else None,
+            each.get("text"),
+            tuple(map(tuple, each.get("offsets", ()))),
+        )
         for each in text_records.read(folder, file_name(split), content, advice)
     ]

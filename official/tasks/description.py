@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from official.tasks.kinds import KINDS
-from official.utils import strict
+from official.utils import strict, word_rules
 from official.utils.strict import omitted
 from official.utils.validators import one_of
 
@@ -29,6 +29,8 @@ class Description:
       fields: of text to text, the name of each text in the inputs.
       max_target_length: of text to text, the length of the longest target in tokens, with the one
         that ends it.
+      split_words: of tagging, the rule by which texts are split into words; None = that of the
+        earliest folders. See `official.utils.word_rules`.
       columns: the column of each text and of the label in the source files.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
@@ -48,6 +50,7 @@ class Description:
     prefix: str | None = omitted()
     fields: tuple[str, ...] | None = omitted()
     max_target_length: int | None = omitted()
+    split_words: str | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     doc_stride: int | None = omitted()
     max_query_length: int | None = omitted()
@@ -56,6 +59,8 @@ class Description:
 
     def __post_init__(self):
         one_of("kind", self.kind, KINDS)
+        if self.split_words is not None:
+            one_of("split_words", self.split_words, word_rules.RULES)
 
     @property
     def by_name(self) -> dict[str, "Description"]:

@@ -19,5 +19,10 @@ TASKS = (
         kind="tagging",
         columns=COLUMNS,
         files={"train": "train.conll", "validation": "dev.conll", "test": "test.conll"},
+        other_files={
+            "train": ("wnut17train.conll",),
+            "validation": ("emerging.dev.conll",),
+            "test": ("emerging.test.annotated",),
+        },
     ),
 )

@@ -61,6 +61,7 @@ class Task:
         as well.
       metrics: the metrics that are reported; the first one picks the best checkpoint.
       files: the file of each split.
+      other_files: other names that the file of a split may have, such as those of the release.
       split_columns: the columns of splits with other columns.
       format_columns: the columns of files in formats (of `tfrecords_tools.tasks.readers.tables`)
         with column names, if the files as distributed have none.
@@ -72,6 +73,8 @@ class Task:
       no_answers: of spans, whether some questions have no answer in their text.
       blank: of a choice, whether a run of underscores in a question is replaced by the choice,
         which otherwise follows the question.
+      split_words: of tagging, the rule by which texts are split into words; one of
+        `official.utils.word_rules.RULES`.
       answers: of text to text, what the targets are: the kind of the task that has this form, or
         `generation` (any text).
       prefix: of text to text, what the inputs begin with; see `official.tasks.text_to_text`.
@@ -85,6 +88,7 @@ class Task:
     values: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    other_files: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     split_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
     format_columns: Mapping[str, Columns] = dataclasses.field(default_factory=dict)
     line_break: str = ""
@@ -92,6 +96,7 @@ class Task:
     submissions: Mapping[str, Submission] = dataclasses.field(default_factory=dict)
     no_answers: bool = False
     blank: bool = False
+    split_words: str | None = None
     answers: str | None = None
     prefix: str | None = None
     fields: tuple[str, ...] = ()
@@ -146,6 +151,7 @@ class Task:
             metrics=self.metrics,
             no_answers=self.no_answers if self.kind == "span" else None,
             blank=self.blank if self.kind == "choice" else None,
+            split_words=self.split_words,
             answers=self.answers,
             prefix=self.prefix,
             fields=self.fields or None,

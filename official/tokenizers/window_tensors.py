@@ -41,20 +41,34 @@ def encode(words: tf.RaggedTensor, tokenizer: Tokenizer) -> WordTokens:
       words: the words of each text, UTF-8 strings [N, None].
       tokenizer: the tokenizer.
     """
-    joined = offsets.joined(words, " ")
-    tokens = tokenizer.tokenize_with_offsets(joined)
-    characters = None
-    if isinstance(tokenizer, Characters):
-        characters = word_characters.of_words(tokenizer.words(joined).values)
     sizes = tf.strings.length(words.values, unit="UTF8_CHAR") + 1  # with the blank after it
     ends = tf.cumsum(tf.cast(sizes, tf.int64))
-    # The texts follow one another, with a blank after each.
     begins = tf.gather(tf.concat([[0], ends], 0), words.row_starts())  # [N]
+    ends -= tf.gather(begins, offsets.rows_of(words)) + 1
+    return encode_running(offsets.joined(words, " "), words.with_values(ends), tokenizer)
+
+
+def encode_running(texts: tf.Tensor, ends: tf.RaggedTensor, tokenizer: Tokenizer) -> WordTokens:
+    """Returns the tokens of running texts, the same as `word_windows.encode_running`.
+
+    Args:
+      texts: UTF-8 strings [N].
+      ends: the character after the last one of each word, integers [N, None].
+      tokenizer: the tokenizer.
+    """
+    tokens = tokenizer.tokenize_with_offsets(texts)
+    characters = None
+    if isinstance(tokenizer, Characters):
+        characters = word_characters.of_words(tokenizer.words(texts).values)
+    # The texts follow one another, with a character between them.
+    sizes = tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.int64) + 1
+    begins = tf.cumsum(sizes, exclusive=True)  # [N]
     rows = offsets.rows_of(tokens.ids)
     starts = tf.gather(begins, rows) + tf.cast(tokens.starts.values, tf.int64)  # [K]
-    number = tf.cast(tf.searchsorted(ends - 1, starts, side="right"), tf.int64)
-    number -= tf.gather(words.row_starts(), rows)
-    number = tf.minimum(number, tf.gather(words.row_lengths(), rows) - 1)
+    placed = tf.gather(begins, offsets.rows_of(ends)) + tf.cast(ends.values, tf.int64)
+    number = tf.cast(tf.searchsorted(placed, starts, side="right"), tf.int64)
+    number -= tf.gather(ends.row_starts(), rows)
+    number = tf.minimum(number, tf.gather(ends.row_lengths(), rows) - 1)
     first = (number[1:] != number[:-1]) | (rows[1:] != rows[:-1])
     first = tf.concat([[True], first], 0)[: tf.size(number)]
     word_ids = tf.where(first, tf.cast(number, tf.int32), NO_WORD)

@@ -1,11 +1,11 @@
 """Tokens of texts that are lists of words, and the windows of long ones.
 
 The tokens are those of the words joined by blanks, so each word has the mark or prefix that the
-tokenizer gives to words of running text. A word is read at its first token (Devlin et al., 2019,
-section 5.3). A window is a row [CLS] part of the tokens [SEP]. The next window begins half a window
-later, and the last one contains the end. A word that is in several windows is read in the one in
-which its first token has the most context on its shorter side, or in the first of several equal
-ones, as in `official.tokenizers.windows`.
+tokenizer gives to words of running text; or those of the text itself, if its words are its tokens.
+A word is read at its first token (Devlin et al., 2019, section 5.3). A window is a row [CLS] part
+of the tokens [SEP]. The next window begins half a window later, and the last one contains the end.
+A word that is in several windows is read in the one in which its first token has the most context
+on its shorter side, or in the first of several equal ones, as in `official.tokenizers.windows`.
 """
 
 from collections.abc import Sequence
@@ -57,21 +57,37 @@ def encode(texts: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[WordTok
     Returns:
       The tokens of each text. A word that the tokenizer makes nothing of has no token.
     """
-    joined = [" ".join(words) for words in texts]
-    tokens = tokenizer.encode_with_offsets(joined)
+    return encode_running(*joined(texts), tokenizer)
+
+
+def joined(texts: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
+    """Returns the words of each text joined by blanks, and the ends of its words in characters."""
+    ends = [np.cumsum([len(word) + 1 for word in words], dtype=np.int64) - 1 for words in texts]
+    return [" ".join(words) for words in texts], ends
+
+
+def encode_running(
+    texts: Sequence[str], ends: Sequence[np.ndarray], tokenizer: Tokenizer
+) -> list[WordTokens]:
+    """Returns the tokens of running texts; a token belongs to the word in which it begins.
+
+    Args:
+      texts: the texts.
+      ends: the character after the last one of each word of a text, integers [number of words].
+      tokenizer: the tokenizer.
+    """
+    tokens = tokenizer.encode_with_offsets(texts)
     return [
-        WordTokens(ids, _first_tokens(words, starts))
-        for words, (ids, starts, _) in zip(texts, tokens, strict=True)
+        WordTokens(ids, _first_tokens(ends_of_text, starts))
+        for ends_of_text, (ids, starts, _) in zip(ends, tokens, strict=True)
     ]
 
 
-def _first_tokens(words: Sequence[str], starts: np.ndarray) -> np.ndarray:
-    """Returns `word_ids` [K] from the first character of each token [K]."""
-    lengths = np.array([len(word) for word in words], np.int64)
-    ends = np.cumsum(lengths + 1) - 1  # of words; the character there is the blank
+def _first_tokens(ends: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Returns `word_ids` [K] from the ends of the words and the starts of the tokens [K]."""
     # A token that begins with the blank before a word belongs to this word.
     numbers = np.searchsorted(ends, starts, side="right")
-    numbers = np.minimum(numbers, len(words) - 1)
+    numbers = np.minimum(numbers, len(ends) - 1)
     first = np.ones(len(numbers), bool)
     first[1:] = numbers[1:] != numbers[:-1]
     return np.where(first, numbers, NO_WORD).astype(np.int32)

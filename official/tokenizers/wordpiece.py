@@ -47,12 +47,14 @@ _DROPPED = r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\t\n\r]+|\x{fffd}+"
 _ACCENTS = r"\p{Mn}+"
 # A private-use character, which is in no cleaned text and in no vocabulary.
 UNKNOWN_WORD = "\ue000"
-_BLANK = r"\p{Z}\t\n\r"
-# ASCII signs, all other punctuation, and the blocks of Chinese characters that BERT names.
-_ALONE = (
-    r"!-/:-@\[-`{-~\p{P}\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
+BLANK = r"\p{Z}\t\n\r"
+# The blocks of Chinese characters that BERT names.
+IDEOGRAPHS = (
+    r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
     r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
+# ASCII signs, all other punctuation, and Chinese characters: each is a word.
+ALONE = rf"!-/:-@\[-`{{-~\p{{P}}{IDEOGRAPHS}"
 
 
 def clean(
@@ -68,12 +70,12 @@ def clean(
     # again without signs, and only those that still have one are split into characters. (With more
     # repetitions, or with all signs, the program of RE2 needs too much memory.)
     repeated = min(max_characters, RELEASE_LIMIT) + 1
-    run = rf"(?s).*[^{_BLANK}\x{{4e00}}-\x{{9fff}}]{{{repeated},}}.*"
+    run = rf"(?s).*[^{BLANK}\x{{4e00}}-\x{{9fff}}]{{{repeated},}}.*"
     long = tf.strings.regex_full_match(cleaned, run)
 
     def shortened() -> tf.Tensor:
         rows = tf.where(long)  # [M, 1]
-        words = tf.strings.regex_replace(tf.gather_nd(cleaned, rows), f"[{_ALONE}]+", " ")
+        words = tf.strings.regex_replace(tf.gather_nd(cleaned, rows), f"[{ALONE}]+", " ")
         rows = tf.boolean_mask(rows, tf.strings.regex_full_match(words, run))
         characters = tf.strings.unicode_split(tf.gather_nd(cleaned, rows), "UTF-8")
         short = characters.with_values(_shortened(characters, max_characters)[0])
@@ -99,8 +101,8 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
 
 def space_words(cleaned: tf.Tensor) -> tf.Tensor:
     """Puts a blank between the words of strings [N]; signs and Chinese characters are words."""
-    parted = tf.strings.regex_replace(cleaned, f"([{_ALONE}])", r" \1 ")
-    return tf.strings.regex_replace(parted, f"[{_BLANK}]+", " ")
+    parted = tf.strings.regex_replace(cleaned, f"([{ALONE}])", r" \1 ")
+    return tf.strings.regex_replace(parted, f"[{BLANK}]+", " ")
 
 
 def _shortened(
@@ -119,7 +121,7 @@ def _shortened(
     """
     rows = offsets.rows_of(characters)
     values = characters.values
-    inside = ~tf.strings.regex_full_match(values, f"[{_BLANK}{_ALONE}]")
+    inside = ~tf.strings.regex_full_match(values, f"[{BLANK}{ALONE}]")
     new = (inside[1:] != inside[:-1]) | (rows[1:] != rows[:-1])
     new = tf.concat([[True], new], 0)[: tf.size(values)]
     runs = tf.cumsum(tf.cast(new, tf.int32)) - 1

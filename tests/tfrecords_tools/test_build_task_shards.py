@@ -55,6 +55,19 @@ def test_files_of_a_named_task_can_be_others(folder):
     assert files == {"test": folder / "dev.tsv"}
 
 
+def test_wnut17_has_the_names_of_its_release(tmp_path):
+    released = ["wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"]
+    for name in released:
+        (tmp_path / name).touch()
+    task, files = _plan("--task=wnut17", f"--input={tmp_path}")
+    assert [path.name for path in files.values()] == released and task.split_words == "words"
+    (tmp_path / "dev.conll").touch()
+    task, files = _plan("--task=wnut17", f"--input={tmp_path}", "--split_words=tokens")
+    assert files["validation"].name == "dev.conll" and task.split_words == "tokens"
+    with pytest.raises(UserError, match="--split_words is for tagging, not for --task=rte"):
+        _plan("--task=rte", f"--input={tmp_path}", "--split_words=tokens")
+
+
 def test_mnli_has_two_files_of_each_kind(tmp_path):
     for name in ("train", "dev_matched", "dev_mismatched", "test_mismatched", "dev_sample"):
         (tmp_path / f"{name}.tsv").write_text("text\tlabel\n")

@@ -1,28 +1,30 @@
 """Builds the shard folder of a tagging task (token classification) from files of words and tags.
 
-Each text becomes one example for each window of its tokens (`official.tokenizers.word_windows`).
-The words are kept beside the shards (`official.shards.tagged_texts`).
+Texts are split into words (`tagged_words`). Each text becomes one example for each window of its
+tokens (`official.tokenizers.word_windows`). The words are kept beside the shards
+(`official.shards.tagged_texts`).
 """
 
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import flags
 
 from official.shards import manifest, tagged_texts
 from official.shards.provenance import TaskSettings
-from official.tasks import SPLITS, Task, nearest
+from official.tasks import SPLITS, Task, nearest, tag_files
 from official.tasks import tags as tag_rules
 from official.tokenizers import Tokenizer, packed_words, word_windows
+from official.utils import word_rules
+from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import folder as task_folder
-from tfrecords_tools.tasks import splits
+from tfrecords_tools.tasks import splits, tagged_words
 from tfrecords_tools.tasks.folder import Example
-from tfrecords_tools.tasks.readers import tables, tagged_files
 from tfrecords_tools.writing.execution import Execution
 
 TEXTS_AT_ONCE = 2048
@@ -38,6 +40,7 @@ class SplitCounts(task_folder.SplitCounts):
       entities: the number of entities of each type.
       without_token: the number of words that the tokenizer makes nothing of.
       repaired_tags: the number of tags that were changed to follow their scheme.
+      nested_spans: the number of spans left out because of others inside or around them.
     """
 
     texts: int = 0
@@ -45,6 +48,7 @@ class SplitCounts(task_folder.SplitCounts):
     entities: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     without_token: int = 0
     repaired_tags: int = 0
+    nested_spans: int = 0
 
 
 def from_flags(
@@ -69,6 +73,7 @@ def from_flags(
         options.seed,
         execution,
         report,
+        options.nested_spans,
     )
 
 
@@ -84,12 +89,13 @@ def build(
     seed: int = 0,
     execution: Execution = Execution(),  # noqa: B008
     report: Callable[[str], None] = print,
+    nested: str = "refuse",
 ) -> manifest.Manifest:
     """Builds the shard folder of a tagging task and returns its manifest.
 
     Args:
       task: a task of the kind "tagging". If it has no labels, they are the tags of all files, `O`
-        first and the others sorted.
+        first and the others sorted. `split_words` is the rule for texts; None = the default.
       files: the file of each split; only test files may have no tags.
       tokenizer: an `official.tokenizers.Tokenizer`.
       output: the folder to create.
@@ -101,23 +107,35 @@ def build(
       seed: the seed of the order of training examples.
       execution: where the work is done; this does not change the shards.
       report: is called with lines of progress and the summary.
+      nested: which of nested spans are kept; one of `tagged_words.NESTED`.
 
     Raises:
       UserError: files, texts or tags cannot be used.
     """
+    task = dataclasses.replace(task, split_words=task.split_words or word_rules.DEFAULT)
     task_folder.check_max_length(1, tokenizer, max_length)
     counts: dict[str, SplitCounts] = {}
-    read: dict[str, list[tagged_files.Text]] = {}
+    read: dict[str, list[tagged_words.Text]] = {}
     for split in (s for s in SPLITS if s in files):
-        counts[split] = SplitCounts(tables.BadRows(skip_bad_rows))
-        read[split] = _texts(task, files[split], split, format, repair_tags, counts[split])
+        counts[split] = each = SplitCounts(BadRows(skip_bad_rows))
+        labelled = not split.startswith("test")
+        columns = task.columns_for(split)
+        records = tag_files.read(files[split], columns, format, labelled, each.bad, task.labels)
+        split_texts = tagged_words.texts(
+            records, tokenizer, task.split_words, each.bad, nested, repair_tags
+        )
+        read[split] = _alike(split_texts, each)
     scheme = tag_rules.scheme(
         tag for texts in read.values() for text in texts for tag in text.tags or ()
     )
     texts = {
-        split: _in_scheme(each, scheme, repair_tags, counts[split]) for split, each in read.items()
+        split: _in_scheme(each, scheme, repair_tags, task.labels, counts[split])
+        for split, each in read.items()
     }
-    task = _with_labels(task, read, texts)
+    for split, each in texts.items():
+        if not each:
+            raise UserError(f"{files[split]}: no text can be used: {counts[split].bad}")
+    task = _with_labels(task, texts)
     shards: list[manifest.Shard] = []
     digests: dict[str, str] = {}
     with splits.new_folder(output, tokenizer, execution, seed) as writer:
@@ -126,94 +144,118 @@ def build(
             digests |= tagged_texts.write(writer.folder, split, each)
             shards += writer.write(split, enumerate(each), TEXTS_AT_ONCE, make, counts[split])
             report(_summary(split, counts[split]))
+        for split in texts:
+            if note := _unlearnt(split, texts):
+                report(note)
         built = _manifest(task, files, tokenizer, max_length, shards, counts, digests, seed)
         manifest.write(writer.folder, built)
     return built
 
 
-def _texts(
-    task: Task,
-    path: AnyPath,
-    split: str,
-    format: str | None,
-    widen: bool,
-    counts: SplitCounts,
-) -> list[tagged_files.Text]:
-    labelled = not split.startswith("test")
-    columns = task.columns_for(split)
-    texts = list(tagged_files.read(path, columns, format, labelled, counts.bad, widen))
-    if not texts:
-        raise UserError(f"{path}: no text can be used: {counts.bad}")
-    counts.labelled = texts[0].tags is not None
+def _alike(texts: Iterable[tagged_words.Text], counts: SplitCounts) -> list[tagged_words.Text]:
+    """Returns the texts that have tags, or have none, as the first one."""
+    result: list[tagged_words.Text] = []
     for text in texts:
-        if (text.tags is not None) != counts.labelled:
-            raise UserError(
-                f"{text.location}: {'has' if text.tags else 'no'} tags, unlike the first text of "
-                "the file: give them in all texts or in none"
+        if result and (text.tags is None) != (result[0].tags is None):
+            counts.bad(
+                "tagged among untagged",
+                f"{text.location}: {'no' if text.tags is None else 'has'} tags, unlike the first "
+                "text of the file: give them in all texts or in none",
             )
-    return texts
+            continue
+        result.append(text)
+    counts.labelled = not result or result[0].tags is not None
+    return result
 
 
 def _in_scheme(
-    texts: Sequence[tagged_files.Text], scheme: str, repair: bool, counts: SplitCounts
+    texts: Iterable[tagged_words.Text],
+    scheme: str,
+    repair: bool,
+    labels: Sequence[str],
+    counts: SplitCounts,
 ) -> list[tagged_texts.TaggedText]:
-    """Checks or repairs the tags of texts, and counts words and entities."""
+    """Returns the texts with tags that follow the scheme and are labels, and counts them."""
     result = []
     for text in texts:
-        counts.texts += 1
-        counts.words += len(text.words)
         tags = text.tags
         if tags is not None:
             repaired, changed = tag_rules.repair(tags, scheme)
             if changed and not repair:
-                _refuse(text, repaired, scheme)
+                counts.bad("tags out of order", _first_fault(text, repaired, scheme))
+                continue
+            if labels and (unknown := _unknown(text, repaired, labels)):
+                counts.bad("tag not in the set", unknown)
+                continue
             counts.repaired_tags += changed
             tags = tuple(repaired)
             counts.entities.update(kind for kind, _, _ in tag_rules.entities(tags))
-        result.append(tagged_texts.TaggedText(text.words, tags))
+        counts.texts += 1
+        counts.words += len(text.words)
+        counts.nested_spans += text.left_out
+        result.append(tagged_texts.TaggedText(text.words, tags, text.text, text.offsets))
     return result
 
 
-def _refuse(text: tagged_files.Text, repaired: Sequence[str], scheme: str) -> None:
-    """Raises UserError for the first tag that does not follow the scheme."""
+def _first_fault(text: tagged_words.Text, repaired: Sequence[str], scheme: str) -> str:
+    """Returns the message about the first tag that does not follow the scheme."""
     pairs = zip(text.tags, repaired, strict=True)
     i = next(i for i, (tag, right) in enumerate(pairs) if tag != right)
-    path = text.location.rsplit(", line ", 1)[0]
     around = " ".join(text.tags[max(0, i - 1) : i + 2])
     name = {tag_rules.BIO: "BIO", tag_rules.BIOES: "BIOES"}[scheme]
-    raise UserError(
-        f"{path}, line {text.lines[i]}: the tag {text.tags[i]!r} of the word {text.words[i]!r:.60} "
+    return (
+        f"{_place(text, i)}: the tag {text.tags[i]!r} of the word {text.words[i]!r:.60} "
         f"does not follow {name} (tags there: {around}), where it is {repaired[i]!r}: correct the "
         "file, or repair and count such tags with --repair_tags, which reads IOB1 as well"
     )
 
 
-def _with_labels(
-    task: Task,
-    read: Mapping[str, Sequence[tagged_files.Text]],
-    texts: Mapping[str, Sequence[tagged_texts.TaggedText]],
-) -> Task:
-    """Returns the task with the tags of all files, or checks that its own are all of them."""
-    if not task.labels:
-        found = {tag for each in texts.values() for text in each for tag in text.tags or ()}
-        labels = tag_rules.names(found)
-        if len(labels) < 2:
-            raise UserError(
-                "the files have no tag but 'O', which leaves nothing to learn: is --label_column "
-                "the column of the tags?"
+def _unknown(text: tagged_words.Text, tags: Sequence[str], labels: Sequence[str]) -> str:
+    """Returns the message about the first tag that is no label; "" if there is none."""
+    for i, tag in enumerate(tags):
+        if tag not in labels:
+            return (
+                f"{_place(text, i)}: tag {tag!r} is none of {', '.join(labels)}"
+                f"{nearest(tag, labels)}: name it in --labels"
             )
-        return dataclasses.replace(task, labels=labels, values=())
-    known = set(task.labels)
-    for split, each in texts.items():
-        for source, text in zip(read[split], each, strict=True):
-            for line, tag in zip(source.lines, text.tags or (), strict=False):
-                if tag not in known:
-                    path = source.location.rsplit(", line ", 1)[0]
-                    raise UserError(
-                        f"{path}, line {line}: tag {tag!r} is none of {', '.join(task.labels)}"
-                        f"{nearest(tag, task.labels)}: name it in --labels"
-                    )
-    return task
+    return ""
+
+
+def _place(text: tagged_words.Text, word: int) -> str:
+    """Returns the file and the line of a word."""
+    return f"{text.location.rsplit(', line ', 1)[0]}, line {text.lines[word]}"
+
+
+def _with_labels(task: Task, texts: Mapping[str, Sequence[tagged_texts.TaggedText]]) -> Task:
+    """Returns the task with its labels: its own, or the tags of all files."""
+    if task.labels:
+        return task
+    labels = tag_rules.names(
+        tag for each in texts.values() for text in each for tag in text.tags or ()
+    )
+    if len(labels) < 2:
+        raise UserError(
+            "the files have no tag but 'O', which leaves nothing to learn: is --label_column "
+            "the column of the tags?"
+        )
+    return dataclasses.replace(task, labels=labels, values=())
+
+
+def _unlearnt(split: str, texts: Mapping[str, Sequence[tagged_texts.TaggedText]]) -> str:
+    """Returns a line about the tags of a split that the train file lacks; "" if there are none."""
+    if split == "train" or "train" not in texts:
+        return ""
+    learnt = {tag for text in texts["train"] for tag in text.tags or ()}
+    counted = collections.Counter(
+        tag for text in texts[split] for tag in text.tags or () if tag not in learnt
+    )
+    if not counted:
+        return ""
+    shown = ", ".join(f"{tag} {count:,}" for tag, count in sorted(counted.items()))
+    return (
+        f"{split}: {counted.total():,} words have tags that the train file lacks ({shown}): a "
+        "model has no example to learn them from, and metrics count these entities as missed"
+    )
 
 
 def _examples(
@@ -225,9 +267,9 @@ def _examples(
 ) -> Iterator[Example]:
     """Yields the windows of some texts, each with its number, and counts them."""
     numbers = {tag: i for i, tag in enumerate(task.labels)}
-    texts = [text.words for _, text in rows]
-    tokens = word_windows.encode(texts, tokenizer)
-    spelled = packed_words.split_words([" ".join(words) for words in texts], tokenizer)
+    running, ends = _running([text for _, text in rows], task.split_words)
+    tokens = word_windows.encode_running(running, ends, tokenizer)
+    spelled = packed_words.split_words(running, tokenizer)
     for i, ((row, text), each) in enumerate(zip(rows, tokens, strict=True)):
         counts.without_token += len(text.words) - int((each.word_ids >= 0).sum())
         tags = None
@@ -250,6 +292,19 @@ def _examples(
             yield example
 
 
+def _running(
+    texts: Sequence[tagged_texts.TaggedText], rule: str
+) -> tuple[list[str], list[np.ndarray]]:
+    """Returns what is tokenized of each text, and the ends of its words in characters."""
+    running, ends = word_windows.joined([text.words for text in texts])
+    if rule == "tokens":
+        for i, text in enumerate(texts):
+            if text.text is not None:
+                running[i] = text.text
+                ends[i] = np.array([end for _, end in text.offsets], np.int64)
+    return running, ends
+
+
 def _manifest(
     task: Task,
     files: Mapping[str, AnyPath],
@@ -267,6 +322,7 @@ def _manifest(
             entities=dict(sorted(each.entities.items())),
             without_token=each.without_token,
             repaired_tags=each.repaired_tags,
+            nested_spans=each.nested_spans or None,
         )
         for split, each in counts.items()
     }
@@ -300,6 +356,8 @@ def _summary(split: str, counts: SplitCounts) -> str:
         parts.append(f"{counts.without_token:,} words without a token")
     if counts.repaired_tags:
         parts.append(f"{counts.repaired_tags:,} tags repaired")
+    if counts.nested_spans:
+        parts.append(f"{counts.nested_spans:,} nested spans left out")
     if counts.bad.counts:
         parts.append(f"left out: {counts.bad}")
     return "; ".join(parts)

@@ -4,10 +4,10 @@ A text of any length is cut into windows, as in training, and every word gets th
 in which it has the most context. Windows are scored in groups (see
 `official.serving.length_groups`).
 
-`tag` takes raw text and splits it into words (`official.tokenizers.text_words`); offsets are in
-characters (code points). `tag_words` takes texts that are split already; offsets are numbers of
-words. Both return, for E entities of the text with the most of them, with empty strings and zeros
-for padding:
+`tag` takes raw text and splits it into words as the training data were split
+(`official.tokenizers.text_words`); offsets are in characters (code points). `tag_words` takes texts
+that are split already; offsets are numbers of words. Both return, for E entities of the text with
+the most of them, with empty strings and zeros for padding:
 
 | output | shape | content |
 |---|---|---|
@@ -35,6 +35,7 @@ from official.tokenizers import (
     word_windows,
 )
 from official.tokenizers.characters import Characters
+from official.utils import word_rules
 from official.utils.errors import UserError
 
 Outputs = dict[str, tf.Tensor]
@@ -93,6 +94,12 @@ class Tagger:
                 "tags there, in the order of their numbers, and remove its first line, the checksum"
             )
         tag_rules.scheme(self._labels)
+        task = parts.task.get("tasks", {}).get(getattr(parts.head.config, "task", ""), parts.task)
+        self._rule = task.get("split_words") or word_rules.EARLIER
+        if self._rule not in word_rules.RULES:
+            raise UserError(
+                f"split_words: {self._rule!r} of task.json is none of {', '.join(word_rules.RULES)}"
+            )
         self._tokenizer = parts.tokenizer
         self._max_length = parts.max_length
         self._layout = parts.config.encoder.layout
@@ -109,8 +116,12 @@ class Tagger:
 
     def tag(self, text: tf.Tensor) -> Outputs:
         """Finds the entities of texts, string [N]; see the module."""
-        words = text_words.split(text)
-        found = self._entities(words.texts)
+        words = text_words.split(text, self._rule, self._tokenizer)
+        if self._rule == "tokens":
+            tokens = window_tensors.encode_running(text, words.ends, self._tokenizer)
+        else:
+            tokens = window_tensors.encode(words.texts, self._tokenizer)
+        found = tag_tensors.entities(*self._tags(words.texts, tokens), self._labels)
         rows = offsets.rows_of(found.types)
         begins = tf.cast(tf.gather(words.starts.row_starts(), rows), tf.int32)
         starts = tf.gather(words.starts.values, begins + found.starts.values)
@@ -125,7 +136,8 @@ class Tagger:
           As described in the module; and `tags` string [K] and `tag_probabilities` float32 [K], the
           tag of each word. A word without a token has `O` and 1.
         """
-        tags, probabilities = self._tags(words)
+        tokens = window_tensors.encode(words, self._tokenizer)
+        tags, probabilities = self._tags(words, tokens)
         found = tag_tensors.entities(tags, probabilities, self._labels)
         rows = offsets.rows_of(found.types)
         begins = tf.cast(tf.gather(words.row_starts(), rows), tf.int32)
@@ -139,15 +151,13 @@ class Tagger:
             "tag_probabilities": probabilities.values,
         }
 
-    def _entities(self, words: tf.RaggedTensor) -> tag_tensors.Entities:
-        return tag_tensors.entities(*self._tags(words), self._labels)
-
-    def _tags(self, words: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    def _tags(
+        self, words: tf.RaggedTensor, tokens: window_tensors.WordTokens
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Returns the number of the tag of each word and its probability, [N, None] each.
 
         A word without a token has -1 and 1.
         """
-        tokens = window_tensors.encode(words, self._tokenizer)
         packed = window_tensors.pack(tokens, self._tokenizer, self._max_length)
         arranged = packing.arrange(
             {name: packed[name] for name in length_groups.FIELDS}, self._tokenizer, self._layout

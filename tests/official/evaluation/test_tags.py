@@ -92,6 +92,34 @@ def test_files(tmp_path):
         mine.metrics({**outputs, "example_weights": np.ones(3)})
 
 
+def test_entities_are_parts_of_the_text(tmp_path):
+    text = "(Ada  Lovelace) and Ye\u0301 👍🏽 York"
+    places = ((0, 1), (1, 4), (6, 14), (14, 15), (16, 19), (20, 23), (24, 26), (27, 31))
+    words = tuple(text[a:b] for a, b in places)
+    mine = scorer([TaggedText(words, None, text, places)])
+    outputs = {
+        "row": np.array([0]),
+        "word_ids": np.array([range(8)]),
+        "tags": np.array([[0, 1, 3, 0, 0, 0, 2, 4]]),
+        "tag_probabilities": np.full((1, 8), 0.5),
+    }
+    mine.write(outputs, tmp_path / "a.jsonl", 0)
+    record = json.loads((tmp_path / "a.jsonl").read_text())
+    assert record["text"] == text and record["words"] == list(words)
+    found = [(each["text"], each["start"], each["end"]) for each in record["entities"]]
+    assert found == [("Ada  Lovelace", 1, 14), ("👍🏽 York", 24, 31)]
+    assert all(text[start:end] == part for part, start, end in found)
+
+
+def test_words_with_blanks_are_separated_by_tabs(tmp_path):
+    outputs = {
+        "row": np.array([0]), "word_ids": np.array([[0, 1]]), "tags": np.array([[1, 0]]),
+        "tag_probabilities": np.ones((1, 2)),
+    }  # fmt: skip
+    scorer([TaggedText(("New York", "is"), None)]).write(outputs, tmp_path / "a.conll", 0)
+    assert (tmp_path / "a.conll").read_text() == "New York\tB-X\nis\tO\n\n"
+
+
 def test_other_files_are_refused(tmp_path):
     mine = types.SimpleNamespace()
     with pytest.raises(UserError, match="tags are written as .conll or .jsonl"):

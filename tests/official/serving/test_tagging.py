@@ -14,6 +14,7 @@ from official.tasks import tags as tag_rules
 from official.tokenizers import characters as characters_module
 from official.tokenizers import packing, text_words, window_tensors, word_characters, word_windows
 from official.tokenizers.characters import Characters
+from official.utils import word_rules
 from official.utils.errors import UserError
 from tests.official.serving.test_odd_strings import ODD, WORDS
 from tests.official.serving.test_predictor import BERT, GOLDEN, XLNET, load, server
@@ -42,10 +43,11 @@ def strings(count, seed=0):
     ]
 
 
-def model(folder, encoder=BERT, crf=True, max_length=12, save=False, seed=1, **head):
+def model(folder, encoder=BERT, crf=True, max_length=12, save=False, seed=1, rule=None, **head):
     """A model whose tags vary: its chain and its output layer have large random weights."""
     head = {**HEAD, "crf": crf, **head}
-    loaded = load(folder, head, encoder=encoder, max_length=max_length)
+    task = {} if rule is None else {"split_words": rule}
+    loaded = load(folder, head, encoder=encoder, max_length=max_length, **task)
     rng = np.random.default_rng(seed)
     for variable in loaded.model.objectives[0].trainable_variables:
         variable.assign(rng.normal(0, 1, variable.shape))
@@ -55,11 +57,12 @@ def model(folder, encoder=BERT, crf=True, max_length=12, save=False, seed=1, **h
     return loaded
 
 
-def by_hand(loaded, texts):
+def by_hand(loaded, texts, encoded=None):
     """The entities of lists of words, one window at a time."""
     head = loaded.model.objectives[0]
     results = []
-    for words, tokens in zip(texts, word_windows.encode(texts, loaded.tokenizer), strict=True):
+    encoded = encoded or word_windows.encode(texts, loaded.tokenizer)
+    for words, tokens in zip(texts, encoded, strict=True):
         tags, chances = ["O"] * len(words), [1.0] * len(words)
         for window in word_windows.windows(len(tokens.ids), loaded.tokenizer, loaded.max_length):
             ids, word_ids = word_windows.pack(tokens, window, loaded.tokenizer)
@@ -99,16 +102,28 @@ def same(actual, expected):
         np.testing.assert_allclose(*scores, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("crf", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_entities_are_those_of_windows_one_by_one(tmp_path, crf):
-    loaded = model(tmp_path, crf=crf)
-    texts = strings(3) + ["The cat sat on the mat . " * 3, "猫" * 12]
-    spans = [text_words.words(text) for text in texts]
+@pytest.mark.parametrize(
+    "crf, rule",
+    [
+        (False, "words"),
+        pytest.param(True, None, marks=pytest.mark.slow),  # a folder that names no rule
+        pytest.param(False, "characters", marks=pytest.mark.slow),
+        pytest.param(False, "tokens", marks=pytest.mark.slow),
+    ],
+)
+def test_entities_are_those_of_windows_one_by_one(tmp_path, crf, rule):
+    loaded = model(tmp_path, crf=crf, rule=rule)
+    texts = strings(3) + ["The cat's sat on the mat-cat . " * 3, "猫" * 12]
+    spans = text_words.spans(texts, rule or word_rules.EARLIER, loaded.tokenizer)
     words = [[text[a:b] for a, b in row] for text, row in zip(texts, spans, strict=True)]
     expected = by_hand(loaded, words)
     assert sum(map(len, expected)) > 20
     assert {entity[0] for row in expected for entity in row} == {"LOC", "PER"}
     same(loaded.tag(words, batch_size=8), expected)
+    if rule == "tokens":  # the text itself is tokenized
+        ends = [np.array([end for _, end in row]) for row in spans]
+        running = word_windows.encode_running(texts, ends, loaded.tokenizer)
+        expected = by_hand(loaded, words, running)
     offsets = [
         [(kind, row[a][0], row[b - 1][1], score) for kind, a, b, score in each]
         for row, each in zip(spans, expected, strict=True)
@@ -118,7 +133,7 @@ def test_entities_are_those_of_windows_one_by_one(tmp_path, crf):
     assert all(
         e.text == text[e.start : e.end] for text, row in zip(texts, found, strict=True) for e in row
     )
-    graph = server(loaded)["tag"](tf.constant(texts))
+    graph = server(loaded, **loaded.task)["tag"](tf.constant(texts))
     assert graph["number"].numpy().tolist() == [len(row) for row in found]
     for row, entities in enumerate(found):
         part = graph["texts"][row, : len(entities)].numpy().tolist()
@@ -153,7 +168,7 @@ def test_an_encoder_that_reads_characters(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_saved_model_says_what_python_says(tmp_path):
     """In a process that has only TensorFlow."""
-    loaded = model(tmp_path / "m", save=True)
+    loaded = model(tmp_path / "m", save=True, rule="tokens")
     texts = strings(200, seed=2) + ["The cat sat on the mat . " * 50, "", "猫" * 100]
     assert saved_model.export(tmp_path / "m", tmp_path / "saved") == ("tag", 12)
     raw = [text.encode() for text in texts] + [text for text in ODD if isinstance(text, bytes)]
@@ -178,8 +193,10 @@ def test_entities_are_slices_of_odd_texts(tmp_path):
     texts = strings(1000, seed=4)
     number = 0
     given = {name: value.numpy() for name, value in graph(tf.constant(texts)).items()}
-    for row, text in enumerate(texts):
-        words = {edge for span in text_words.words(text) for edge in span}
+    for row, (text, spans) in enumerate(
+        zip(texts, text_words.spans(texts, word_rules.EARLIER), strict=True)
+    ):
+        words = {edge for span in spans for edge in span}
         last = 0
         for i in range(given["number"][row]):
             a, b = given["starts"][row, i], given["ends"][row, i]

@@ -1,5 +1,6 @@
 """Files of tags to shards: readers, tokens of words, windows, repair, and what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,14 +10,15 @@ from official import config as configs
 from official import tasks, tokenizers
 from official.data import ShardDataset
 from official.shards import tagged_texts
+from official.tasks import tag_files
 from official.tokenizers import word_windows
+from official.utils.bad_rows import BadRows
 from official.utils.errors import UserError
 from tests import GOLDEN, small
-from tfrecords_tools.tasks import tagging
-from tfrecords_tools.tasks.readers import tagged_files
+from tfrecords_tools.tasks import tagged_words, tagging
 
 TASK = tasks.generic("tagging", "0", label="-1")
-CONLL = "-DOCSTART- -X- O\n\nbaba X B-PER\nbebo X I-PER\n \t\nbi\tX\tO\n\n\n"
+CONLL = "-DOCSTART- -X- O\n\nbaba X B-PER\nbebo X I-PER\n \t\nbi  X O\n\n\n"
 
 
 def tokenizer(tmp_path, kind="wordpiece"):
@@ -29,9 +31,11 @@ def tokenizer(tmp_path, kind="wordpiece"):
     return tokenizers.ByteBPE(golden["vocab.json"], merges)
 
 
-def read(path, text, **options):
+def read(path, text, rule="words", nested="refuse", widen=False, **options):
     path.write_text(text)
-    return list(tagged_files.read(path, TASK.columns, **options))
+    bad = options.setdefault("bad", BadRows())
+    records = tag_files.read(path, TASK.columns, **options)
+    return list(tagged_words.texts(records, None, rule, bad, nested, widen))
 
 
 def build(tmp_path, files, kind="wordpiece", max_length=32, **options):
@@ -73,6 +77,154 @@ def test_broken_conll_is_refused(tmp_path, text, message):
         read(tmp_path / "a.conll", text)
 
 
+@pytest.mark.parametrize(
+    ("line", "reason", "message"),
+    [
+        ("be NNP I-NP B-X", "wrong number of columns", "line 4: 4 columns .* where line 1 has 3"),
+        ("be B-X", "wrong number of columns", "line 4: 2 columns .'be B-X'. where line 1 has 3"),
+        ("New York\tNNP\tB-X", "other separators", "line 4: tabs separate the columns of 'New"),
+        ("be X E", "not a tag", "line 4: tag 'E': is neither"),
+        ("b\udcffe X O", "not UTF-8", "line 4: not UTF-8"),
+    ],
+)
+def test_lines_of_conll_that_cannot_be_used(tmp_path, line, reason, message):
+    """The text of the line is left out, and no other."""
+    path = tmp_path / "a.conll"
+    text = f"ba X B-X\n\nbo X O\n{line}\nbi X O\n\nbu X O\n"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=f"a.conll, {message}.*--skip_bad_rows"):
+        list(tag_files.read(path, TASK.columns))
+    bad = BadRows(skip=True)
+    found = [text.words for text in tag_files.read(path, TASK.columns, bad=bad)]
+    assert found == [("ba",), ("bu",)] and bad.counts == {reason: 1}
+
+
+def test_a_line_with_a_tab_is_separated_by_tabs(tmp_path):
+    (text,) = read(tmp_path / "a.conll", "New York\tB-LOC\nis\tO\nbig \t O\n")
+    assert text.words == ("New York", "is", "big") and text.tags == ("B-LOC", "O", "O")
+    for rows in ("is O\nNew York\tB-LOC\n", "New York\tB-LOC\nis O\n"):
+        with pytest.raises(UserError, match="line 2: (tabs|blanks) separate the columns"):
+            read(tmp_path / "a.conll", rows)
+    with pytest.raises(UserError, match="line 2: one column .'O'. where a word and its tag"):
+        read(tmp_path / "a.conll", "is\tO\n\tO\n")
+    columns = dataclasses.replace(TASK.columns, text="1")
+    (tmp_path / "a.conll").write_text("x\tis\tO\nx\t \tO\n")
+    with pytest.raises(UserError, match="line 2: the word is empty"):
+        list(tag_files.read(tmp_path / "a.conll", columns))
+
+
+def test_other_names_of_keys(tmp_path):
+    rows = [
+        {"tokens": ["Ada", "is"], "ner_tags": ["B-PER", "O"]},
+        {"tokens": ["Ada", "is"], "ner_tags": [1, 0]},
+        {"words": ["Ada", "is"], "tags": ["B-PER", "O"], "row": 3, "entities": []},
+        {"text": "Ada is", "spans": [{"start": 0, "end": 3, "label": "PER"}]},
+        {"text": "Ada is", "label": [[0, 3, "PER"]]},
+        {"text": "Ada is", "words": ["Ada is"], "tags": ["O"], "entities": [
+            {"start": 0, "end": 3, "type": "PER", "text": "Ada", "score": 0.5}]},
+    ]  # fmt: skip
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    found = read(tmp_path / "a.jsonl", text, labels=["O", "B-PER"])
+    assert [(each.words, each.tags) for each in found] == [(("Ada", "is"), ("B-PER", "O"))] * 6
+    with pytest.raises(UserError, match="line 2: tag 1 is a number: name the tags with --labels"):
+        read(tmp_path / "a.jsonl", text)
+    with pytest.raises(UserError, match="line 2: tag 1 is not from 0 to 0, those of --labels"):
+        read(tmp_path / "a.jsonl", text, labels=["O"])
+
+
+def test_nested_spans(tmp_path):
+    places = [(0, 10, "ORG"), (0, 3, "LOC"), (4, 10, "X"), (11, 13, "PER")]
+    spans = [{"start": a, "end": b, "type": kind} for a, b, kind in reversed(places)]
+    row = json.dumps({"text": "New London is", "spans": spans})
+    with pytest.raises(UserError, match=r"span 0-3 \(LOC\) is inside 0-10 .*--nested_spans=inner"):
+        read(tmp_path / "a.jsonl", row)
+    (inner,) = read(tmp_path / "a.jsonl", row, nested="innermost")
+    assert (inner.tags, inner.left_out) == (("B-LOC", "B-X", "B-PER"), 1)
+    (outer,) = read(tmp_path / "a.jsonl", row, nested="outermost")
+    assert (outer.tags, outer.left_out) == (("B-ORG", "I-ORG", "B-PER"), 2)
+    spans[0] = {"start": 2, "end": 5, "type": "X"}
+    row = json.dumps({"text": "New London is", "spans": spans})
+    with pytest.raises(UserError, match="overlap"):
+        read(tmp_path / "a.jsonl", row, nested="outermost")
+
+
+NESTED = [
+    ("AMD/Intel chips", 0, 3, "ORG"), ("Ada's cat", 0, 3, "PER"), ("York-based firm", 0, 4, "LOC"),
+    ("Ada is", 0, 3, "PER"),
+]  # fmt: skip
+
+
+def test_entities_inside_words(tmp_path):
+    rows = [
+        {"text": text, "spans": [{"start": a, "end": b, "type": kind}]}
+        for text, a, b, kind in NESTED
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    found = read(tmp_path / "a.jsonl", text)
+    assert [each.tags[0] for each in found] == ["B-ORG", "B-PER", "B-LOC", "B-PER"]
+    assert [each.words[0] for each in found] == ["AMD", "Ada", "York", "Ada"]
+    bad = BadRows(skip=True)
+    assert len(read(tmp_path / "a.jsonl", text, rule="edges", bad=bad)) == 1
+    assert bad.counts == {"span that cuts a word": 3}
+    row = json.dumps({"text": "東京タワーに", "spans": [{"start": 0, "end": 5, "type": "LOC"}]})
+    with pytest.raises(
+        UserError, match="cuts the word 'タワーに'.*--split_words .basic, tokens or"
+    ):
+        read(tmp_path / "a.jsonl", row)
+    (each,) = read(tmp_path / "a.jsonl", row, rule="characters")
+    assert each.tags == ("B-LOC", *["I-LOC"] * 4, "O")
+
+
+@pytest.mark.parametrize("rule", ["words", "tokens"])
+def test_shards_have_the_text_and_the_rule(tmp_path, rule):
+    text = "bébo-\u200bbi'd ba"
+    row = {"text": text, "spans": [{"start": 0, "end": 4, "type": "X"}]}
+    task = dataclasses.replace(TASK, split_words=rule)
+    built, _ = build(tmp_path, {"train": json.dumps(row)}, task=task)
+    assert built.task.split_words == rule
+    (kept,) = tagged_texts.read(tmp_path / "shards", "train", built)
+    assert kept.text == text
+    assert kept.words == tuple(text[a:b] for a, b in kept.offsets)
+    ends = [b for (_, b), tag in zip(kept.offsets, kept.tags, strict=True) if tag != "O"]
+    assert ends[-1] == 4 and kept.tags[0] == "B-X"
+    config = configs.from_dict(
+        {
+            "name": "t", "encoder": {"type": "transformer", "hidden_size": 8, "num_heads": 2},
+            "objectives": [{"type": "token_classification"}],
+        }
+    )  # fmt: skip
+    batch = next(iter(ShardDataset(tmp_path / "shards", config, "train").dataset(1)))
+    chosen = tokenizer(tmp_path)
+    running = text if rule == "tokens" else " ".join(kept.words)
+    real = batch["padding_mask"][0].numpy()
+    ids, read_at = (batch[name][0].numpy()[real].tolist() for name in ("token_ids", "word_ids"))
+    assert ids[1:-1] == chosen.encode([running])[0].tolist()
+    if rule == "tokens":
+        assert read_at == [-1, *range(len(kept.words)), -1]
+
+
+def test_tags_that_the_train_file_lacks_are_said(tmp_path):
+    rows = {"train": "ba B-X\nbe I-X\n", "validation": "bo B-X\nbi B-Y\nbu I-Y\n\nbi B-Y\n"}
+    _, said = build(tmp_path, rows)
+    assert said[-1] == (
+        "validation: 3 words have tags that the train file lacks (B-Y 2, I-Y 1): a model has no "
+        "example to learn them from, and metrics count these entities as missed"
+    )
+
+
+def test_bad_texts_are_counted(tmp_path):
+    """Also those that only the other texts show to be wrong."""
+    rows = "ba B-X\n\nba I-X\n\nba B-Z\n\nba B-X E-Z\n\nbo O\n"
+    task = tasks.generic("tagging", "0", label="-1", labels=["O", "B-X", "I-X"])
+    with pytest.raises(UserError, match="line 3: the tag 'I-X'.*; --skip_bad_rows leaves"):
+        build(tmp_path, {"train": rows.replace("ba B-X E-Z\n\n", "")}, task=task)
+    built, said = build(tmp_path, {"train": rows}, task=task, skip_bad_rows=True)
+    assert built.totals.splits["train"].skipped == {
+        "tags out of order": 1, "tag not in the set": 1, "wrong number of columns": 1,
+    }  # fmt: skip
+    assert built.totals.splits["train"].texts == 2
+
+
 def test_json_lines(tmp_path):
     rows = [
         {"tokens": ["a", "b"], "tags": ["S-X", "O"]},
@@ -90,15 +242,16 @@ def test_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"words": []}, "neither 'tokens'"),
+        ({"word": []}, "neither 'tokens'"),
         ({"tokens": ["a"], "tags": []}, "1 tokens and 0 tags"),
         ({"tokens": ["a b"], "tags": ["O"]}, "word 'a b' is empty or has a blank"),
-        ({"tokens": []}, "'tags' is None"),
+        ({"tokens": ["a"]}, "'tags' is None"),
+        ({"tokens": []}, "the text has no words"),
         ({"text": "ab cd", "spans": [{"start": 1, "end": 2, "type": "X"}]}, "cuts the word 'ab'"),
         ({"text": "ab cd", "spans": [{"start": 2, "end": 3, "type": "X"}]}, "has no word"),
         ({"text": "ab", "spans": [{"start": 0, "end": 3, "type": "X"}]}, "is not inside the text"),
         ({"text": "ab", "spans": [{"start": 0, "type": "X"}]}, "whole numbers 'start' and 'end'"),
-        ({"text": "ab", "spans": [{"start": 0, "end": 2, "type": "X"}] * 2}, "share a word"),
+        ({"text": "ab", "spans": [{"start": 0, "end": 2, "type": "X"}] * 2}, "have the same place"),
     ],
 )
 def test_broken_json_is_refused(tmp_path, row, message):
