@@ -104,8 +104,6 @@ def examples(folder: AnyPath, count: int) -> Iterator[str]:
 
 def _records(folder: AnyPath, stored: "Manifest") -> "Iterator[tf.Tensor]":
     """Yields the records in the order of the examples; that of a stream is step by step."""
-    import tensorflow as tf
-
     groups = stored.row_groups
     size = stored.segments.rows // groups if groups > 1 else 1  # rows of a group
     group_records = sum(shard.records for shard in stored.shards) // groups
@@ -114,9 +112,20 @@ def _records(folder: AnyPath, stored: "Manifest") -> "Iterator[tf.Tensor]":
         if shard.records:
             names[before // group_records].append(str(folder / shard.name))
         before += shard.records
-    parts = [iter(tf.data.TFRecordDataset(of_group)) for of_group in names]
+    parts = [_read(of_group) for of_group in names]
     while step := [record for part in parts for record in itertools.islice(part, size)]:
         yield from step
+
+
+def _read(files: list[str], batch_size: int | None = None) -> "Iterator[tf.Tensor]":
+    """Yields the records of some files; what a remote file system does not give is tried again."""
+    import tensorflow as tf
+
+    from official.utils import gfile
+
+    records = tf.data.TFRecordDataset(files)
+    records = records.batch(batch_size) if batch_size else records
+    yield from gfile.each(records.skip, files[0] if files else "")
 
 
 def verify(folder: AnyPath) -> list[str]:
@@ -153,9 +162,9 @@ def unigram_entropy(folder: AnyPath) -> tuple[float, int]:
         raise UserError(f"{folder}: --entropy needs token_ids; it has {', '.join(stored.features)}")
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
     counts = np.zeros(tokenizer.vocab_size, np.int64)
-    paths = [str(folder / shard.name) for shard in stored.shards]
+    files = [str(folder / shard.name) for shard in stored.shards]
     try:
-        for records in tf.data.TFRecordDataset(paths).batch(1024):
+        for records in _read(files, 1024):
             ids = parsing.parse(records, ["token_ids"])["token_ids"].flat_values
             counts += np.bincount(ids, minlength=len(counts))
     except tf.errors.OpError:

@@ -22,7 +22,6 @@ COPIES = 100  # of the text, so that a build has several items
 _BUILDS = ("bert", "spanbert", "xlnet", "gpt2")
 _TRAININGS = ("bert", "transformer_xl")
 _WAIT = 600.0  # the most seconds to the end
-_SPEEDS = ("steps_per_second", "tokens_per_second")
 
 
 class Part(parts.Part):
@@ -128,8 +127,9 @@ def _unlike_trainings(whole: Path, cut: Path) -> str | None:
 
 
 def _metrics(model_dir: Path) -> list[tuple]:
+    """Returns the reports. Those of the train split are means since the last start, and no more."""
     return [
-        (r.step, r.split, {k: v for k, v in r.metrics.items() if k not in _SPEEDS})
+        (r.step, r.split, r.metrics if r.split == "validation" else None)
         for r in metrics_log.read(model_dir)
     ]
 

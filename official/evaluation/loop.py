@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from official.data import ShardDataset, retries
+from official.data import ShardDataset
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.strategies import distribute, num_workers
+from official.utils import gfile
 from official.utils.errors import UserError
 
 Outputs = dict[str, np.ndarray]
@@ -83,7 +84,7 @@ class ReplicaLoop:
             return distribute(self._strategy, source, batch_size, start)
 
         lone = num_workers(self._strategy) == 1
-        return retries.batches(read, source.folder) if lone else read(0)
+        return gfile.each(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         with self._scope():  # Replicas are traced in threads, so each cannot have its own.

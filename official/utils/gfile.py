@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, BinaryIO, TypeVar
 
@@ -94,6 +94,33 @@ def retried(uri: str, work: Callable[[Any], T]) -> T:
                     "and write there"
                 ) from error
             patience.wait(error)
+
+
+def each(read: Callable[[int], Iterable[T]], place: str) -> Iterator[T]:
+    """Yields items that TensorFlow reads; if one cannot be read, reading begins again at this one.
+
+    Args:
+      read: returns the items from a number on.
+      place: the file or folder, for messages.
+
+    Raises:
+      UserError: an item cannot be read after several tries.
+    """
+    end = object()
+    number, rest, patience = 0, iter(read(0)), Patience(place)
+    while True:
+        try:
+            item = next(rest, end)
+        except _load_file_systems().errors.OpError as error:
+            if not may_pass(error):
+                raise
+            patience.wait(error)
+            rest = iter(read(number))
+            continue
+        if item is end:
+            return
+        yield item
+        number, patience = number + 1, Patience(place)
 
 
 def may_pass(error: Exception) -> bool:

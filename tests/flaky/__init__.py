@@ -45,3 +45,14 @@ def environment(root: Path, every: int = 0, late: float = 0.0) -> dict[str, str]
         "FLAKY_EVERY": str(every),
         "FLAKY_LATE": str(late),
     }
+
+
+def use_here(root: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """Makes this process know `flaky://`, whose every so many calls fail; nothing waits."""
+    variables = environment(root, every)
+    library = variables.pop(gfile.VARIABLE)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if "flaky" not in tf.io.gfile.get_registered_schemes():
+        tf.experimental.register_filesystem_plugin(library)
+    monkeypatch.setattr(gfile.time, "sleep", lambda seconds: None)

@@ -92,7 +92,7 @@ def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
         "sentences": np.cumsum(np.concatenate([np.zeros(1, np.int64), *sentences])),
     }
     for name, array in arrays.items():
-        array.astype(_DTYPES[name]).tofile(_path(folder, part.number, name))
+        _path(folder, part.number, name).write_bytes(array.astype(_DTYPES[name]).tobytes())
     return StoredPart(part.number, len(arrays["ids"]))
 
 

@@ -5,7 +5,6 @@ padding, P predictions with padding.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +12,7 @@ import tensorflow as tf
 from official import config, tokenizers
 from official.corruption.vocabulary import Vocabulary
 from official.shards import example_bytes, token_counts
-from official.utils import seeding
+from official.utils import paths, seeding
 from tfrecords_tools.pretraining.settings import Settings
 
 
@@ -26,7 +25,8 @@ def masker(settings: Settings, tokenizer: tokenizers.Tokenizer) -> Callable:
     corruption = config.module_of(settings.corruption)
     counts = None
     if settings.token_counts:
-        counts = np.load(Path(settings.token_counts) / token_counts.FILE)
+        with paths.local_copy(paths.join(settings.token_counts, token_counts.FILE)) as path:
+            counts = np.load(path)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, counts, settings.corruption)
     max_length = settings.segments.max_length
     fields = {"token_ids": tf.int32, "padding_mask": tf.bool}

@@ -67,7 +67,7 @@ def write(part: Part, folder: AnyPath, plan: Plan) -> StoredPart:
         "identities": np.array(identities, np.uint64),
     }
     for name, array in arrays.items():
-        array.astype(_DTYPES[name]).tofile(_path(folder, part.number, name))
+        _path(folder, part.number, name).write_bytes(array.astype(_DTYPES[name]).tobytes())
     return StoredPart(part.number, sum(lengths), len(lengths))
 
 

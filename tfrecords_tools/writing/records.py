@@ -1,5 +1,6 @@
 """Writes records to a TFRecord file."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable
@@ -8,6 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from official.shards import integrity, manifest
+from official.utils import paths, remote_writes
+from official.utils.paths import RemotePath
 
 
 def write(
@@ -18,11 +21,14 @@ def write(
     Raises:
       OSError: the disk is full.
     """
-    writer = tf.io.TFRecordWriter(str(path))
-    for record in records:
-        raise_os_error(writer.write, record)
-    raise_os_error(writer.close)
-    return integrity.describe(path, split)
+    path = paths.path(path)
+    remote = isinstance(path, RemotePath)
+    with remote_writes.replacing(path) if remote else contextlib.nullcontext(path) as local:
+        writer = tf.io.TFRecordWriter(str(local))
+        for record in records:
+            raise_os_error(writer.write, record)
+        raise_os_error(writer.close)
+        return integrity.describe(local, split)
 
 
 def raise_os_error(function: Callable, *args: Any) -> None:

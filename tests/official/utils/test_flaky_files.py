@@ -3,9 +3,8 @@
 import hashlib
 
 import pytest
-import tensorflow as tf
 
-from official.utils import atomic, checksums, gfile, paths
+from official.utils import atomic, checksums, paths
 from official.utils.errors import UserError
 from tests import flaky
 
@@ -13,13 +12,7 @@ from tests import flaky
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """`flaky://`, and the local folder that has its files."""
-    variables = flaky.environment(tmp_path, every=7)
-    library = variables.pop(gfile.VARIABLE)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    if "flaky" not in tf.io.gfile.get_registered_schemes():
-        tf.experimental.register_filesystem_plugin(library)
-    monkeypatch.setattr(gfile.time, "sleep", lambda seconds: None)
+    flaky.use_here(tmp_path, monkeypatch, every=7)
     return paths.path("flaky://files")
 
 

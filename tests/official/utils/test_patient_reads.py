@@ -1,7 +1,6 @@
 import pytest
 import tensorflow as tf
 
-from official.data import retries
 from official.utils import gfile
 from official.utils.errors import UserError
 
@@ -32,7 +31,7 @@ def pauses(monkeypatch):
 
 def test_each_batch_is_read_once(pauses):
     source = Failing({0: 1, 2: 2, 4: 1})
-    assert list(retries.batches(source.read, "flaky://a")) == [0, 1, 2, 3, 4]
+    assert list(gfile.each(source.read, "flaky://a")) == [0, 1, 2, 3, 4]
     assert source.starts == [0, 0, 2, 2, 4]
     expected = [0.1, 0.1, 0.4, 0.1]  # patience begins anew after a batch
     assert all(0.7 < a / b < 1.3 for a, b in zip(pauses, expected, strict=True))
@@ -40,7 +39,7 @@ def test_each_batch_is_read_once(pauses):
 
 def test_patience_ends(pauses):
     source = Failing({2: 100})
-    batches = retries.batches(source.read, "flaky://a")
+    batches = gfile.each(source.read, "flaky://a")
     assert [next(batches), next(batches)] == [0, 1]
     with pytest.raises(UserError, match="flaky://a: the file system fails.*able: flaky://a/2; gon"):
         next(batches)
@@ -50,5 +49,5 @@ def test_patience_ends(pauses):
 def test_other_errors_are_raised_at_once(pauses):
     source = Failing({1: 1}, tf.errors.DataLossError)
     with pytest.raises(tf.errors.DataLossError):
-        list(retries.batches(source.read, "flaky://a"))
+        list(gfile.each(source.read, "flaky://a"))
     assert not pauses
