@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
+import official
 from official.evaluation import tags
 from official.shards import manifest, tagged_texts
 from tests import commands, small
@@ -13,33 +14,32 @@ from tests import commands, small
 SIZES = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "intermediate_size": 48}
 
 
-def conll(count, seed):
-    """Texts of up to 40 words; a word of the first ten begins an entity, of one word or two."""
+def rows(count, seed):
+    """Texts of words with blanks, hyphens, slashes or 's between; the first ten are entities."""
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(count):
-        inside = False
-        for word in rng.choice(small.WORDS, rng.integers(1, 40)):
+        text, spans = "", []
+        for word in rng.choice(small.WORDS, rng.integers(1, 30)):
             number = small.WORDS.index(word)
             if number < 10:
-                tag, inside = f"B-{'PER' if number < 5 else 'LOC'}", number % 2 == 0
-            else:
-                tag, inside = f"I-{tag[2:]}" if inside else "O", False
-            lines.append(f"{word} {tag}\n")
-        lines.append("\n")
+                kind = "PER" if number < 5 else "LOC"
+                spans.append({"start": len(text), "end": len(text) + len(word), "type": kind})
+            text += word + rng.choice([" ", "-", "/", "'s ", "  "])
+        lines.append(json.dumps({"text": text, "spans": spans}) + "\n")
     return "".join(lines)
 
 
 @pytest.mark.slow
 def test_from_words_to_entities(tmp_path):
     for seed, name in enumerate(("train", "dev")):
-        (tmp_path / name).write_text(conll(200 if name == "train" else 30, seed))
+        (tmp_path / f"{name}.jsonl").write_text(rows(200 if name == "train" else 30, seed))
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
     shards, model = tmp_path / "shards", tmp_path / "model"
     said = commands.run(
-        "tfrecords_tools.build_task_shards", "--task=tagging", f"--train_file={tmp_path}/train",
-        f"--validation_file={tmp_path}/dev", f"--tokenizer={tokenizer}", f"--output={shards}",
-        "--max_length=24", status=0,
+        "tfrecords_tools.build_task_shards", "--task=tagging",
+        f"--train_file={tmp_path}/train.jsonl", f"--validation_file={tmp_path}/dev.jsonl",
+        f"--tokenizer={tokenizer}", f"--output={shards}", "--max_length=24", status=0,
     ).stdout  # fmt: skip
     assert "train: 200 texts in" in said
     config = {
@@ -67,6 +67,7 @@ def test_from_words_to_entities(tmp_path):
     texts = tagged_texts.read(shards, "validation", manifest.read(shards))
     records = [json.loads(line) for line in open(tmp_path / "tags.jsonl", encoding="utf-8")]
     assert [tuple(each["words"]) for each in records] == [text.words for text in texts]
+    assert [each["text"] for each in records] == [text.text for text in texts]
     written = "".join(
         "".join(f"{w} {t}\n" for w, t in zip(each["words"], each["tags"], strict=True)) + "\n"
         for each in records
@@ -75,5 +76,15 @@ def test_from_words_to_entities(tmp_path):
     metrics = tags.compute([text.tags for text in texts], [each["tags"] for each in records])
     for name in ("f1", "strict_f1", "accuracy"):
         assert f"{metrics[name]:.6f}" in evaluated, (name, metrics, evaluated)
-    assert metrics["f1"] > 0.3
-    assert any(each["entities"] for each in records)
+    assert metrics["f1"] > 0.9
+    # Entities are parts of the text, those that `tag` finds in it.
+    found = official.load(model).tag([each["text"] for each in records])
+    for each, entities in zip(records, found, strict=True):
+        places = [(x["type"], x["text"], x["start"], x["end"]) for x in each["entities"]]
+        assert all(each["text"][start:end] == text for _, text, start, end in places)
+        assert places == [(x.type, x.text, x.start, x.end) for x in entities]
+    scored = commands.run(
+        "official.score_tags", f"--gold={tmp_path}/dev.jsonl", f"--predicted={tmp_path}/tags.jsonl",
+        status=0,
+    ).stdout  # fmt: skip
+    assert f"{metrics['f1']:.6f}" in scored.splitlines()[1]
