@@ -23,14 +23,19 @@ from official.modeling.model import Model
 from official.training.optimizers import Optimizer
 
 _GOLDEN = 0x9E3779B1  # 2^32 / golden ratio, odd: spreads seeds over the 32-bit counter
-_SITES = 1 << 16  # draws that one replica may make in one step
 
 
-def draws(seed: int, count: tf.Tensor, replica: tf.Tensor) -> Draws:
-    """Returns the random numbers of a forward pass: a function of seed, pass, replica and site."""
+def draws(seed: int, step: tf.Tensor, first: tf.Tensor, examples: int | tf.Tensor) -> Draws:
+    """Returns the random numbers of a forward pass, a function of seed, step, site and row.
+
+    Args:
+      seed: the seed of the run.
+      step: the number of the update, int32.
+      first: the number of the first example in the batch of all replicas.
+      examples: the number of examples of the pass.
+    """
     base = np.uint32(seed * _GOLDEN % 2**32).view(np.int32)
-    first = tf.cast(count, tf.int32) + base
-    return Draws(tf.stack([first, tf.cast(replica, tf.int32) * _SITES]))
+    return Draws(tf.stack([step + base, 0]), first, examples)
 
 
 class Steps(NamedTuple):
@@ -109,7 +114,6 @@ class TrainStep:
         """Computes one replica's part of an update; returns a row [K + 2] for `run`."""
         context = tf.distribute.get_replica_context()
         reduce = lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value)  # noqa: E731
-        replica = context.replica_id_in_sync_group
         weights = self.model.weight_sums(batch)
         names = list(weights)
         floatx = keras.config.floatx()
@@ -118,11 +122,12 @@ class TrainStep:
             name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), totals[i])
             for i, name in enumerate(names)
         }
-        first = tf.cast(self.optimizer.iterations.value, tf.int32) * self.accumulation
+        step = tf.cast(self.optimizer.iterations.value, tf.int32)
+        before = context.replica_id_in_sync_group * self.accumulation  # parts of earlier replicas
         if self.memory is not None:
             batch = self.memory.read(batch)
         part = lambda a: self._gradients(  # noqa: E731
-            self._part(batch, a), scales, first + a, replica
+            self._part(batch, a), scales, step, before + a
         )
         sums, remembered = part(0)
         if self.accumulation > 1:
@@ -179,12 +184,15 @@ class TrainStep:
             parts[name] = part
         return parts
 
-    def _gradients(self, batch, scales, count, replica):
+    def _gradients(self, batch, scales, step, number):
         """Returns gradients and statistics of a part of a batch, and what parts do not add up.
 
-        These are the memory of its rows, and the slices of sparse gradients.
+        These are the memory of its rows, and the slices of sparse gradients. `number` is that of
+        the part, over all replicas.
         """
-        rng = draws(self.seed, count, replica)
+        weights = batch["example_weights"]
+        examples = weights.shape[0] or tf.shape(weights)[0]
+        rng = draws(self.seed, step, number * examples, examples)
         variables = self.model.trainable_variables
         prepared = self.model.prepare(batch, rng)
         encoded = self.model.encode_as_read(prepared, rng)

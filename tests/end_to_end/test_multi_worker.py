@@ -1,5 +1,6 @@
 """Two worker processes end at the weights of one, and at what one remembers of each row."""
 
+import dataclasses
 import json
 import signal
 import socket
@@ -65,8 +66,7 @@ def end(processes, *statuses):
 
 
 def bert(folder):
-    config = small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0)
-    config = small.replace(config, steps=20, accumulation=2)
+    config = small.replace(small.config(), steps=20, accumulation=2)
     small.shard_folder(folder, config)
     return config
 
@@ -74,6 +74,8 @@ def bert(folder):
 def elmo(folder):
     """Words by their characters, and the states of the rows; sampled words, sparse gradients."""
     config = small.config(**SYSTEMS["elmo"], recipe__steps=20)
+    encoder = dataclasses.replace(config.encoder, dropout=0.1)
+    config = dataclasses.replace(config, encoder=encoder)
     shard_folder(folder, config)
     return config
 
@@ -81,7 +83,7 @@ def elmo(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("make_config", [bert, elmo])
 def test_two_workers_equal_one_device(tmp_path, make_config):
-    """Sums over workers, with accumulation; sparse sums, and states that each has of its rows.
+    """Sums over workers, with accumulation; sparse sums, dropout, and the states of each row.
 
     Nothing else of a system goes from worker to worker: `test_systems` has all on two replicas.
     """
@@ -91,7 +93,7 @@ def test_two_workers_equal_one_device(tmp_path, make_config):
         config, precision="float64", report_every=10, save_every=half, eval_every=half
     )
     configs.save(config, tmp_path / "run.yaml")
-    one = start(tmp_path, "one")
+    one = start(tmp_path, "one", "--override=recipe.accumulation=1")
     outputs = end((one, *start_two(tmp_path, ["two", "two"])), 0, 0, 0)
     wanted = checkpoints.load_variables(tmp_path / "one", "last", optimizer=True)
     actual = checkpoints.load_variables(tmp_path / "two", "last", optimizer=True)

@@ -7,8 +7,8 @@ CHECKOUT is a checkout of the version that writes the folders. Its command lines
 `test_earlier_folders.py` lets the present version go on from them. The folders are those of commit
 a445364, the last one of the first layout (one folder of modules). With --expected, CHECKOUT goes on
 from a folder, and only `expected.npz` is written. All three are of the version that draws dropout
-by a hash of the numbers of the elements. It was recorded with the code of the version before it, in
-which these draws alone were changed.
+by a hash of the number of the row in the batch and of the position in the row. They were recorded
+with the code of the version before it, in which these draws alone were changed.
 
 For BERT and XLNet:
   NAME/shards           pretraining shards

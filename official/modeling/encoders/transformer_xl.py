@@ -208,7 +208,8 @@ class Encoder(keras.Layer):
             dtype=dtype,
         )
         # Dropout draws in the order of the calls: the distances come before the embeddings.
-        distances = dropout(distances, config.dropout, rng)
+        if rng is not None:
+            distances = dropout(distances, config.dropout, rng.shared())  # by no row
         return two_streams.run(
             self.blocks,
             self._embed(token_ids, query_positions, rng),

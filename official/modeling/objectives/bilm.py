@@ -77,7 +77,7 @@ class Objective(base.Objective):
             hidden = ops.reshape(hidden, (-1, self.encoder_config.projection_size))
             targets = ops.reshape(batch[field], (-1,))
             if rng is not None and self.config.samples:
-                loss = self.sampled_losses(hidden, targets, rng.shared())
+                loss = self.sampled_losses(hidden, targets, rng)
             else:
                 loss, hits = self.full_losses(hidden, targets, in_blocks=rng is None)
                 hits = ops.sum(ops.cast(hits, weights.dtype) * weights)

@@ -12,7 +12,6 @@ Shapes: B batch, T length, P predictions, D hidden, V vocabulary, R = B * P rows
 import math
 import zlib
 
-import keras
 from keras import ops
 
 from official.config.objectives import MaskedLMConfig
@@ -20,7 +19,7 @@ from official.config.replaced_tokens import SHARED
 from official.modeling.encoders.inputs import encode_read
 from official.modeling.layers import gather
 from official.modeling.layers.linear import Linear
-from official.modeling.layers.random import Draws
+from official.modeling.layers.random import uniforms
 from official.modeling.objectives import base, masked_lm
 from official.utils.errors import UserError
 
@@ -47,20 +46,11 @@ def sample(logits, row_seeds):
     blocks = ops.reshape(weights, (batch, count, -1, width))
     sums = ops.sum(blocks, axis=-1)  # [B, P, V / width]
     ends = ops.cumsum(sums, axis=-1)
-    draws = ops.cast(_uniform(count, row_seeds), weights.dtype)[..., None]
+    draws = ops.cast(uniforms(row_seeds, count), weights.dtype)[..., None]
     block, left = _first_beyond(ends, draws * ends[..., -1:], sums)
     own = ops.take_along_axis(blocks, block[..., None], axis=2)[:, :, 0]  # [B, P, width]
     token, _ = _first_beyond(ops.cumsum(own, axis=-1), left, own)
     return (block * width + token)[..., 0]
-
-
-def _uniform(count, row_seeds):
-    """Returns random numbers in [0, 1), `count` for each seed [B, 2]: float32 [B, P]."""
-
-    def of_row(seed):
-        return keras.random.uniform((count,), dtype="float32", seed=Draws(seed))
-
-    return ops.map(of_row, row_seeds)
 
 
 def _first_beyond(ends, number, weights):

@@ -88,11 +88,12 @@ BOTH_WAYS = {"backward": True}
 
 @pytest.mark.slow
 def test_replicas_accumulation_and_a_stop_change_nothing(shards, tmp_path, mirrored):
-    settings = config(BOTH_WAYS, steps=32)  # into the second epoch
+    noisy = {"dropout": 0.1, "attention_dropout": 0.1, "inner_dropout": 0.1}
+    settings = config(BOTH_WAYS, noisy, steps=32)  # into the second epoch
     one = trainer(shards, tmp_path / "one", settings)
     whole = trained(one)
     assert whole["memory/states"].shape == (ROWS, 2, KEPT, 8)
-    assert np.abs(whole["memory/states"]).min() > 0
+    assert np.abs(whole["memory/states"]).max(axis=-1).min() > 0
     steps = ShardDataset(shards, settings).num_examples // ROWS
     assert steps < 31
     # The run goes on with other replicas, and other parts of a batch, than it began with. What is

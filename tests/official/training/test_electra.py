@@ -29,10 +29,6 @@ def electra(**changes):
     )
 
 
-def still(**changes):
-    return electra(encoder__dropout=0.0, encoder__attention_dropout=0.0, **changes)
-
-
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
     return small.shard_folder(tmp_path_factory.mktemp("shards") / "train", electra())
@@ -66,7 +62,7 @@ def test_accumulation_changes_nothing(shards, tmp_path):
 
     `test_systems` shares the steps out over replicas.
     """
-    config = small.replace(still(recipe__precision="float64"), steps=20, report_every=1)
+    config = small.replace(electra(recipe__precision="float64"), steps=20, report_every=1)
     with precision("float64"):
         one = trainer(config, shards, tmp_path / "one")
         one.train()
@@ -92,7 +88,7 @@ def test_jit_compile_in_the_recipe(pretrained):
 
 @pytest.mark.slow
 def test_evaluation_measures_the_area_under_the_curve(shards, tmp_path, mirrored):
-    config = small.replace(still(), eval_batch_size=20)
+    config = small.replace(electra(), eval_batch_size=20)
     source = ShardDataset(shards, config)
     actual = trainer(config, shards, tmp_path / "one").evaluator.run(source)
     assert 0 < actual["replaced_tokens_auc"] < 1 and 0 < actual["replaced_tokens_rate"] < 0.3
@@ -151,7 +147,7 @@ def test_replaced_tokens_without_a_generator_are_refused():
     ids=["replace_mlm, all_tokens_mlm and masked_only", "adversarial"],
 )
 def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_path, mirrored):
-    config = still(objectives=objectives, recipe__precision="float64")
+    config = electra(objectives=objectives, recipe__precision="float64")
     config = small.replace(config, steps=3, report_every=1)
     with precision("float64"):
         one = trainer(config, shards, tmp_path / "one")

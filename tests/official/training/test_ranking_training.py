@@ -19,11 +19,11 @@ from tfrecords_tools.tasks.readers import tables
 
 ENCODER = {
     "type": "transformer", "vocab_size": 125, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
-    "intermediate_size": 32, "max_positions": 24, "dropout": 0.0, "attention_dropout": 0.0,
+    "intermediate_size": 32, "max_positions": 24, "dropout": 0.1, "attention_dropout": 0.1,
 }  # fmt: skip
 OBJECTIVES = {
-    "pairwise": {"type": "ranking", "dropout": 0.0},
-    "pointwise": {"type": "ranking", "dropout": 0.0, "loss": "pointwise"},
+    "pairwise": {"type": "ranking", "dropout": 0.1},
+    "pointwise": {"type": "ranking", "dropout": 0.1, "loss": "pointwise"},
     "kernels": {"type": "kernel_ranking"},
 }
 

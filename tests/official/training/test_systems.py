@@ -32,6 +32,9 @@ OWN = {
 }
 
 
+RATES = ("dropout", "attention_dropout", "inner_dropout")
+
+
 @pytest.fixture(autouse=True)
 def float64():
     numerics.set_precision("float64")
@@ -71,13 +74,18 @@ def go_on_from(training, model_dir):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
 def test_two_replicas_a_stop_and_xla_change_nothing(name, tmp_path, mirrored, caplog):
-    """A whole run on one device, compiled, and one that starts on two replicas, not compiled."""
-    still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
-    config = small.config(**still, **SYSTEMS[name], recipe__precision="float64")
+    """A run on one device, compiled, and one that starts on two replicas, not compiled.
+
+    Both have dropout.
+    """
+    config = small.config(**SYSTEMS[name], recipe__precision="float64")
+    rates = [field for field in RATES if hasattr(config.encoder, field)]
+    encoder = dataclasses.replace(config.encoder, **dict.fromkeys(rates, 0.1))
+    config = dataclasses.replace(config, encoder=encoder)
     config = small.replace(config, steps=20, save_every=8)
     shards = shard_folder(tmp_path / "shards", config)
-    # XLA draws other random numbers: other tokens for ELECTRA, other sampled words for ELMo.
-    compiled = small.replace(config, jit_compile=name not in ("electra", "elmo"))
+    # The chances of ELMo's sampled words are computed in float32, so they differ in the last bits.
+    compiled = small.replace(config, jit_compile=name != "elmo")
     one = trainer(shards, tmp_path / "one", compiled)
     start = named_arrays.values(one.variables)
     whole = trained(one)

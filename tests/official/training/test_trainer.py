@@ -67,15 +67,11 @@ def whole(shards, tmp_path_factory):
     return training
 
 
-def still(**changes):
-    """A config without dropout, whose runs on different replicas must agree."""
-    return small.config(encoder__dropout=0.0, encoder__attention_dropout=0.0, **changes)
-
-
 @pytest.mark.slow
 def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
-    """Fifty steps in float64, gradients clipped, tokens repeated within a batch."""
-    config = small.replace(still(recipe__precision="float64"), steps=50, report_every=1)
+    """Fifty steps in float64, with dropout, gradients clipped, tokens repeated within a batch."""
+    config = small.replace(small.config(recipe__precision="float64"), steps=50, report_every=1)
+    assert config.encoder.dropout == config.encoder.attention_dropout == 0.1
     with precision("float64"):
         one = trainer(config, shards, tmp_path / "one")
         one.train()
@@ -94,28 +90,19 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored):
     np.testing.assert_allclose(list(losses(tmp_path / "two").values()), curve, rtol=1e-9)
 
 
-def test_replicas_steps_and_seeds_draw_different_dropout(mirrored):
-    strategy = mirrored(2)
+def test_rows_steps_and_seeds_draw_different_dropout():
+    def masks(seed, step, first=0, examples=4):
+        rng = train_step.draws(seed, tf.constant(step), first, examples)
+        return [rng.keep((examples, 64), 0.5).numpy() for _ in range(2)]
 
-    @tf.function
-    def masks(seed, count):
-        def replica():
-            number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            rng = train_step.draws(3, count, number)
-            ones = keras.ops.ones((64,))
-            return tf.stack([keras.random.dropout(ones, 0.5, seed=rng) for _ in range(2)])
-
-        return strategy.experimental_local_results(strategy.run(replica))
-
-    first = [m.numpy() for m in masks(3, tf.constant(0))]
-    again = [m.numpy() for m in masks(3, tf.constant(0))]
-    later = [m.numpy() for m in masks(3, tf.constant(1))]
-    np.testing.assert_array_equal(first, again)
-    drawn = [*first[0], *first[1], *later[0], *later[1]]  # replica and call site, step
+    whole = masks(3, 0)
+    for kept, again in zip(whole, masks(3, 0), strict=True):
+        np.testing.assert_array_equal(kept, again)
+    drawn = [*np.concatenate(whole), *masks(3, 1)[0], *masks(4, 0)[0]]
     for i, a in enumerate(drawn):
         assert all((a != b).any() for b in drawn[:i])
-    other = keras.random.dropout(keras.ops.ones((64,)), 0.5, seed=train_step.draws(4, 0, 0))
-    assert (other.numpy() != first[0][0]).any()
+    for kept, part in zip(whole, masks(3, 0, first=2, examples=2), strict=True):
+        np.testing.assert_array_equal(kept[2:], part)
 
 
 @pytest.mark.slow
@@ -224,7 +211,7 @@ def test_best_checkpoint_is_kept_and_named(whole):
 @pytest.mark.slow
 def test_evaluation_equals_a_mean_over_all_examples(shards, tmp_path, mirrored):
     """Also with a last batch that is not full, and shared out over replicas."""
-    config = small.replace(still(), batch_size=8, eval_batch_size=20)
+    config = small.replace(small.config(), batch_size=8, eval_batch_size=20)
     source = ShardDataset(shards, config, "train")
     assert source.num_examples % 20
     training = trainer(config, shards, tmp_path)

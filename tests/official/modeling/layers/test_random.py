@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from official.modeling.layers import one_pass
-from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.random import Draws, initializer, uniforms
 
 
 def uniform(rng):
@@ -17,7 +17,7 @@ def test_the_same_pair_gives_the_same_draws_in_the_same_order():
         np.testing.assert_array_equal(uniform(first), uniform(second))
 
 
-def test_steps_replicas_and_call_sites_differ():
+def test_steps_and_call_sites_differ():
     rng = Draws((3, 7))
     draws = [uniform(rng), uniform(rng), uniform(rng)]
     draws += [uniform(Draws(pair)) for pair in [(4, 7), (3, 65536 + 7), (2, 7), (7, 3)]]
@@ -69,7 +69,7 @@ def test_keep_meets_its_rate(rate, shape):
 
 
 def test_elements_of_keep_are_independent():
-    dropped = ~np.array(Draws((5, 6)).keep((1_000_000,), 0.1))
+    dropped = ~np.array(Draws((5, 6)).keep((1, 1_000_000), 0.1))[0]
     for lag in (1, 2, 3, 64, 512, 4096, 65_536):
         both = (dropped[lag:] & dropped[:-lag]).mean()
         assert abs(both - 0.01) < 4 * np.sqrt(0.01 * 0.99 / dropped.size), lag
@@ -82,8 +82,10 @@ def test_elements_of_keep_are_independent():
 
 def test_keep_of_two_places_and_steps_is_independent():
     rng = Draws((5, 6))
-    masks = [~np.array(rng.keep((1_000_000,), 0.1)) for _ in range(3)]
-    masks += [~np.array(Draws(pair).keep((1_000_000,), 0.1)) for pair in [(6, 6), (5, 65_542)]]
+    masks = [~np.array(rng.keep((10, 100_000), 0.1)).ravel() for _ in range(3)]
+    masks += [
+        ~np.array(Draws(pair).keep((10, 100_000), 0.1)).ravel() for pair in [(6, 6), (5, 65_542)]
+    ]
     for i, a in enumerate(masks):
         for b in masks[:i]:
             for shift in (0, 1, 2, 1024):
@@ -97,21 +99,61 @@ def test_keep_is_the_same_compiled_and_not(monkeypatch):
     np.testing.assert_array_equal(Draws((7, 8)).keep((300, 301), 0.3), compiled)
 
 
-def test_keep_compares_hashes_of_the_numbers_of_elements():
+def test_keep_compares_hashes_of_rows_and_positions():
     """The hash again, in numpy."""
 
     def mix(x):
+        x = x.astype(np.uint32)
         x ^= x >> np.uint32(16)
         x *= np.uint32(0x85EBCA6B)
         x ^= x >> np.uint32(13)
         x *= np.uint32(0xC2B2AE35)
         return x ^ x >> np.uint32(16)
 
-    keys = keras.random.randint((2,), -(2**31), 2**31 - 1, "int32", seed=Draws((1, 2)))
-    first, second = np.array(keys).view(np.uint32)
-    hashes = mix(mix(np.arange(60, dtype=np.uint32) + first) ^ second).view(np.int32)
-    kept = np.array(Draws((1, 2)).keep((6, 10), 0.25))
-    np.testing.assert_array_equal(kept.ravel(), hashes >= 2**30 - 2**31)
+    def hashes(numbers, one, other):
+        return mix(mix(numbers + one) ^ other)
+
+    one, other = mix(mix(1 + np.array([0, 0x9E3779B1], "uint32")) + np.uint32(2))
+    rows, positions = np.arange(6, dtype="uint32")[:, None], np.arange(10, dtype="uint32")
+    bits = hashes(positions, hashes(rows, one, other), hashes(rows, other, one))
+    kept = np.array(Draws((1, 2)).keep((6, 2, 5), 0.25))
+    np.testing.assert_array_equal(kept.reshape(6, 10), bits.view(np.int32) >= 2**30 - 2**31)
+    drawn = uniforms(np.array([1, 2], "int32"), 10)
+    np.testing.assert_array_equal(drawn, (hashes(positions, one, other) >> 8) * 2.0**-24)
+
+
+def test_keep_depends_on_the_number_of_the_row_alone():
+    whole = np.array(Draws((1, 2)).keep((12, 7), 0.5))
+    dynamic = tf.function(
+        lambda first, shape: Draws((1, 2), first, 2).keep((shape[0], 7), 0.5),
+        input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)],
+    )
+    for first in (0, 2, 4):
+        # Two examples, with one row each, and with two.
+        for rows in (2, 4):
+            wanted = whole[first * rows // 2 :][:rows]
+            np.testing.assert_array_equal(Draws((1, 2), first, 2).keep((rows, 7), 0.5), wanted)
+            np.testing.assert_array_equal(dynamic(first, [rows, 7]), wanted)
+        shared = np.array(Draws((1, 2), first, 2).shared().keep((2, 7), 0.5))
+        np.testing.assert_array_equal(shared, Draws((1, 2)).shared().keep((2, 7), 0.5))
+
+
+def test_rows_of_keep_are_independent():
+    """The same element of all rows; and rows of one element, as of a pooled output."""
+    for shape in [(100_000, 10), (1_000_000, 1)]:
+        dropped = ~np.array(Draws((5, 6)).keep(shape, 0.1))
+        for lag in (1, 2, 3, 64, 4096):
+            both = (dropped[lag:] & dropped[:-lag]).mean()
+            assert abs(both - 0.01) < 4 * np.sqrt(0.01 * 0.99 / dropped.size), lag
+
+
+def test_the_draws_are_the_same_with_xla():
+    def draw():
+        rng = Draws((3, 4), 8, 2)
+        return rng.keep((4, 3, 50), 0.3), uniforms(rng.next(), 50)
+
+    for ours, compiled in zip(draw(), tf.function(draw, jit_compile=True)(), strict=True):
+        np.testing.assert_array_equal(ours, compiled)
 
 
 def test_keep_of_a_dynamic_shape():
