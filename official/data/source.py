@@ -259,6 +259,7 @@ class ShardDataset:
         workers: int = 1,
         worker: int = 0,
         replicas_per_worker: int = 1,
+        one_length: bool = False,
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches.
 
@@ -277,6 +278,7 @@ class ShardDataset:
           workers: the number of workers.
           worker: the index of this worker.
           replicas_per_worker: the number of replicas of each worker.
+          one_length: whether all rows are padded to the largest length, also those of buckets.
 
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
@@ -292,6 +294,8 @@ class ShardDataset:
         self._check_shares(batch_size, replicas)
         share = batch_size // replicas
         rows = self._order.dataset(batch_size, start_step, workers, worker, replicas_per_worker)
+        if one_length:
+            rows = rows.map(lambda rows: {n: rows[n] for n in rows if n != "length"})
         batches = rows.map(
             tf.autograph.experimental.do_not_convert(lambda rows: self._build_batch(rows, share)),
             num_parallel_calls=tf.data.AUTOTUNE,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config import Recipe
-from official.distribution import strategies
+from official.distribution import strategies, tpu
 
 CPU_INFO = Path("/proc/cpuinfo")
 _CPU_FLAGS = {"avx512_bf16", "amx_bf16"}
@@ -53,7 +53,7 @@ def computes_bfloat16(device: str) -> bool:
 
 def _device_type(strategy: tf.distribute.Strategy) -> str:
     """Returns the type of the devices of a strategy: CPU, GPU or TPU."""
-    if isinstance(strategy, tf.distribute.TPUStrategy):
+    if tpu.is_tpu(strategy):
         return "TPU"
     try:
         device = strategy.extended.worker_devices[0]

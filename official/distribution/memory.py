@@ -45,7 +45,12 @@ class Memory:
         with strategy.scope():
             self._states = tf.Variable(tf.zeros(shape, dtype), **options)
             self._mask = tf.Variable(tf.zeros((shape[0], shape[2]), tf.bool), **options)
+        # A TPU runs functions in graphs only.
         self._gather = tf.function(self._all_rows, autograph=False)
+        self._clear = tf.function(lambda: strategy.run(self._clear_mask), autograph=False)
+        self._assign = tf.function(
+            lambda *values: strategy.run(self._put, args=values), autograph=False
+        )
 
     def read(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Adds the memory of its rows to the batch of a replica.
@@ -79,7 +84,7 @@ class Memory:
 
     def clear(self) -> None:
         """Clears the memory of all rows."""
-        self._strategy.run(self._clear_mask)
+        self._clear()
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Copies the memory of all rows to the host; every worker must take part.
@@ -113,13 +118,14 @@ class Memory:
                 tf.constant(arrays[_MASK][mine]),
             )
 
-        states, mask = (
-            self._strategy.experimental_distribute_values_from_function(
-                lambda context, i=i: replica_values(context)[i]
+        self._assign(
+            *(
+                self._strategy.experimental_distribute_values_from_function(
+                    lambda context, i=i: replica_values(context)[i]
+                )
+                for i in range(2)
             )
-            for i in range(2)
         )
-        self._strategy.run(self._put, args=(states, mask))
 
     def _put(self, states: tf.Tensor, mask: tf.Tensor) -> None:
         self._states.assign(states)

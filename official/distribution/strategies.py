@@ -16,6 +16,7 @@ import tensorflow as tf
 from official import config as configs
 from official.data import ShardDataset
 from official.data.mixture import Mixture
+from official.distribution import tpu
 from official.modeling.model import Model
 from official.utils import gfile
 from official.utils.errors import UserError
@@ -24,12 +25,12 @@ NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
 _TEXT = 1024  # bytes of a text that a worker sends to the others; longer texts are cut
 
 
-def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strategy:
+def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Strategy:
     """Makes a strategy. It must be called before TensorFlow initializes its devices.
 
     Args:
       name: one of `NAMES`.
-      tpu: address or name of the TPU, for `tpu` only; empty = the local one.
+      address: address or name of the TPU, for `tpu` only; empty = the local one.
       replicas: number of devices; 0 = all GPUs, or one CPU. Several CPUs are logical devices of the
         same processor, which are slower than one and are meant for tests.
 
@@ -39,9 +40,9 @@ def create(name: str, tpu: str = "", replicas: int = 0) -> tf.distribute.Strateg
     if name not in NAMES:
         raise UserError(f"--distribution_strategy={name}: known are {', '.join(NAMES)}")
     if name == "tpu":
-        return _tpu(tpu)
-    if tpu:
-        raise UserError(f"--tpu={tpu} goes with --distribution_strategy=tpu only")
+        return tpu.create(address)
+    if address:
+        raise UserError(f"--tpu={address} goes with --distribution_strategy=tpu only")
     if name == "multi_worker":
         return _multi_worker()
     devices = _devices(1 if name == "one_device" else replicas)
@@ -148,21 +149,34 @@ def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Reports the loss of another worker, or of a remote file system, as a user error.
+    """Reports the loss of another worker or of a TPU, or of a remote file system, as a user error.
 
     Raises:
-      UserError: another worker cannot be reached, or this one cannot read its shards.
+      UserError: another worker or the TPU cannot be reached, or shards cannot be read.
     """
     try:
         yield
     except tf.errors.OpError as error:
-        if num_workers(strategy) == 1 or not gfile.may_pass(error):
+        if not can_lose(strategy) or not gfile.may_pass(error):
             raise
+        lost, restart = (
+            "another worker has ended or cannot be reached (its own output may say why)",
+            "Start all workers again with the same command",
+        )
+        if tpu.is_tpu(strategy):
+            lost, restart = (
+                "the TPU cannot be reached any more (it may have been preempted or restarted)",
+                "Once it runs again, start the same command",
+            )
         raise UserError(
-            "another worker has ended or cannot be reached (its own output may say why), or a "
-            f"file system fails ({gfile.words(error)}). Start all workers again with the same "
-            "command: the run goes on from its last checkpoint"
+            f"{lost}, or a file system fails ({gfile.words(error)}). {restart}: the run goes on "
+            "from its last checkpoint"
         ) from error
+
+
+def can_lose(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether the run needs another machine: a worker, or the host of a TPU."""
+    return num_workers(strategy) > 1 or tpu.is_tpu(strategy)
 
 
 @functools.cache
@@ -222,20 +236,6 @@ def _multi_worker() -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def _tpu(address: str) -> tf.distribute.Strategy:
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "local")
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
-        raise UserError(
-            f"--distribution_strategy=tpu: no TPU answers at {address or 'local'!r} ({reason}); "
-            "give its address with --tpu, or choose one_device or mirrored"
-        ) from None
-    return tf.distribute.TPUStrategy(resolver)
-
-
 def build_model(config: configs.Config, strategy: tf.distribute.Strategy) -> Model:
     """Makes a model with its variables on the devices of a strategy."""
     with strategy.scope():
@@ -248,7 +248,10 @@ def distribute(
     batch_size: int,
     start_step: int = 0,
 ):
-    """Distributes the batches of a source over the replicas of a strategy."""
+    """Distributes the batches of a source over the replicas of a strategy.
+
+    Rows for a TPU have one length, also with `recipe.bucket_lengths`: it takes static shapes only.
+    """
 
     def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         workers = context.num_input_pipelines
@@ -258,6 +261,7 @@ def distribute(
             workers=workers,
             worker=context.input_pipeline_id,
             replicas_per_worker=context.num_replicas_in_sync // workers,
+            one_length=tpu.is_tpu(strategy),
         )
 
     return strategy.distribute_datasets_from_function(dataset)

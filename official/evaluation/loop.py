@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from official.data import ShardDataset
 from official.distribution.numerics import restrict_graph_optimizer
-from official.distribution.strategies import distribute, num_workers
+from official.distribution.strategies import can_lose, distribute
 from official.utils import gfile
 from official.utils.errors import UserError
 
@@ -78,12 +78,12 @@ class ReplicaLoop:
         return np.stack(sums), joined
 
     def _batches(self, source: ShardDataset, batch_size: int) -> Iterable:
-        """Returns the batches; a lone worker tries again to read one that cannot be read."""
+        """Returns the batches; a run on one machine tries again to read one that cannot be read."""
 
         def read(start):
             return distribute(self._strategy, source, batch_size, start)
 
-        lone = num_workers(self._strategy) == 1
+        lone = not can_lose(self._strategy)
         return gfile.each(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:

@@ -90,7 +90,7 @@ def train(
                 config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
             ).train(held_out)
 
-        if strategies.num_workers(strategy) > 1:
+        if strategies.can_lose(strategy):
             train_on()
         else:
             _with_patience(train_on, source.folder, model_dir, report)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from official.distribution import numerics
+from official.distribution import numerics, tpu
 from official.distribution.memory import Memory
 from official.distribution.statistics import Statistics
 from official.modeling.layers.random import Draws
@@ -85,6 +85,7 @@ class TrainStep:
         self.seed = seed
         self.accumulation = accumulation
         self.memory = memory
+        optimizer.static_shapes = tpu.is_tpu(strategy)
         self.statistics = Statistics()
         self.updated: list[keras.Variable] = []
         self._sparse: list[bool] = []  # Whether the gradient of each of `updated` is sparse.

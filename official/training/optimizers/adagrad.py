@@ -65,7 +65,14 @@ class Adagrad(Optimizer):
         )
 
     def update_rows(self, values, rows, variable, learning_rate, index):
-        """Updates the sums and the values of some rows, in one fused operation."""
+        """Updates the sums and the values of some rows, in one fused operation if XLA has one."""
+        if self.static_shapes:
+            sums = self._sums[index].value.handle
+            tf.raw_ops.ResourceScatterAdd(resource=sums, indices=rows, updates=values * values)
+            total = tf.raw_ops.ResourceGather(resource=sums, indices=rows, dtype=values.dtype)
+            steps = learning_rate * values * tf.math.rsqrt(total)
+            tf.raw_ops.ResourceScatterSub(resource=variable.handle, indices=rows, updates=steps)
+            return
         tf.raw_ops.ResourceSparseApplyAdagrad(
             var=variable.handle,
             accum=self._sums[index].value.handle,

@@ -38,10 +38,13 @@ class Optimizer(keras_private.JointUpdateOptimizer):
       counts_updates: whether updates depend on their number (see `updates`).
       updates_rows: whether the optimizer updates single rows of a table (`update_rows`). It may if
         rows with a gradient of 0 do not change.
+      static_shapes: whether updates have static shapes only and no operation that XLA lacks, as a
+        TPU needs them. Updates of rows are then slower on a CPU.
     """
 
     counts_updates = False
     updates_rows = False
+    static_shapes = False
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
         ]
         dense = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, dense) if dense else ())
         return [
-            _summed_rows(grad, context) if rows else next(dense)
+            _summed_rows(grad, context, self.static_shapes) if rows else next(dense)
             for grad, rows in zip(grads, sparse, strict=True)
         ]
 
@@ -200,7 +203,8 @@ class Optimizer(keras_private.JointUpdateOptimizer):
     def update_rows(self, values, rows, variable, learning_rate, index):
         """Updates some rows of a variable and its slots, if `updates_rows`.
 
-        `values` are the gradients of the rows `rows`, each of which is there once.
+        `values` are the gradients of the rows `rows`, each of which is there once. With
+        `static_shapes`, more rows with a gradient of 0 may be there, which may be repeated.
         """
         raise NotImplementedError
 
@@ -276,13 +280,31 @@ class TwoMoments(Optimizer):
         return tf.constant(self.beta_1, dtype) ** count, tf.constant(self.beta_2, dtype) ** count
 
 
-def _summed_rows(grad: tf.IndexedSlices, context) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the sums of slices over replicas, and the row of each, without repetition."""
+def _summed_rows(
+    grad: tf.IndexedSlices, context, static_shapes: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the sums of slices over replicas, and the row of each: see `update_rows`."""
     values, indices = tf.identity(grad.values), tf.identity(grad.indices)
     if context.num_replicas_in_sync > 1:
         values, indices = (context.all_gather(part, axis=0) for part in (values, indices))
+    if static_shapes:
+        return _static_sums(values, indices)
     rows, numbers = tf.unique(indices)
     return tf.math.unsorted_segment_sum(values, numbers, tf.size(rows)), rows
+
+
+def _static_sums(values: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the sums of slices and the row of each, with static shapes.
+
+    There are as many sums as slices: those at the end are 0, of row 0.
+    """
+    order = tf.argsort(indices)
+    rows = tf.gather(indices, order)
+    first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)
+    numbers = tf.cumsum(tf.cast(first, tf.int32)) - 1
+    count = indices.shape[0]
+    sums = tf.math.unsorted_segment_sum(tf.gather(values, order), numbers, count)
+    return sums, tf.maximum(tf.math.unsorted_segment_max(rows, numbers, count), 0)
 
 
 def matches(patterns: Sequence[str], variable: keras.Variable) -> bool:

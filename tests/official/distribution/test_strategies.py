@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from official.distribution import strategies
+from official.data import ShardDataset
+from official.distribution import strategies, tpu
 from official.utils.errors import UserError
+from tests import small
 
 ONE = tf.distribute.get_strategy()
 
@@ -22,7 +24,7 @@ def test_mirrored_takes_as_many_replicas_as_asked():
     ("arguments", "message"),
     [
         ({"name": "twin"}, "known are one_device, mirrored, multi_worker, tpu"),
-        ({"name": "mirrored", "tpu": "x"}, "goes with --distribution_strategy=tpu only"),
+        ({"name": "mirrored", "address": "x"}, "goes with --distribution_strategy=tpu only"),
         ({"name": "one_device", "replicas": 2}, "use --distribution_strategy=mirrored"),
         ({"name": "mirrored", "replicas": 9}, r"has started with \d CPU devices"),
         ({"name": "tpu"}, "no TPU answers at 'local' .*give its address with --tpu"),
@@ -123,3 +125,43 @@ def test_a_worker_that_is_lost_is_said(two_workers):
     with pytest.raises(UserError, match="another worker has ended .* goes on from its last check"):
         with strategies.lost_workers(ONE):
             raise tf.errors.UnavailableError(None, None, "Socket closed")
+
+
+def test_a_tpu_that_is_lost_is_said(monkeypatch):
+    monkeypatch.setattr(tpu, "is_tpu", lambda strategy: True)
+    with pytest.raises(UserError) as error, strategies.lost_workers(ONE):
+        raise tf.errors.UnavailableError(None, None, "Socket closed")
+    assert str(error.value) == (
+        "the TPU cannot be reached any more (it may have been preempted or restarted), or a file "
+        "system fails (Unavailable: Socket closed). Once it runs again, start the same command: "
+        "the run goes on from its last checkpoint"
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError), strategies.lost_workers(ONE):
+        raise tf.errors.InvalidArgumentError(None, None, "a bug")
+
+
+def test_data_that_a_tpu_cannot_read_is_refused():
+    tpu.check_data("node-1", ["gs://bucket/shards"], layer_states=False)
+    tpu.check_data("", ["run/shards"], layer_states=True)
+    with pytest.raises(UserError, match="^run/shards: the host of --tpu=node-1 reads the data"):
+        tpu.check_data("node-1", ["gs://bucket/shards", "run/shards"], layer_states=False)
+    with pytest.raises(UserError, match="^recipe.layer_states: this process reads the states"):
+        tpu.check_data("node-1", ["gs://bucket/shards"], layer_states=True)
+
+
+def test_a_tpu_gets_rows_of_one_length(monkeypatch, tmp_path):
+    """The same examples as on other devices, in static shapes."""
+    config = small.config(recipe__bucket_lengths=[16, 24], segments__short_seq_prob=0.9)
+    source = ShardDataset(small.shard_folder(tmp_path / "shards", config), config, training=True)
+    lengths = set()
+    rows = iter(strategies.distribute(ONE, source, 8))
+    monkeypatch.setattr(tpu, "is_tpu", lambda strategy: True)
+    padded = strategies.distribute(ONE, source, 8)
+    assert all(spec.shape.is_fully_defined() for spec in padded.element_spec.values())
+    for mine, batch in zip(padded, [next(rows) for _ in range(6)], strict=False):
+        length = batch["token_ids"].shape[1]
+        lengths.add(length)
+        assert mine["token_ids"].shape[1] == config.segments.max_length
+        np.testing.assert_array_equal(mine["token_ids"][:, :length], batch["token_ids"])
+        assert not mine["padding_mask"][:, length:].numpy().any()
+    assert len(lengths) > 1

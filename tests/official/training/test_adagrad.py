@@ -67,8 +67,10 @@ def by_hand(start, clip, rate):
     return weights, sums, clipped
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_follows_the_formula(float64, mirrored, replicas):
+@pytest.mark.parametrize(
+    ("replicas", "static_shapes"), [(1, False), (2, False), (1, True), (2, True)]
+)
+def test_follows_the_formula(float64, mirrored, replicas, static_shapes):
     rng = np.random.default_rng(5)
     start = {name: rng.standard_normal(shape) for name, shape in SHAPES.items()}
     strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(2)
@@ -76,8 +78,9 @@ def test_follows_the_formula(float64, mirrored, replicas):
         variables = [optimizer_variables.named(n, v, "float64") for n, v in start.items()]
         optimizer = Watched(0.2, clip_norm=10.0, initial_accumulator=0.5)
         optimizer.build(variables)
+    optimizer.static_shapes = static_shapes
 
-    @tf.function
+    @tf.function(jit_compile=static_shapes and replicas == 1)
     def step(given):
         def replica_step():
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
