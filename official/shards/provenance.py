@@ -76,6 +76,7 @@ class PretrainingTotals:
       tokens: their tokens, without special tokens.
       examples: examples written.
       cut_tokens: tokens that did not fit into an example.
+      left_out_tokens: tokens of documents that became no example.
       longest_memory: of a stream, tokens of the longest text before a row.
       short_documents_joined: of a stream, documents that were too short for a row of their own.
       cut_words: of a stream of sentences, words of more bytes than an encoder reads.
@@ -88,6 +89,7 @@ class PretrainingTotals:
     tokens: int | None = omitted()
     examples: int | None = omitted()
     cut_tokens: int | None = omitted()
+    left_out_tokens: int | None = omitted()
     longest_memory: int | None = omitted()
     short_documents_joined: int | None = omitted()
     cut_words: int | None = omitted()

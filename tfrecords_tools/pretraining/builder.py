@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from official.shards import manifest, token_counts
-from official.utils import atomic, paths, strict
+from official.utils import atomic, errors, paths, strict
 from official.utils.paths import AnyPath
 from tfrecords_tools.pretraining import jobs, stream_builder
-from tfrecords_tools.pretraining.counts import Counts, summary
+from tfrecords_tools.pretraining.counts import Counts, advice, summary
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus, Group
@@ -69,6 +69,8 @@ def build(
             atomic.sync_tree(folder)  # before the folder of what is done is removed
     seconds = time.monotonic() - started
     report(summary(output, built, counts, settings, corpus.bytes, seconds))
+    if wasteful := advice(built):
+        errors.warn(wasteful)
     return built
 
 

@@ -17,6 +17,7 @@ from tfrecords_tools.pretraining import lexicon_file
 from tfrecords_tools.pretraining.settings import Settings
 
 _LINES_SHOWN = 3  # of a lexicon, which never match
+_MUCH = 0.2  # of the tokens; so many are not lost by chance
 
 
 @dataclasses.dataclass
@@ -147,7 +148,8 @@ def summary(
         f"{totals.tokens:,} tokens{_copies(built)}; left out: {skipped or 'nothing'}",
         f"  {tokens:,} tokens in the examples, {stored / tokens:.2f} bytes each on disk, "
         f"{1 - tokens / (totals.examples * built.max_length):.1%} of the rows is padding; "
-        f"{totals.cut_tokens:,} did not fit and were cut off",
+        f"{totals.cut_tokens:,} did not fit and were cut off{_left_out(built)}; "
+        f"{lost_share(built):.1%} of the tokens are in no example",
     ]
     never = _never_matched(counts, settings)
     for name, counted in (totals.lexicons or {}).items():
@@ -168,6 +170,40 @@ def summary(
             "parts (is there a blank line between documents?)"
         )
     return "\n".join(lines)
+
+
+def _left_out(built: manifest.Manifest) -> str:
+    """Returns the number of tokens of documents that were left out as text, if there are any."""
+    count = built.totals.left_out_tokens
+    return f", {count:,} are of documents that were left out" if count else ""
+
+
+def lost_share(built: manifest.Manifest) -> float:
+    """Returns the share of the tokens for examples that are in none of them."""
+    lost = built.totals.cut_tokens + (built.totals.left_out_tokens or 0)
+    return lost / (lost + sum(n * count for n, count in enumerate(built.length_histogram)))
+
+
+def advice(built: manifest.Manifest) -> str:
+    """Returns what to do if many tokens are in no example; "" if few are."""
+    share, segments = lost_share(built), built.segments
+    if share <= _MUCH:
+        return ""
+    what = f"{share:.0%} of the tokens are in no example"
+    if segments.format == "stream":
+        return (
+            f"{what}: the text is short for {segments.rows} rows of {segments.max_length} tokens: "
+            "lower segments.rows or max_length, or take more text"
+        )
+    if built.config.split_sentences:
+        return (
+            f"{what}: sentences are long for segments.max_length: {segments.max_length}: raise it, "
+            "or take another segments.format"
+        )
+    return (
+        f"{what}: lines are long for segments.max_length: {segments.max_length}. If a line is a "
+        "paragraph, --split_sentences makes sentences of it"
+    )
 
 
 def _never_matched(counts: Counts, settings: Settings) -> dict[str, list[str]]:

@@ -110,6 +110,8 @@ def process_chunk(chunk: DocumentChunk, settings: Settings) -> tuple[list[bytes]
     counts = _counted(chunk, tokens, tokenizer)
     counts.totals.update(examples=len(serialized), cut_tokens=int(examples.cut.sum()))
     counts.skipped.update(pairs.left_out(tokens, settings.segments))
+    if left_out := pairs.left_out_tokens(tokens, settings.segments):
+        counts.totals["left_out_tokens"] = left_out
     rows_of_length = np.diff(ends[row_splits])
     counts.lengths = np.bincount(rows_of_length, minlength=settings.segments.row_tokens + 1)
     counts.matches = [lines for _, lines in matches]

@@ -168,6 +168,14 @@ def left_out(text: TokenizedDocuments, settings: Segments) -> dict[str, int]:
     return {"documents of one sentence": int((np.diff(text.documents) == 1).sum())}
 
 
+def left_out_tokens(text: TokenizedDocuments, settings: Segments) -> int:
+    """Returns the number of tokens of the documents that `left_out` counts."""
+    if not left_out(text, settings):
+        return 0
+    alone = np.diff(text.documents) == 1
+    return int(np.diff(text.sentences[text.documents])[alone].sum())
+
+
 def truncate(
     spans: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -328,6 +328,65 @@ def test_progress(tmp_path, tokenizer, monkeypatch):
     assert " MB/s, 40 documents, " in lines[0] and " examples/s, " in lines[0]
 
 
+FORMATS = {
+    "pairs": {},
+    "halves": {"segments__format": "halves", "segments__relation": "none"},
+    "stream": {"segments": {"format": "stream", "max_length": 32, "rows": 8}},
+}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_many_tokens_that_are_lost_are_told_with_what_helps(tmp_path, tokenizer, capsys, format_):
+    """A line is a paragraph."""
+    sentences = [f"{s.capitalize()}." for d in small.documents(120) for s in d]
+    lines = [" ".join(sentences[i : i + 9]) for i in range(0, len(sentences), 9)]
+    (tmp_path / "a.txt").write_text("\n\n".join(map("\n".join, pairwise(lines))))
+    said = []
+    settings = small.config(
+        **{"corruption": None, "objectives": []} | FORMATS[format_], segments__short_seq_prob=0.0
+    )
+    for split in (False, True):
+        built = build(
+            tokenizer, tmp_path / "a.txt", tmp_path / f"{split}", settings,
+            said.append, split_sentences=split,
+        )  # fmt: skip
+        warning, kept = (
+            capsys.readouterr().err,
+            sum(n * count for n, count in enumerate(built.length_histogram)),
+        )
+        cut = built.totals.cut_tokens
+        share = cut / (cut + kept)
+        told = f"{cut:,} did not fit and were cut off; {share:.1%} of the tokens are in no exa"
+        assert told in said[-1]
+        many = format_ != "stream" and not split
+        assert (share > 0.2) == many
+        expected = (
+            f"warning: {share:.0%} of the tokens are in no example: lines are long for "
+            "segments.max_length: 32. If a line is a paragraph, --split_sentences makes sentences "
+            "of it\n"
+        )
+        assert warning == (expected if many else "")
+
+
+def test_what_helps_where_splitting_does_not(tmp_path, tokenizer, capsys):
+    write_text(tmp_path / "a.txt", 8)
+    stream = {"corruption": None, "objectives": [], "segments": {"format": "stream", "rows": 20}}
+    stream["segments"]["max_length"] = 12
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "a", small.config(**stream))
+    assert "the text is short for 20 rows of 12 tokens: lower seg" in capsys.readouterr().err
+    settings = small.config(segments__max_length=8)
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "b", settings, split_sentences=True)
+    assert "sentences are long for segments.max_length: 8: raise" in capsys.readouterr().err
+    write_text(tmp_path / "a.txt", 4)
+    with open(tmp_path / "a.txt", "a") as stream:
+        stream.write("\n\n".join("badi bado fela " * 3 for _ in range(30)))
+    settings = small.config(segments__relation="sentence_order", **{"objectives": []})
+    built = build(tokenizer, tmp_path / "a.txt", tmp_path / "c", settings)
+    assert built.totals.skipped == {"documents of one sentence": 30}
+    assert ", 540 are of documents that were left out; " in capsys.readouterr().out
+    assert built.totals.left_out_tokens == 30 * 18
+
+
 def test_documents_that_were_cut_are_told(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus, "MIN_PIECE_BYTES", 40)
     monkeypatch.setattr(corpus, "MAX_PIECE_BYTES", 40)
