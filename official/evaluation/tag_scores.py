@@ -35,13 +35,13 @@ def score(
     """
     right = list(tag_files.read(gold, gold_columns, labels=labels))
     guessed = list(tag_files.read(predicted, predicted_columns, labels=labels))
-    for one, other in zip(right, guessed, strict=False):
-        _check_same(one, other)
     if len(right) != len(guessed):
         raise UserError(
             f"{gold} has {len(right):,} texts and {predicted} {len(guessed):,}: give the "
             "predictions of all texts, in their order"
         )
+    for one, other in zip(right, guessed, strict=True):
+        _check_same(one, other)
     found = [[_entities(record) for record in records] for records in (right, guessed)]
     if all(isinstance(record, TaggedWords) for record in right):
         metrics = tags.compute(*([record.tags for record in each] for each in (right, guessed)))

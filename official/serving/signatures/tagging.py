@@ -96,7 +96,7 @@ class Tagger:
         tag_rules.scheme(self._labels)
         task = parts.task.get("tasks", {}).get(getattr(parts.head.config, "task", ""), parts.task)
         self._rule = task.get("split_words") or word_rules.EARLIER
-        if self._rule not in word_rules.RULES:
+        if self._rule not in tuple(word_rules.RULES):
             raise UserError(
                 f"split_words: {self._rule!r} of task.json is none of {', '.join(word_rules.RULES)}"
             )
