@@ -28,11 +28,12 @@ class EncoderDecoderConfig(EncoderConfig):
             the tokenizer's vocabulary.
         hidden_size: D, even if positions are sinusoidal.
         num_layers: the number of layers of the encoder.
-        decoder_layers: the number of layers of the decoder; None = `num_layers`.
+        decoder_layers: the number of layers of the decoder; None = `num_layers`, 0 = there is no
+            decoder, so that the model encodes texts and cannot generate them.
         num_heads: N.
         head_size: H; None = the hidden size divided by the number of heads.
         intermediate_size: the inner size of the feed-forward network.
-        activation: 'relu', 'gelu_tanh' or 'gelu' (erf form).
+        activation: 'relu', 'gelu_tanh', 'gelu' (erf form) or 'silu'.
         gated: whether the activation is that of a gate beside the inner map.
         norm: 'rms' (no mean and no offset) or 'layer'.
         norm_position: 'pre' (before the sublayer; each stack ends with a norm) or 'post' (after the
@@ -98,13 +99,16 @@ class EncoderDecoderConfig(EncoderConfig):
     pooler = False
     pooled_position = "first"
     layout = "cls_first"
+    # T5's texts are tokens and the end token (Raffel et al. 2020, section 3.1).
+    text_layout = "no_cls"
 
     def __post_init__(self):
         if self.decoder_layers is None:
             object.__setattr__(self, "decoder_layers", self.num_layers)
         if self.scale_output is None:
             object.__setattr__(self, "scale_output", self.tied_output)
-        at_least(self, 1, "hidden_size", "num_layers", "decoder_layers", "num_heads")
+        at_least(self, 1, "hidden_size", "num_layers", "num_heads")
+        at_least(self, 0, "decoder_layers")
         at_least(self, 1, "intermediate_size", "vocab_size", "head_size", "relative_max_distance")
         at_least(self, 4, "relative_buckets")
         at_most(self, 1000, "num_layers", "decoder_layers")

@@ -6,7 +6,7 @@ from official.config.part import EncoderConfig
 from official.utils.validators import at_least, at_most, dropout_rate, one_of
 
 # Names in `official.modeling.layers`.
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 POOLER_ACTIVATIONS = (*ACTIVATIONS, "tanh")
 INITIALIZERS = ("normal", "truncated_normal")
 
@@ -24,7 +24,7 @@ class TransformerConfig(EncoderConfig):
         embedding_size: E; None = the hidden size. Other sizes are projected to the hidden size.
         max_positions: the largest number of tokens in a sequence.
         segment_types: rows of the segment table; 0 = no table, 1 = one row for all tokens.
-        activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
+        activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
         dropout: the dropout rate of the embeddings and of the output of each sublayer.
         attention_dropout: the dropout rate of the attention weights.
         norm_epsilon: added to the variance.
@@ -129,7 +129,7 @@ class TransformerXLConfig(EncoderConfig):
         intermediate_size: the inner size of the feed-forward network.
         segment_types: 2 = attention scores depend on whether two positions are in the same segment;
             0 = they do not.
-        activation: 'gelu_tanh', 'gelu' (erf form) or 'relu'.
+        activation: 'gelu_tanh', 'gelu' (erf form), 'relu' or 'silu'.
         dropout: the dropout rate of the embeddings, of the relative position encodings, of the
             output of each sublayer and of the output.
         attention_dropout: the dropout rate of the attention weights.

@@ -171,6 +171,8 @@ class Seq2SeqLMConfig(ObjectiveConfig):
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder has no decoder."""
+        if getattr(encoder, "decoder_layers", None) == 0:
+            raise ValueError("encoder.decoder_layers: 0: without a decoder, no text is generated")
         if not hasattr(encoder, "decoder_layers"):
             raise ValueError(f"encoder.type: {encoder.type} has no decoder: take encoder_decoder")
 

@@ -27,9 +27,18 @@ class Part(Tagged):
 
 
 class EncoderConfig(Part):
-    """Sizes and settings of an encoder."""
+    """Sizes and settings of an encoder.
+
+    Attributes:
+      layout: the layout of a task's texts; see `official.tokenizers.packing`.
+    """
 
     num_layers: int
+
+    @property
+    def text_layout(self) -> str:
+        """The layout of texts that the encoder reads without the head of a task."""
+        return self.layout
 
     @property
     def num_states(self) -> int:

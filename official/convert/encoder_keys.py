@@ -16,6 +16,7 @@ ACTIVATIONS = {
     "gelu": ("gelu", "gelu_python"),
     "gelu_tanh": ("gelu_new", "gelu_pytorch_tanh"),
     "relu": ("relu",),
+    "silu": ("silu", "swish"),
 }
 
 # Fields of our encoder and their keys in config.json, in most of these systems.

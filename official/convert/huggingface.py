@@ -74,6 +74,8 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
             f"{source}: model_type {config.get('model_type')!r} cannot be converted "
             f"(known: {', '.join(SYSTEMS)})"
         )
+    if system is t5.SYSTEM and not t5.has_decoder(config):
+        system = t5.ENCODER
     aliases = {**system.aliases}
     if config.get("tie_word_embeddings", True):
         aliases |= system.tied_aliases
@@ -88,7 +90,7 @@ def system_of(config: configs.Config) -> System:
     if encoder.type == "transformer_xl":
         return xlnet.SYSTEM
     if encoder.type == "encoder_decoder":
-        return t5.SYSTEM
+        return t5.SYSTEM if encoder.decoder_layers else t5.ENCODER
     if encoder.type != "transformer":
         return bert.SYSTEM
     if encoder.causal:

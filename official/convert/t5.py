@@ -1,4 +1,4 @@
-"""T5 1.0 and 1.1 (also Flan-T5): the names of their tensors.
+"""T5 1.0 and 1.1 (also Flan-T5), and their encoder alone: the names of their tensors.
 
 transformers has a matrix each for queries, keys and values, [out, in]; ours are joined. It keeps
 the position biases of a stack in its first block. Files of T5 1.0 may repeat the token table, and
@@ -16,13 +16,28 @@ from typing import Any
 import numpy as np
 
 from official.config.encoder_decoder import EncoderDecoderConfig
-from official.convert.encoder_keys import EncoderKeys
+from official.convert.encoder_keys import ACTIVATIONS, EncoderKeys
 from official.convert.heads import Seq2SeqLM, table
 from official.convert.mapping import Row
 from official.convert.system import System
 
-# `feed_forward_proj` of config.json → activation and gate.
-_FORMS = {"relu": ("relu", False), "gated-gelu": ("gelu_tanh", True)}
+# `feed_forward_proj` of config.json → activation and gate. The first name of each form is written.
+_FORMS = {
+    f"{gate}{name}": (activation, bool(gate))
+    for activation, names in ACTIVATIONS.items()
+    for name in names
+    for gate in ("", "gated-")
+} | {"gated-gelu": ("gelu_tanh", True)}
+_NAMES = {form: name for name, form in reversed(_FORMS.items())}
+
+# The class of transformers that has the encoder alone.
+ENCODER_CLASS = "T5EncoderModel"
+
+
+def has_decoder(config: Mapping[str, Any]) -> bool:
+    """Returns whether a config.json describes a T5 with a decoder."""
+    named = ENCODER_CLASS in (config.get("architectures") or ())
+    return config.get("is_encoder_decoder", True) is not False and not named
 
 
 def _matrix(path: str, *names: str) -> Row:
@@ -68,16 +83,19 @@ def _encoder_rows(encoder: EncoderDecoderConfig) -> list[Row]:
     return [
         Row("encoder/token_embedding/table", ("shared.weight",)),
         *_stack_rows(encoder, "encoder", encoder.num_layers),
-        *_stack_rows(encoder, "decoder", encoder.decoder_layers),
+        *(
+            _stack_rows(encoder, "decoder", encoder.decoder_layers)
+            if encoder.decoder_layers
+            else ()
+        ),
     ]
 
 
 def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     form = config.get("feed_forward_proj", "relu")
     if form not in _FORMS:
-        raise ValueError(
-            f"feed_forward_proj: {form!r} is not supported (known: {', '.join(_FORMS)})"
-        )
+        known = ", ".join(_NAMES.values())
+        raise ValueError(f"feed_forward_proj: {form!r} is not supported (known: {known})")
     activation, gated = _FORMS[form]
     tied = config.get("tie_word_embeddings", True)
     return {
@@ -94,19 +112,12 @@ def _more_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _more_keys(encoder: EncoderDecoderConfig) -> dict[str, Any]:
-    form = (encoder.activation, encoder.gated)
-    names = {ours: theirs for theirs, ours in _FORMS.items()}
-    if form not in names:
-        raise ValueError(
-            f"encoder.activation: {encoder.activation} with gated: {str(encoder.gated).lower()} is "
-            f"no T5 of transformers: take relu without a gate, or gelu_tanh with one"
-        )
     if encoder.scale_output != encoder.tied_output:
         raise ValueError("encoder.scale_output: a T5 with a tied output scales it")
     return {
         "d_kv": encoder.head_size or encoder.hidden_size // encoder.num_heads,
         "num_decoder_layers": encoder.decoder_layers,
-        "feed_forward_proj": names[form],
+        "feed_forward_proj": _NAMES[encoder.activation, encoder.gated],
         "tie_word_embeddings": encoder.tied_output,
         "relative_attention_max_distance": encoder.relative_max_distance,
     }
@@ -226,4 +237,20 @@ SYSTEM = System(
     bare=(),
     buffers=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     vocabulary="spiece.model",
+)
+
+# The encoder alone, without a head.
+ENCODER = dataclasses.replace(
+    SYSTEM,
+    encoder=dataclasses.replace(
+        SYSTEM.encoder,
+        title="a T5 encoder",
+        more_fields=lambda config: _more_fields(config) | {"decoder_layers": 0},
+        # A file of the encoder may have the decoder's keys.
+        more_keys=lambda encoder: _more_keys(dataclasses.replace(encoder, decoder_layers=None)),
+        only={},
+        also={"is_encoder_decoder": False},
+    ),
+    heads={},
+    architectures={frozenset(): ENCODER_CLASS},
 )

@@ -42,7 +42,9 @@ def weights(
         batch = {"token_ids": tf.constant([_with_end(ids, tokenizer, max_length)], tf.int32)}
     else:
         rows = tf.RaggedTensor.from_row_lengths(ids, [len(ids)])
-        batch = pack([rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.layout)
+        batch = pack(
+            [rows], tokenizer, max_length or len(ids) + 2, model.encoder.config.text_layout
+        )
     encoded = model.encode(batch, output_all=True)
     layers = [np.asarray(layer[0], np.float32) for layer in encoded["attentions"]]
     return [tokenizer.pieces[i] for i in batch["token_ids"][0].numpy()], layers

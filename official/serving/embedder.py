@@ -89,6 +89,11 @@ class Embedder:
         return vectors
 
     @property
+    def _layout(self) -> str:
+        """The layout of the texts."""
+        return self.config.encoder.text_layout
+
+    @property
     def _num_layers(self) -> int:
         """L."""
         return self.config.encoder.num_states - 1
@@ -119,8 +124,8 @@ class Embedder:
         if self._reads_words:
             sequences = self._sequences(list(texts))
         results: list[TokenVectors | None] = [None] * len(sequences)
-        before = 1 if self.config.encoder.layout == "cls_first" else 0  # special tokens
-        specials = num_specials(1, self.tokenizer)
+        before = 1 if self._layout == "cls_first" else 0  # special tokens
+        specials = num_specials(1, self.tokenizer, self._layout)
         batches = self._batches(graph, sequences, batch_size)
         if state == "carry":
             batches = self._in_order(sequences, layer)
@@ -153,7 +158,8 @@ class Embedder:
     def _count_cut(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
         """Counts the texts that are cut, and returns the lengths of all."""
         lengths = np.array([len(ids) for ids in sequences], int)
-        self.cut += int(np.sum(lengths + num_specials(1, self.tokenizer) > self.max_length))
+        specials = num_specials(1, self.tokenizer, self._layout)
+        self.cut += int(np.sum(lengths + specials > self.max_length))
         return lengths
 
     def _batches(
@@ -199,8 +205,7 @@ class Embedder:
         pack_all = pack_words if self._reads_words else pack
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            layout = self.config.encoder.layout
-            batch = pack_all([tokens], self.tokenizer, self.max_length, layout)
+            batch = pack_all([tokens], self.tokenizer, self.max_length, self._layout)
             with gradient.left_out():
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]

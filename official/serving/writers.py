@@ -15,6 +15,8 @@ from official.utils.errors import UserError
 
 def why_not(model: Model) -> str | None:
     """Returns the reason why a model cannot generate text, or None if it can."""
+    if getattr(model.encoder.config, "decoder_layers", None) == 0:
+        return "this model cannot write: it is an encoder without a decoder"
     if objective(model) is None:
         return "this model cannot write: it has no causal_lm or seq2seq_lm objective"
     return None

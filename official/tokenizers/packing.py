@@ -8,11 +8,12 @@ in another order. `arrange` rearranges them when shards are read:
 
   cls_first  [CLS] A [SEP] B [SEP] [PAD] [PAD]    segments  0 0 0 1 1 0 0
   cls_last   [PAD] [PAD] A [SEP] B [SEP] [CLS]    segments  4 4 0 0 1 1 2
+  no_cls     A [SEP] B [SEP] [PAD] [PAD]          segments  0 0 1 1 0 0
 
 In `cls_last`, [CLS] is the last token of all rows, next to the text and never next to padding, and
 rows end as in pretraining (Yang et al., 2019, section 2.5; the release's classifier_utils.py).
 These encoders use only distances, and no token attends to padding, so the amount of padding on the
-left has no effect.
+left has no effect. `no_cls` is the layout of T5's texts, whose [SEP] is the end token.
 
 Long examples are cut at the end, token by token from the text that is longer at the time (from B if
 both are equal), as in BERT's fine-tuning. With `cut="first"` only A is cut, and B only if nothing
@@ -29,7 +30,7 @@ import tensorflow as tf
 
 from official.utils.errors import UserError
 
-LAYOUTS = ("cls_first", "cls_last")
+LAYOUTS = ("cls_first", "cls_last", "no_cls")
 CUTS = ("longer", "first")
 # Segment ids of `cls_last`. The texts have the segment ids 0 and 1.
 CLS_SEGMENT, PAD_SEGMENT = 2, 4
@@ -67,7 +68,7 @@ def pack(
     Raises:
       UserError: `max_length` has no room for a token of each text.
     """
-    room = _room(len(segments), tokenizer, max_length)
+    room = _room(len(segments), tokenizer, max_length, layout)
     lengths = [tf.cast(ids.row_lengths(), tf.int32) for ids in segments]
     kept = _kept(lengths, room, tf.minimum, tf.maximum, cut)
     batch = tf.shape(lengths[0])[0]
@@ -108,6 +109,8 @@ def arrange(
         raise ValueError(f"layout: {layout!r} is not one of {', '.join(LAYOUTS)}")
     if layout == "cls_first":
         return batch
+    if layout == "no_cls":
+        return {name: values[:, 1:] for name, values in batch.items()}
     mask = batch["padding_mask"]
     width = tf.shape(mask)[1]
     columns = tf.range(width)[None, :]
@@ -160,9 +163,9 @@ def pack_arrays(
     return token_ids, lengths
 
 
-def num_specials(segments: int, tokenizer: SpecialIds) -> int:
+def num_specials(segments: int, tokenizer: SpecialIds, layout: str = "cls_first") -> int:
     """Returns the number of special tokens in an example of one or two texts."""
-    return 1 + sum(_separators(segments, tokenizer))
+    return (layout != "no_cls") + sum(_separators(segments, tokenizer))
 
 
 def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
@@ -172,8 +175,8 @@ def _separators(segments: int, tokenizer: SpecialIds) -> tuple[int, ...]:
     return (1,) if segments == 1 else (tokenizer.pair_separators, 1)
 
 
-def _room(segments: int, tokenizer: SpecialIds, max_length: int) -> int:
-    specials = num_specials(segments, tokenizer)
+def _room(segments: int, tokenizer: SpecialIds, max_length: int, layout: str = "cls_first") -> int:
+    specials = num_specials(segments, tokenizer, layout)
     if max_length < specials + segments:
         what = "a text" if segments == 1 else "two texts"
         raise UserError(

@@ -4,7 +4,8 @@
 
 Each folder is one of `save_pretrained`, with `golden.npz` beside it: a batch of three with padding
 on both sides, the states of both stacks, the logits, gradients of the loss by some tensors, and the
-losses of 50 steps of plain gradient descent on the batch.
+losses of 50 steps of plain gradient descent on the batch. `encoder` is a `T5EncoderModel`: its
+`golden.npz` has the states of the batch, and the mean of the states of each text.
 """
 
 import io
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 import torch
-from transformers import T5Config, T5ForConditionalGeneration, T5Tokenizer
+from transformers import T5Config, T5EncoderModel, T5ForConditionalGeneration, T5Tokenizer
 from transformers.models.t5 import modeling_t5
 
 # transformers computes norms and softmax in float32 whatever the type is. Here all is float64, so
@@ -34,6 +35,10 @@ SIZES = {
     "v1_1": {
         "d_model": 12, "d_kv": 3, "d_ff": 20, "num_layers": 3, "num_decoder_layers": 2,
         "num_heads": 5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
+    },
+    "silu": {
+        "d_model": 6, "d_kv": 3, "d_ff": 8, "num_layers": 1, "num_heads": 2,
+        "feed_forward_proj": "gated-silu", "tie_word_embeddings": False,
     },
 }  # fmt: skip
 TEXT = ["the cat sat on the mat", "a dog ran to the old house", "we read the book of the day"]
@@ -61,22 +66,30 @@ def tokenizer(folder: Path) -> int:
     return len(made)
 
 
-def make(name: str, sizes: dict, seed: int) -> None:
-    """Writes one model and what it computes."""
-    folder = FOLDER / name
-    vocab = tokenizer(folder)
+def random(kind, sizes: dict, vocab: int, seed: int):
+    """Returns a model of a class with random weights."""
     torch.manual_seed(seed)
     config = T5Config(vocab_size=vocab + 4, decoder_start_token_id=0, dropout_rate=0.0, **sizes)
-    model = T5ForConditionalGeneration(config).eval()
+    model = kind(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             scale = 1.0 if parameter.ndim == 1 else 0.4
             parameter.copy_(scale * torch.randn_like(parameter) + (parameter.ndim == 1))
+    return model
+
+
+MASK = np.array([[1] * 6 + [0] * 3, [0] * 4 + [1] * 5, [1] * 9])
+
+
+def make(name: str, sizes: dict, seed: int) -> None:
+    """Writes one model and what it computes."""
+    folder = FOLDER / name
+    vocab = tokenizer(folder)
+    model = random(T5ForConditionalGeneration, sizes, vocab, seed)
     model.save_pretrained(folder)
     model = model.double()
     rng = np.random.default_rng(seed)
-    ids = rng.integers(3, vocab, (3, 9))
-    mask = np.array([[1] * 6 + [0] * 3, [0] * 4 + [1] * 5, [1] * 9])
+    ids, mask = rng.integers(3, vocab, (3, 9)), MASK
     labels = rng.integers(3, vocab, (3, 7))
     labels[0, 4:] = -100
     batch = {
@@ -109,6 +122,30 @@ def make(name: str, sizes: dict, seed: int) -> None:
         tokens=np.array(T5Tokenizer.from_pretrained(folder)(TEXT[1])["input_ids"]),
         **gradients,
     )
+    clean(folder)
+
+
+def make_encoder(name: str, sizes: dict, seed: int) -> None:
+    """Writes a T5EncoderModel and what it computes."""
+    folder = FOLDER / name
+    vocab = tokenizer(folder)
+    model = random(T5EncoderModel, sizes, vocab, seed)
+    model.save_pretrained(folder)
+    model = model.double()
+    ids = np.random.default_rng(seed).integers(3, vocab, (3, 9)) * MASK
+    texts = T5Tokenizer.from_pretrained(folder)([*TEXT, ""], return_tensors="pt", padding=True)
+    with torch.no_grad():
+        states = model(torch.tensor(ids), torch.tensor(MASK)).last_hidden_state
+        of_texts, real = model(**texts).last_hidden_state, texts["attention_mask"][..., None]
+    means = (of_texts * real).sum(1) / real.sum(1)
+    np.savez_compressed(
+        folder / "golden.npz", ids=ids, mask=MASK, encoded=states.numpy(), means=means.numpy()
+    )
+    clean(folder)
+
+
+def clean(folder: Path) -> None:
+    """Removes the files that are not read."""
     for extra in ("generation_config.json", "special_tokens_map.json", "added_tokens.json"):
         (folder / extra).unlink(missing_ok=True)
 
@@ -116,3 +153,4 @@ def make(name: str, sizes: dict, seed: int) -> None:
 if __name__ == "__main__":
     for number, (name, sizes) in enumerate(SIZES.items()):
         make(name, sizes, number)
+    make_encoder("encoder", SIZES["silu"] | {"num_layers": 2}, len(SIZES))

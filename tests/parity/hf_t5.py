@@ -28,11 +28,14 @@ def main(parent, texts):
         inputs = {key: torch.from_numpy(a) for key, a in np.load(folder / "inputs.npz").items()}
         with torch.no_grad():
             out = model.double().eval()(**inputs, output_hidden_states=True, output_attentions=True)
-        actual = {
-            "encoded": out.encoder_last_hidden_state.numpy(),
-            "decoded": out.decoder_hidden_states[-1].numpy(),
-            "cross_attentions": torch.stack(out.cross_attentions).numpy(),
-        }
+        if name == "T5EncoderModel":
+            actual = {"encoded": out.last_hidden_state.numpy()}
+        else:
+            actual = {
+                "encoded": out.encoder_last_hidden_state.numpy(),
+                "decoded": out.decoder_hidden_states[-1].numpy(),
+                "cross_attentions": torch.stack(out.cross_attentions).numpy(),
+            }
         if "logits" in out:
             actual["logits"] = out.logits.numpy()
         np.savez(folder / "outputs.npz", **actual)

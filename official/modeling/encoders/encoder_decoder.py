@@ -22,6 +22,8 @@ from official.utils.errors import UserError
 class Encoder(keras.Layer):
     """A token table, an encoder and a decoder (Raffel et al. 2020, section 2.1).
 
+    With `decoder_layers` 0 there is no decoder.
+
     Call arguments:
         token_ids: int [B, T].
         segment_ids: ignored.
@@ -84,12 +86,13 @@ class Encoder(keras.Layer):
             )
 
         self.encoder = stack(config.num_layers, "encoder")
-        self.decoder = stack(config.decoder_layers, "decoder")
+        self.decoder = stack(config.decoder_layers, "decoder") if config.decoder_layers else None
 
     def build(self, input_shape=None):
         """Creates the variables."""
         for layer in (self.token_table, self.encoder, self.decoder):
-            layer.build()
+            if layer is not None:
+                layer.build()
 
     def call(
         self,

@@ -1,8 +1,8 @@
 """The activation functions that a config can name.
 
-Each of them takes `x` and, in training, what dropout keeps of the result. The two GELUs compute
-their slope in the forward pass, in float32, and keep only the slope. The backward pass is then one
-product. The slope is not computed where no gradient is needed.
+Each of them takes `x` and, in training, what dropout keeps of the result. The GELUs and the SiLU
+compute their slope in the forward pass, in float32, and keep only the slope. The backward pass is
+then one product. The slope is not computed where no gradient is needed.
 """
 
 import functools
@@ -68,6 +68,14 @@ def gelu(z):
 
 
 @_activation
+def silu(z):
+    """`x sigmoid(x)` (Hendrycks and Gimpel 2016, section 2)."""
+    gate = ops.sigmoid(z)
+    value = z * gate
+    return value, gate + value * (1 - gate)
+
+
+@_activation
 def _relu(z):
     return ops.relu(z), ops.cast(z > 0, z.dtype)
 
@@ -82,6 +90,7 @@ PLAIN = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "gelu": functools.partial(ops.gelu, approximate=False),
     "relu": ops.relu,
+    "silu": ops.silu,
 }
 
 ACTIVATIONS = {
@@ -89,6 +98,7 @@ ACTIVATIONS = {
     "gelu_tanh": gelu_tanh,
     "gelu": gelu,
     "relu": relu,
+    "silu": silu,
 }
 # The activations of a pooler.
 POOLER_ACTIVATIONS = {"tanh": ops.tanh, **ACTIVATIONS}

@@ -30,7 +30,8 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     Raises:
       UserError: the labels of a classifier have no names.
     """
-    layout = parts.config.encoder.layout
+    encoder = parts.config.encoder
+    layout = encoder.text_layout if parts.head is None else encoder.layout
     score, finish = _head(parts)
     scored = parts.scorer(score)
 

@@ -179,7 +179,7 @@ def test_two_labels_without_names_get_those_of_transformers():
         ),
         ({"is_decoder": True}, "is_decoder: True is not supported, only False"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: False is not supported"),
-        ({"hidden_act": "silu"}, "hidden_act: 'silu' is not supported .known: gelu, gelu_python"),
+        ({"hidden_act": "mish"}, "hidden_act: 'mish' is not supported .known: gelu, gelu_python"),
         ({"num_attention_heads": 5}, "num_heads: 5 heads do not divide hidden_size 768"),
         ({"hidden_size": "768"}, "config.json: "),
     ],

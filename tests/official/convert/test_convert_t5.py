@@ -11,15 +11,21 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import official
 from official import tokenizers
-from official.convert import converted_model, huggingface, tf1
+from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.objectives import Seq2SeqLMConfig
+from official.convert import converted_model, huggingface, t5, tf1
 from official.distribution import numerics
 from official.modeling.model import Model
+from official.saving import named_arrays
 from official.utils.errors import UserError
 from tests import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "t5"
-NAMES = ["v1_0", "v1_0_deep", "v1_1"]
+NAMES = ["v1_0", "v1_0_deep", "v1_1", "silu"]
+# The texts whose means are golden, before an empty one.
+TEXTS = ["the cat sat on the mat", "a dog ran to the old house", "we read the book of the day"]
 # The variables with golden gradients, and where they are in ours.
 GRADIENTS = {
     "shared.weight": ("encoder/token_embedding/table", None),
@@ -105,6 +111,7 @@ def test_gradients(golden):
         np.testing.assert_allclose(ours, wanted, rtol=1e-7, atol=1e-8 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("golden", NAMES[:3], indirect=True)
 def test_fifty_losses_of_training(golden):
     _, model, theirs = golden
     batch = batch_of(theirs)
@@ -149,6 +156,70 @@ def test_written_again_bit_for_bit(name, tmp_path):
     assert "bos_token_id" not in written
 
 
+def test_an_encoder_alone_is_that_of_transformers():
+    converted = huggingface.read(GOLDEN / "encoder")
+    assert not converted.leftover
+    model = Model(converted.config, dtype="float64")
+    named_arrays.initialize(model.variables_by_path(), converted.variables, "encoder")
+    theirs = np.load(GOLDEN / "encoder" / "golden.npz")
+    real = theirs["mask"] > 0
+    encoded = model.encode({"token_ids": theirs["ids"].astype(np.int32), "padding_mask": real})
+    ours = np.asarray(encoded["sequence_output"])
+    np.testing.assert_allclose(ours[real], theirs["encoded"][real], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("described", [{}, {"is_encoder_decoder": True}, {"architectures": None}])
+def test_an_encoder_alone_makes_a_folder_that_encodes(described, tmp_path):
+    numerics.set_precision("float32")
+    folder = tmp_path / "t5"
+    shutil.copytree(GOLDEN / "encoder", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | described))
+    converted_model.write(huggingface.read(folder), tmp_path / "model")
+    loaded = official.load(tmp_path / "model")
+    vectors = loaded.encode([*TEXTS, ""])
+    means = np.load(GOLDEN / "encoder" / "golden.npz")["means"]
+    np.testing.assert_allclose(vectors, means, rtol=1e-5, atol=1e-5)
+    (states,) = loaded.tokens([TEXTS[1]])
+    assert "".join(states.pieces).replace("▁", " ").strip() == TEXTS[1]
+    assert len(states.pieces) == len(states.vectors)
+    with pytest.raises(UserError, match="cannot write: it is an encoder without a decoder"):
+        loaded.generate(["the cat"])
+    with pytest.raises(UserError, match="this model has no objective token_classification"):
+        loaded.tag(["the cat"])
+    with pytest.raises(ValueError, match="encoder.decoder_layers: 0: without a decoder, no text"):
+        Seq2SeqLMConfig().check_encoder(loaded.config.encoder)
+    huggingface.write(tmp_path / "model", tmp_path / "written", "last")
+    ours, theirs = (
+        safetensors.numpy.load_file(path / "model.safetensors")
+        for path in (tmp_path / "written", folder)
+    )
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        np.testing.assert_array_equal(ours[key], value, err_msg=key)
+    written = json.loads((tmp_path / "written" / "config.json").read_text())
+    assert written["architectures"] == ["T5EncoderModel"] and not written["is_encoder_decoder"]
+    assert written["feed_forward_proj"] == "gated-silu"
+
+
+def test_a_text_of_a_whole_t5_is_encoded_without_a_token_before_it(tmp_path):
+    numerics.set_precision("float32")
+    converted_model.write(huggingface.read(GOLDEN / "silu"), tmp_path / "model")
+    loaded = official.load(tmp_path / "model")
+    ids = [*loaded.tokenizer.encode(TEXTS[:1])[0], 1]
+    states = loaded.model.encode({"token_ids": np.array([ids], np.int32)})["sequence_output"]
+    mean = np.asarray(states)[0].mean(axis=0)
+    np.testing.assert_allclose(loaded.encode(TEXTS)[0], mean, rtol=1e-5, atol=1e-5)
+
+
+def test_forms_of_the_feed_forward_network_have_a_name_each():
+    names = "relu gelu gelu_new silu gated-relu gated-gelu gated-gelu_python gated-silu".split()
+    for name in names:
+        fields = t5._more_fields({"feed_forward_proj": name, "dropout_rate": 0, "num_layers": 1})
+        encoder = EncoderDecoderConfig(activation=fields["activation"], gated=fields["gated"])
+        assert t5._more_keys(encoder)["feed_forward_proj"] == name
+
+
 def test_the_tokenizer_is_that_of_transformers():
     converted = huggingface.read(GOLDEN / "v1_0")
     tokenizer = converted.tokenizer
@@ -177,8 +248,8 @@ def test_what_a_t5_does_not_have_is_refused(tmp_path):
     shutil.copytree(GOLDEN / "v1_1", folder)
     path = folder / "config.json"
     described = json.loads(path.read_text())
-    path.write_text(json.dumps({**described, "feed_forward_proj": "gated-silu"}))
-    with pytest.raises(UserError, match="config.json: feed_forward_proj: 'gated-silu' is not supp"):
+    path.write_text(json.dumps({**described, "feed_forward_proj": "gated-mish"}))
+    with pytest.raises(UserError, match="feed_forward_proj: 'gated-mish' is not supp.*gated-silu"):
         huggingface.read(folder)
     path.write_text(json.dumps({**described, "d_kv": 4}))
     with pytest.raises(

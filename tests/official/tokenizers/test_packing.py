@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from official.tokenizers import arrange, pack, pack_arrays
+from official.tokenizers.packing import num_specials
 from official.utils.errors import UserError
 
 IDS = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3, pair_separators=1)
@@ -105,6 +106,25 @@ def test_the_layout_of_xlnet(max_length):
             assert batch["token_ids"][row].numpy().tolist() == [0] * fill + ids
             assert batch["segment_ids"][row].numpy().tolist() == [4] * fill + segments
             assert batch["padding_mask"][row].numpy().tolist() == [False] * fill + [True] * len(ids)
+
+
+def test_the_layout_of_t5():
+    first, second = texts([0, 1, 7], 10), texts([3, 0, 5], 50)
+    ragged = [tf.ragged.constant(part, tf.int32) for part in (first, second)]
+    one, two = (pack(parts, IDS, 6, "no_cls") for parts in (ragged[:1], ragged))
+    assert num_specials(1, IDS, "no_cls") == 1
+    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+        whole = [*a[:5], 3]
+        a, b = cut_one_by_one(a, b, 4)
+        for batch, ids, split in ((one, whole, len(whole)), (two, [*a, 3, *b, 3], len(a) + 1)):
+            width = batch["token_ids"].shape[1]
+            fill, real = [0] * (width - len(ids)), len(ids)
+            assert batch["token_ids"][row].numpy().tolist() == [*ids, *fill]
+            assert batch["padding_mask"][row].numpy().tolist() == [True] * real + [False] * len(
+                fill
+            )
+            segments = [int(split <= i < real) for i in range(width)]
+            assert batch["segment_ids"][row].numpy().tolist() == segments
 
 
 def test_a_row_of_nothing_but_padding_stays_one():

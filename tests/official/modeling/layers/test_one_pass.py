@@ -62,6 +62,8 @@ FUNCTIONS = {
     "gelu_tanh": (activation.gelu_tanh, tanh_gelu, [(6, 5)]),
     "gelu, dropout": (lambda x: activation.gelu(x, KEPT, 0.3), dropped(exact_gelu), [(6, 5)]),
     "tanh, dropout": (lambda x: activation.gelu_tanh(x, KEPT, 0.3), dropped(tanh_gelu), [(6, 5)]),
+    "silu": (activation.silu, tf.nn.silu, [(6, 5)]),
+    "silu, dropout": (lambda x: activation.silu(x, KEPT, 0.3), dropped(tf.nn.silu), [(6, 5)]),
     "relu, dropout": (lambda x: activation.relu(x, KEPT, 0.3), dropped(tf.nn.relu), [(6, 5)]),
     "layer norm": (
         lambda *xs: norm.normalize(*xs, epsilon=1e-3),
