@@ -12,7 +12,7 @@ signatures depend on the head of the model: see the table in `official.serving.s
 from absl import flags
 
 from official.serving import PRECISIONS, command_flags
-from official.utils import errors
+from official.utils import atomic, errors
 
 FORMATS = ("saved_model", "litert")
 INPUTS = ("single", "pair")
@@ -41,14 +41,19 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "inputs", None, INPUTS, "The inputs of serving_default. Default: as in training."
     )
-    flags.DEFINE_string("task", None, "The task to serve, for a model of several tasks.")
+    flags.DEFINE_string(
+        "task",
+        None,
+        "The task to serve, for a model of several tasks. Of a model that generates text: a task "
+        "of generation.json, whose settings are the defaults.",
+    )
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
-        "The maximum number of new tokens of a model that generates text. Default: 64, or for a "
-        "causal LM half of --max_length if that is less.",
+        "The maximum number of new tokens of a model that generates text. Default: that of "
+        "generation.json, or 64, or for a causal LM half of --max_length if that is less.",
     )
-    command_flags.define_beam_search("generate")
+    command_flags.define_search("generate")
     flags.DEFINE_enum(
         "precision",
         "float32",
@@ -70,6 +75,7 @@ def main(argv: list[str]) -> None:
     """Exports --model_dir."""
     del argv
     errors.require(FLAGS, "model_dir", "output")
+    atomic.check_new(FLAGS.output)
     if FLAGS.format == "litert":
         _export_litert()
         return
@@ -85,7 +91,7 @@ def main(argv: list[str]) -> None:
         FLAGS.max_new_tokens,
         FLAGS.task,
         FLAGS.precision,
-        **command_flags.beam_search_values(FLAGS),
+        **command_flags.search_values(FLAGS),
     )
     takes = table.described(inputs)
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
@@ -97,7 +103,7 @@ def main(argv: list[str]) -> None:
 
 
 def _export_litert() -> None:
-    for name in ("inputs", "max_new_tokens", "data", *command_flags.beam_search_values(FLAGS)):
+    for name in ("inputs", "max_new_tokens", "data", *command_flags.SEARCH):
         if FLAGS[name].present:
             raise errors.UserError(f"--{name} is of --format=saved_model: leave it out")
     from official.serving import litert

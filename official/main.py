@@ -49,14 +49,13 @@ save a checkpoint and stop. Several workers (--distribution_strategy=multi_worke
 command and share --model_dir. If one of them is stopped, all of them stop.
 """
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
 from absl import flags
 
 from official.serving import command_flags
-from official.utils import errors, paths
+from official.utils import errors, paths, progress
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -261,6 +260,7 @@ def _evaluate() -> None:
         overrides=FLAGS.override,
         strategy=_strategy(),
         pseudo=FLAGS.pseudo_perplexity,
+        report=progress.say,
     )
     for split, metrics in metrics_of_splits.items():
         if len(metrics_of_splits) > 1:
@@ -289,24 +289,26 @@ def _predict() -> None:
         overrides=FLAGS.override,
         top_k=FLAGS.top_k,
         strategy=_strategy(),
+        report=progress.say,
     )
 
 
 def _generate() -> None:
     """Generates texts; prints them or writes a file."""
-    from official.serving import loaded_model, sampling
+    from official.serving import generation_defaults, loaded_model, sampling
     from official.serving.generator import check_output, save
     from official.utils import text_lines
 
-    names = [field.name for field in dataclasses.fields(sampling.Settings)]
-    settings = sampling.Settings(**{name: FLAGS[name].value for name in names})
+    given = command_flags.generation_values(FLAGS)
+    # Refused before the model is loaded.
+    sampling.Settings.of(generation_defaults.read(FLAGS.model_dir).values(given, FLAGS.task))
     if bool(FLAGS.prompt) == bool(FLAGS.prompts):
         raise errors.UserError("give either --prompt=TEXT (which may be empty) or --prompts=FILE")
     if FLAGS.output:
         check_output(FLAGS.output)
     prompts = FLAGS.prompt or text_lines.read(FLAGS.prompts, "prompts")
     model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
-    texts = model.generate(prompts, **vars(settings))
+    texts = model.generate(prompts, task=FLAGS.task, report=progress.say, **given)
     if FLAGS.output:
         save(FLAGS.output, prompts, texts)
     else:

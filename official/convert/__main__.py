@@ -6,7 +6,7 @@ folder: `python -m official.convert --target=hf --input=MODEL_DIR --output=DIR`.
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import atomic, errors
 
 FLAGS = flags.FLAGS
 
@@ -46,6 +46,7 @@ def main(argv: list[str]) -> None:
     errors.require(FLAGS, "input", "output")
     if FLAGS.vocab is not None and FLAGS.source != "elmo":
         raise errors.UserError("--vocab: is for --source=elmo: other formats have a vocabulary")
+    atomic.check_new(FLAGS.output)
     if FLAGS.target:
         _write()
     else:
@@ -85,6 +86,11 @@ def _read() -> None:
     print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")
     if converted.leftover:
         print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
+    if converted.settings_left_out:
+        print(
+            "left out, settings of generation that are not here: "
+            f"{', '.join(converted.settings_left_out)}"
+        )
 
 
 def run() -> None:

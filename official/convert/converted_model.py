@@ -40,12 +40,16 @@ class Converted:
       tokenizer: the tokenizer of the model.
       variables: the variables by path.
       leftover: the names of the tensors that are not converted.
+      generation: the defaults of generation, as in `generation.json`; empty = there are none.
+      settings_left_out: the names of the settings of generation that are not converted.
     """
 
     config: configs.Config
     tokenizer: tokenizers.Tokenizer
     variables: Mapping[str, np.ndarray]
     leftover: Sequence[str]
+    generation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings_left_out: Sequence[str] = ()
 
 
 def read(
@@ -135,9 +139,15 @@ def tokenizer_of(
 
 
 def write(converted: Converted, output: str | os.PathLike) -> None:
-    """Writes config.yaml, tokenizer/ and a checkpoint at step 0.
+    """Writes config.yaml, tokenizer/, a checkpoint at step 0, and the defaults of generation.
 
     Raises:
       UserError: `output` exists.
     """
-    model_folder.write_new(converted.config, converted.tokenizer, converted.variables, output)
+    model_folder.write_new(
+        converted.config,
+        converted.tokenizer,
+        converted.variables,
+        output,
+        converted.generation,
+    )

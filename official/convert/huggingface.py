@@ -23,6 +23,7 @@ from official.convert import (
     converted_model,
     distilbert,
     electra,
+    generation,
     gpt2,
     mapping,
     roberta,
@@ -81,7 +82,15 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
         aliases |= system.tied_aliases
     with Tensors(folder, system, aliases) as tensors:
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
-        return converted_model.read(folder, config, source, system, named), system
+        converted = converted_model.read(folder, config, source, system, named)
+    types = [objective.type for objective in converted.config.objectives]
+    decoder = "seq2seq_lm" in types
+    if decoder or "causal_lm" in types:
+        found = generation.read(folder, config, converted.tokenizer, decoder)
+        converted = dataclasses.replace(
+            converted, generation=found.defaults, settings_left_out=found.left_out
+        )
+    return converted, system
 
 
 def system_of(config: configs.Config) -> System:

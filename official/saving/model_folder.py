@@ -95,13 +95,32 @@ def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
 CONFIG = "config.yaml"
 
 
+def generation(model_dir: str | os.PathLike) -> dict[str, Any]:
+    """Reads the defaults of generation; empty if there are none."""
+    path = generation_file(model_dir)
+    return json_files.checked(json_files.read(path), path) if path.exists() else {}
+
+
+def generation_file(model_dir: str | os.PathLike) -> AnyPath:
+    """Returns the file of the defaults of generation."""
+    return paths.path(model_dir) / "generation.json"
+
+
 def write_new(
     config: configs.Config,
     tokenizer: tokenizers.Tokenizer,
     variables: Mapping[str, np.ndarray],
     output: str | os.PathLike,
+    generation: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a model that was not trained here: config, tokenizer and a checkpoint at step 0.
+
+    Args:
+      config: the config.
+      tokenizer: the tokenizer.
+      variables: the variables by path.
+      output: the folder.
+      generation: the defaults of generation; None = there are none.
 
     Raises:
       UserError: `output` exists.
@@ -110,6 +129,9 @@ def write_new(
         configs.save(config, temporary / CONFIG)
         tokenizer.save(temporary / "tokenizer")
         checkpoints.save(temporary, 0, dict(variables), {})
+        if generation:
+            with generation_file(temporary).open("w", encoding="utf-8") as stream:
+                json_files.dump(generation, stream)
 
 
 def save_task(found: manifest.Manifest, model_dir: AnyPath) -> None:

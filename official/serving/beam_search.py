@@ -7,14 +7,21 @@ its log-probability, normalized by its length. Two rules are known by name:
 |---|---|---|
 | score | log P / ((5 + length) / 6) ** penalty | log P / length ** penalty |
 | texts that may end in a step | of the 2K best candidates | of the K best candidates |
-| length for the bound of live beams | the maximum length | their length |
+| `early_stopping` | 'never' | False |
 
-The search of a row ends when the bound, the score that the best live beam would have at that
-length, does not beat the worst of K finished texts.
+`early_stopping` says when the search of a row ends:
+
+| | |
+|---|---|
+| True | there are K finished texts |
+| False | the best live beam, at its present length, does not beat the worst of K finished texts |
+| 'never' | the best live beam does not beat it at the maximum length either |
+
+With a penalty of at most 0, a longer text has no better score, and 'never' is False.
 
 The length counts the end token. `t5` is the rule of the releases of T5 (Raffel et al. 2020, section
-3.1.4, with the penalty of Wu et al. 2016, section 7). `huggingface` is the rule of transformers
-with `early_stopping=False`. At the maximum length, `t5` returns a text without an end token only if
+3.1.4, with the penalty of Wu et al. 2016, section 7). `huggingface` is the rule of transformers. At
+the maximum length, `t5` returns a text without an end token only if
 no text has ended, and `huggingface` compares both kinds.
 
 Shapes: B rows, K beams, N maximum number of tokens, V vocabulary.
@@ -25,6 +32,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from official.serving.logits_processors import Processors
 
 # Computes log-probabilities float [B * K, V] and the next state from the last tokens int [B * K],
 # the number of the step, and the state: nested tensors [B * K, ...].
@@ -38,20 +47,25 @@ class Beams:
     Attributes:
       count: K.
       max_length: N.
-      start_id: the token before the first one.
+      start_id: the token before the first one, or one for each row, int32 [B].
       end_id: the last token of a text.
       pad_id: fills the places after the end token.
       penalty: the exponent of the length; 0 = the log-probability itself.
       rule: 't5' or 'huggingface', see the module.
+      early_stopping: see the module; None = as the rule has it.
+      process: changes the log-probabilities [B * K, V] by the new tokens, see
+        `logits_processors.Processors`; None = it does not.
     """
 
     count: int
     max_length: int
-    start_id: int
+    start_id: int | tf.Tensor
     end_id: int
     pad_id: int
     penalty: float | tf.Tensor = 0.6
     rule: str = "t5"
+    early_stopping: bool | str | None = None
+    process: Processors | None = None
 
     def normalized(self, scores: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
         """Returns the scores of texts of a length from their log-probabilities."""
@@ -98,7 +112,7 @@ def search(step: Step, state: Any, rows: int | tf.Tensor, beams: Beams):
         finished=places,
         finished_scores=empty,
         done=tf.zeros([rows], tf.bool),
-        tokens=tf.fill([rows * k], beams.start_id),
+        tokens=tf.repeat(tf.broadcast_to(beams.start_id, [rows]), k),
         state=state,
     )
 
@@ -124,6 +138,9 @@ def _advanced(loop: _Loop, step: Step, beams: Beams) -> _Loop:
     k = beams.count
     log_probs, state = step(loop.tokens, loop.i, loop.state)
     size = log_probs.shape[-1]
+    if beams.process is not None:
+        written = tf.reshape(loop.live, [-1, beams.max_length])
+        log_probs = beams.process(log_probs, written, loop.i)
     log_probs = tf.reshape(tf.cast(log_probs, tf.float32), [-1, k, size])
     totals = tf.reshape(loop.live_scores[:, :, None] + log_probs, [-1, k * size])
     # 2K candidates: at most K of them end, so that K remain live.
@@ -159,10 +176,17 @@ def _advanced(loop: _Loop, step: Step, beams: Beams) -> _Loop:
 
 
 def _is_done(live_scores, finished_scores, length, beams: Beams) -> tf.Tensor:
-    """Returns whether the best live beam cannot beat the worst of K finished texts: bool [B]."""
-    # Log-probabilities only fall, so the greatest length gives the best score that is possible.
-    bound_length = beams.max_length if beams.rule == "t5" else length
-    return beams.normalized(live_scores[:, 0], bound_length) <= finished_scores[:, -1]
+    """Returns whether the search of a row has ended: bool [B]. See the module."""
+    best, worst = live_scores[:, 0], finished_scores[:, -1]
+    early = beams.early_stopping
+    if early is None:
+        early = "never" if beams.rule == "t5" else False
+    if early is True:
+        return _is_score(worst) | ~_is_score(best)
+    if early == "never":
+        # Log-probabilities only fall, so the greatest length gives the best score that is possible.
+        length = tf.where(tf.convert_to_tensor(beams.penalty) > 0, beams.max_length, length)
+    return beams.normalized(best, length) <= worst
 
 
 def _with_token(texts: tf.Tensor, tokens: tf.Tensor, i: tf.Tensor) -> tf.Tensor:

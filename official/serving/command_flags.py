@@ -1,10 +1,19 @@
 """The flags of the commands that generate texts, embed texts or export a model."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
 
 from official.serving import LENGTH_RULES
+
+# The flags of `define_search`, as in `official.serving.sampling.Settings`.
+SEARCH = (
+    *("num_beams", "length_penalty", "length_rule", "early_stopping", "num_return_sequences"),
+    *("min_new_tokens", "no_repeat_ngram_size", "repetition_penalty"),
+)
+_EARLY = {"true": True, "false": False, "never": "never"}
+_DEFAULT = "Default: that of generation.json, or "
 
 
 def define_generation() -> None:
@@ -13,12 +22,23 @@ def define_generation() -> None:
         "prompt", [], "generate: a text to continue or to read. May be repeated."
     )
     flags.DEFINE_string("prompts", None, "generate: a file with one prompt per line.")
-    flags.DEFINE_integer("max_new_tokens", 64, "generate: the maximum number of new tokens.")
+    flags.DEFINE_string(
+        "task",
+        None,
+        "generate: a task of generation.json in the model folder, such as summarization: its "
+        "settings are the defaults, and its prefix stands before each text.",
+    )
+    flags.DEFINE_integer(
+        "max_new_tokens",
+        None,
+        f"generate: the maximum number of new tokens. {_DEFAULT}64.",
+        lower_bound=1,
+    )
     flags.DEFINE_float(
         "temperature",
         None,
-        "generate: divides the logits. 0 = always the most probable token. Default: 1 for a causal "
-        "LM, 0 for an encoder-decoder.",
+        "generate: divides the logits. 0 = always the most probable token. Default: that of "
+        "generation.json, or 1 for a causal LM and 0 for an encoder-decoder.",
     )
     flags.DEFINE_integer(
         "top_k",
@@ -31,7 +51,7 @@ def define_generation() -> None:
         "top_p", 1.0, "generate: sample from the most probable tokens with this total probability."
     )
     flags.DEFINE_integer("seed", 0, "generate: the seed of the samples.")
-    define_beam_search("generate")
+    define_search("generate")
 
 
 def define_embedding() -> None:
@@ -52,27 +72,77 @@ def define_embedding() -> None:
     flags.DEFINE_bool("tokens", False, "embed: a vector for each token, with its characters.")
 
 
-def define_beam_search(use: str) -> None:
-    """Defines the flags of beam search; each description begins with `use`, what they are for."""
+def define_search(use: str) -> None:
+    """Defines the flags of beam search and of rules for tokens.
+
+    Args:
+      use: what they are for, at the beginning of each description.
+    """
     flags.DEFINE_integer(
         "num_beams",
-        1,
-        f"{use}: the number of beams of an encoder-decoder's search. 1 = no beam search.",
+        None,
+        f"{use}: the number of beams of the search. 1 = no beam search. {_DEFAULT}1.",
         lower_bound=1,
     )
     flags.DEFINE_float(
         "length_penalty",
-        0.6,
-        f"{use}, with --num_beams: the exponent of a text's length in its score.",
+        None,
+        f"{use}, with --num_beams: the exponent of a text's length in its score. {_DEFAULT}0.6.",
     )
     flags.DEFINE_enum(
         "length_rule",
-        "t5",
+        None,
         LENGTH_RULES,
-        f"{use}, with --num_beams: how length and score are related, as in T5 or in transformers.",
+        f"{use}, with --num_beams: how length and score are related, as in T5 or in transformers. "
+        f"{_DEFAULT}t5.",
+    )
+    flags.DEFINE_enum(
+        "early_stopping",
+        None,
+        list(_EARLY),
+        f"{use}, with --num_beams: when a search ends. true = with --num_beams texts, false = when "
+        "a better one is unlikely, never = when none can be better. Default: as --length_rule has "
+        "it: never for t5, false for huggingface.",
+    )
+    flags.DEFINE_integer(
+        "num_return_sequences",
+        None,
+        f"{use}: the number of texts for each prompt: the best of --num_beams, or as many samples. "
+        f"{_DEFAULT}1.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "min_new_tokens",
+        None,
+        f"{use}: the number of new tokens before a text may end. {_DEFAULT}0.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "no_repeat_ngram_size",
+        None,
+        f"{use}: n-grams of so many tokens occur once. 0 = all may be repeated. {_DEFAULT}0.",
+        lower_bound=0,
+    )
+    flags.DEFINE_float(
+        "repetition_penalty",
+        None,
+        f"{use}: divides the positive logits of tokens that are there already, and multiplies the "
+        f"negative ones. 1 = no penalty. {_DEFAULT}1.",
     )
 
 
-def beam_search_values(given: flags.FlagValues) -> dict[str, Any]:
-    """Returns the values of beam search's flags, as in `official.serving.sampling.Settings`."""
-    return {name: given[name].value for name in ("num_beams", "length_penalty", "length_rule")}
+def search_values(given: flags.FlagValues) -> dict[str, Any]:
+    """Returns the settings that the flags of `define_search` give, by name."""
+    return _values(given, SEARCH)
+
+
+def generation_values(given: flags.FlagValues) -> dict[str, Any]:
+    """Returns the settings that the flags of the mode generate give, by name."""
+    return _values(given, ("max_new_tokens", "temperature", "top_k", "top_p", "seed", *SEARCH))
+
+
+def _values(given: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: given[name].value for name in names if given[name].present}
+    if "early_stopping" in values:
+        values["early_stopping"] = _EARLY[values["early_stopping"]]
+    return values

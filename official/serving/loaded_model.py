@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from official.saving import model_folder
-from official.serving import writers
+from official.serving import generation_defaults, text_lists, writers
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
 from official.serving.sampling import Settings
 from official.serving.text_generator import TextGenerator
 from official.serving.text_model import TextModel
+from official.utils.progress import Report
 
 
 class LoadedModel(Predictor):
@@ -86,7 +87,12 @@ class LoadedModel(Predictor):
         return self.embedder.tokens(texts, layer, batch_size, state)
 
     def generate(
-        self, prompts: Sequence[str], batch_size: int = 8, **settings: int | float | str | None
+        self,
+        prompts: Sequence[str],
+        batch_size: int = 8,
+        task: str | None = None,
+        report: Report | None = None,
+        **settings: int | float | str | None,
     ) -> list[str]:
         """Continues texts with a causal LM, or generates texts from texts with an encoder-decoder.
 
@@ -94,20 +100,28 @@ class LoadedModel(Predictor):
           prompts: any number of texts. A text may be empty. An encoder-decoder cuts texts longer
             than `max_length`.
           batch_size: the number of texts in a batch.
-          **settings: `max_new_tokens`, `temperature`, `top_k`, `top_p` and `seed`, and for an
-            encoder-decoder `num_beams`, `length_penalty` and `length_rule`, as in
-            `official.serving.sampling.Settings`.
+          task: a task of `generation.json` of the model folder, such as `summarization`, with its
+            settings and the prefix of its texts; None = the settings for all tasks.
+          report: is called with lines of progress; None = there are none.
+          **settings: those of `official.serving.sampling.Settings`, in place of the folder's.
 
         Returns:
-          Each prompt with its continuation, or from an encoder-decoder the generated texts alone.
+          Each prompt with its continuation, or from an encoder-decoder the generated texts alone;
+          `num_return_sequences` for each prompt, one after another.
 
         Raises:
           UserError: the model has neither of the objectives `causal_lm` and `seq2seq_lm`, a setting
-            is out of range, or a prompt of a causal LM leaves no room for the new tokens.
+            or the task is not known, a setting is out of range, or a prompt of a causal LM leaves
+            no room for the new tokens.
         """
         if self._generator is None:
             self._generator = writers.make(self._source)
-        return self._generator.texts(prompts, Settings(**settings), batch_size)
+        defaults = self._source.generation
+        values = Settings.of(defaults.values(settings, task))
+        text_lists.check_texts(prompts, batch_size, "generate")
+        prefix = defaults.of(task).prefix
+        prompts = [prefix + text for text in prompts]
+        return self._generator.texts(prompts, values, batch_size, report)
 
 
 def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
@@ -123,4 +137,5 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     max_length = model_folder.max_length(model_dir, config)
     task = model_folder.task(model_dir)
-    return LoadedModel(TextModel(config, tokenizer, model, max_length, task))
+    generation = generation_defaults.read(model_dir)
+    return LoadedModel(TextModel(config, tokenizer, model, max_length, task, generation))

@@ -5,13 +5,27 @@ Shapes: B rows, V vocabulary.
 
 import dataclasses
 import numbers
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official.serving import LENGTH_RULES
 from official.utils.errors import UserError
+from official.utils.validators import nearest
 
+# The settings that are whole numbers.
+_WHOLE = (
+    *("max_new_tokens", "min_new_tokens", "top_k", "seed", "num_beams"),
+    *("num_return_sequences", "no_repeat_ngram_size"),
+)
+# What is set in place of some names that others have.
+_OTHERS = {
+    "do_sample": "temperature: above 0 it draws tokens, and 0 takes the likeliest ones",
+    "max_length": "max_new_tokens, the number of tokens without the prompt",
+    "min_length": "min_new_tokens, the number of tokens without the prompt",
+}
 # The ends of messages, after the value.
 _TEMPERATURE = "is not a finite number of at least 0; 0 takes the likeliest token"
 _TOP_K = "is negative; 0 stands for all tokens"
@@ -34,6 +48,16 @@ class Settings:
       length_penalty: the exponent of a text's length in the score of beam search.
       length_rule: the rule for scores and for the end of beam search, 't5' or 'huggingface': see
         `official.serving.beam_search`.
+      early_stopping: when the search of a text ends: True = with `num_beams` finished texts, False
+        = when a better one is unlikely, 'never' = when none can be better. None = as `length_rule`
+        has it: 'never' for 't5', False for 'huggingface'.
+      num_return_sequences: the number of texts for each prompt: the best ones of beam search, or as
+        many draws.
+      min_new_tokens: the number of new tokens before a text may end.
+      no_repeat_ngram_size: the length of the n-grams of tokens that occur once; 0 = all may be
+        repeated. A prompt of a causal LM counts.
+      repetition_penalty: divides the positive logits of tokens that are there already, and
+        multiplies the negative ones; 1 = no penalty. A prompt of a causal LM counts.
     """
 
     max_new_tokens: int = 64
@@ -44,19 +68,37 @@ class Settings:
     num_beams: int = 1
     length_penalty: float = 0.6
     length_rule: str = "t5"
+    early_stopping: bool | str | None = None
+    num_return_sequences: int = 1
+    min_new_tokens: int = 0
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self):
         """Raises UserError if a value is out of range."""
-        for name in ("max_new_tokens", "top_k", "seed", "num_beams"):
+        for name in _WHOLE:
             if not isinstance(getattr(self, name), numbers.Integral):
                 raise UserError(f"{name}: {getattr(self, name)!r} is not a whole number")
-        for name in ("temperature", "top_p", "length_penalty"):
+        for name in ("temperature", "top_p", "length_penalty", "repetition_penalty"):
             value = getattr(self, name)
             if not (isinstance(value, numbers.Real) or name == "temperature" and value is None):
                 raise UserError(f"{name}: {value!r} is not a number")
-        for name in ("max_new_tokens", "num_beams"):
+        for name in ("max_new_tokens", "num_beams", "num_return_sequences"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}: {getattr(self, name)} is less than 1")
+        for name in ("min_new_tokens", "no_repeat_ngram_size"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name}: {getattr(self, name)} is negative; 0 stands for no rule")
+        if self.min_new_tokens > self.max_new_tokens:
+            raise UserError(
+                f"min_new_tokens: {self.min_new_tokens} is above max_new_tokens: "
+                f"{self.max_new_tokens}"
+            )
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise UserError(
+                f"repetition_penalty: {self.repetition_penalty} is not a finite number above 0; 1 "
+                "stands for no penalty"
+            )
         if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise UserError(f"temperature: {self.temperature} {_TEMPERATURE}")
         if self.top_k < 0:
@@ -71,6 +113,19 @@ class Settings:
         self._check_beams()
 
     def _check_beams(self) -> None:
+        early, copies = self.early_stopping, self.num_return_sequences
+        if not (early is None or isinstance(early, bool) or early == "never"):
+            raise UserError(f"early_stopping: {early!r} is not true, false or 'never'")
+        if copies > 1 and self.num_beams == 1 and self.temperature == 0:
+            raise UserError(
+                f"num_return_sequences: {copies}: greedy search finds one text: leave it out, or "
+                "give num_beams or a temperature above 0"
+            )
+        if copies > self.num_beams > 1:
+            raise UserError(
+                f"num_return_sequences: {copies}: beam search returns at most num_beams: "
+                f"{self.num_beams} texts"
+            )
         if self.length_rule not in LENGTH_RULES:
             raise UserError(
                 f"length_rule: {self.length_rule!r} is not one of {', '.join(LENGTH_RULES)}"
@@ -86,6 +141,22 @@ class Settings:
                 f"num_beams: {self.num_beams}: beam search draws no tokens: leave out temperature, "
                 "top_k and top_p, or num_beams"
             )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Settings":
+        """Returns the settings with these values.
+
+        Raises:
+          UserError: a setting is not known, or a value is out of range.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                instead = f": give {_OTHERS[name]}" if name in _OTHERS else nearest(name, names)
+                raise UserError(
+                    f"{name}: not a setting of generation{instead} (known: {', '.join(names)})"
+                )
+        return cls(**values)
 
     def with_temperature(self, default: float) -> "Settings":
         """Returns the settings with a temperature, which is `default` if there is none yet.

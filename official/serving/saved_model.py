@@ -1,13 +1,15 @@
 """Exports a model folder as a SavedModel that takes raw text."""
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from official.modeling.layers import cache, gradient
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import graph_size, in_place, writers
+from official.serving import generation_defaults, graph_size, in_place, writers
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.signatures import table
@@ -27,12 +29,12 @@ def export(
     max_new_tokens: int | None = None,
     task: str | None = None,
     precision: str = "float32",
-    **beams: int | float | str,
+    **search: Any,
 ) -> tuple[str, int]:
     """Writes a SavedModel: see `official.export`.
 
-    `beams` are `num_beams`, `length_penalty` and `length_rule`, as in
-    `official.serving.sampling.Settings`.
+    `search` are settings of `official.serving.sampling.Settings` but those of sampling. The others
+    are those of the model folder, and of `task` if its `generation.json` has this task.
 
     Returns:
       The name of the signature that is `serving_default`, and the maximum length of its input.
@@ -44,7 +46,7 @@ def export(
         no int8 products; `output` exists.
     """
     parts, kind, inputs = restore(
-        model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **beams
+        model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **search
     )
     with (
         atomic.folder(output, "saved_model.pb") as temporary,
@@ -66,7 +68,7 @@ def restore(
     task: str | None = None,
     precision: str = "float32",
     groups: bool = True,
-    **beams: int | float | str,
+    **search: Any,
 ) -> tuple[ServingContext, table.Signatures, str]:
     """Restores the model that an export serves; see `export` for the arguments and the errors.
 
@@ -76,7 +78,9 @@ def restore(
       The model, the module of its signatures, and the name of the default signature.
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint, precision)
-    config = with_one_head(config, model, task)
+    defaults = generation_defaults.read(model_dir)
+    of_generation = task is not None and task in defaults.tasks
+    config = with_one_head(config, model, None if of_generation else task)
     kind, head = table.served(config, model)
     about = model_folder.task(model_dir)
     about = about.get("tasks", {}).get(task, about)
@@ -95,30 +99,48 @@ def restore(
             f"--max_length={max_length}: must be from 4 to {positions}, the positions of this "
             "encoder"
         )
-    generation = _generation(model, max_length, max_new_tokens, beams)
+    if max_new_tokens is not None:
+        search["max_new_tokens"] = max_new_tokens
+    given = defaults.values(search, task if of_generation else None)
+    generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
     weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     source = TextModel(config, tokenizer, model, max_length, about)
-    return ServingContext(source, weights, head, generation, groups), kind, inputs
+    prefix = defaults.of(task).prefix if of_generation else ""
+    return ServingContext(source, weights, head, generation, groups, prefix), kind, inputs
 
 
 def _generation(
-    model: Model, max_length: int, max_new_tokens: int | None, beams: dict[str, int | float | str]
+    model: Model, max_length: int, asked: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Settings:
-    """Returns the settings of generation, after the checks that need the model."""
-    if max_new_tokens is not None and (reason := writers.why_not(model)):
-        raise UserError(f"--max_new_tokens: {reason}")
-    writes_targets = writers.objective(model) == "seq2seq_lm"
-    if beams.get("num_beams", 1) != 1 and not writes_targets:
-        raise UserError(
-            f"--num_beams={beams['num_beams']}: beam search needs a model with the objective "
-            "seq2seq_lm: leave it out"
-        )
-    if writes_targets:
-        return Settings(64 if max_new_tokens is None else max_new_tokens, **beams)
-    count = min(64, max_length // 2) if max_new_tokens is None else max_new_tokens
-    if not 1 <= count < max_length:
-        raise UserError(
-            f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than --max_length"
-        )
-    return Settings(count)
+    """Returns the settings of generation, after the checks that need the model.
+
+    Args:
+      model: the model.
+      max_length: the maximum length of a text.
+      asked: the settings that the user gives.
+      values: these and the defaults of the model folder.
+    """
+    if (reason := writers.why_not(model)) is not None:
+        for name, value in asked.items():
+            if value != getattr(Settings(), name, None):
+                raise UserError(f"--{name}: {reason}")
+        return Settings()
+    # A request of the signature `sample` has the settings of sampling.
+    draws = ("temperature", "top_k", "top_p", "seed")
+    values = {name: value for name, value in values.items() if name not in draws}
+    if values.get("num_beams", 1) == 1:
+        if asked.get("num_return_sequences", 1) > 1:
+            raise UserError(
+                f"--num_return_sequences={asked['num_return_sequences']}: greedy search finds one "
+                "text: give --num_beams, or leave it out"
+            )
+        values.pop("num_return_sequences", None)
+    if writers.objective(model) == "causal_lm":
+        count = values.setdefault("max_new_tokens", min(64, max_length // 2))
+        if not 1 <= count < max_length:
+            raise UserError(
+                f"--max_new_tokens={count}: must be from 1 to {max_length - 1}, less than "
+                "--max_length"
+            )
+    return Settings.of(values)

@@ -10,7 +10,8 @@ Shapes: B batch, T length of the padded texts, N maximum number of new tokens, K
 vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,10 +19,12 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling import masks
 from official.modeling.encoders.inputs import encode
-from official.serving import beam_search, in_place, padding, text_lists, token_loop
+from official.serving import beam_search, in_place, padding, requests, text_lists, token_loop
+from official.serving.logits_processors import Processors
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
 from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
 
 
 class TextGenerator:
@@ -58,6 +61,7 @@ class TextGenerator:
         texts: Sequence[str],
         settings: Settings = Settings(),  # noqa: B008
         batch_size: int = 8,
+        report: Report | None = None,
     ) -> list[str]:
         """Generates a text for each text.
 
@@ -65,9 +69,11 @@ class TextGenerator:
           texts: any number of texts. A text may be empty.
           settings: the settings of the search. The default temperature is 0.
           batch_size: the number of texts in a batch.
+          report: is called with lines of progress; None = there are none.
 
         Returns:
-          The generated texts, without the texts that were read.
+          The generated texts, without the texts that were read; `num_return_sequences` for each
+          text, one after another.
 
         Raises:
           UserError: a single text is given instead of a list, or the batch size is less than 1.
@@ -78,11 +84,12 @@ class TextGenerator:
         batches = padding.batches(
             rows, batch_size, self.max_length, self.tokenizer.pad_id, side="right"
         )
-        return [
-            decoded(new, self.tokenizer)
-            for numbers, ids, mask in batches
-            for new in self.ids(ids, mask, settings, numbers)
-        ]
+        progress, written = Progress(len(rows), report, unit="texts"), []
+        for numbers, ids, mask in batches:
+            new = self.ids(ids, mask, settings, numbers)
+            written += [decoded(row, self.tokenizer) for row in new]
+            progress(len(ids))
+        return written
 
     def ids(
         self,
@@ -101,26 +108,31 @@ class TextGenerator:
             on its number.
 
         Returns:
-          int32 [B, N]. Padding follows `end_id`.
+          int32 [B * num_return_sequences, N]. Padding follows `end_id`.
         """
         settings = settings.with_temperature(0.0)
-        inputs = tf.constant(token_ids, tf.int32), tf.constant(padding_mask, tf.bool)
-        if settings.num_beams > 1:
-            penalty = tf.constant(settings.length_penalty, tf.float32)
-            options = settings.max_new_tokens, settings.num_beams, settings.length_rule
-            return self._beam_graph(*inputs, *options, penalty)[0].numpy()[:, 0]
-        numbers = np.arange(len(token_ids)) if numbers is None else numbers
-        draws = token_loop.draws(settings, numbers, self.model.encoder.config.vocab_size)
-        return self._graph(*inputs, settings.max_new_tokens, **draws).numpy()
+        return requests.ids(
+            self._graph,
+            self._beam_graph,
+            token_ids,
+            padding_mask,
+            settings,
+            numbers,
+            self.model.encoder.config.vocab_size,
+        )
 
     def write(
         self,
         token_ids: tf.Tensor,
         padding_mask: tf.Tensor,
         max_new_tokens: int,
+        rules: Mapping[str, Any] | None = None,
         **draws: tf.Tensor,
     ) -> tf.Tensor:
-        """Computes `ids` in a graph, greedily or with the arguments of `token_loop.choice`."""
+        """Computes `ids` in a graph, greedily or with the arguments of `token_loop.choice`.
+
+        `rules` are arguments of `Processors`; None = no rules.
+        """
         own, cross, mask = self._read(token_ids, padding_mask, max_new_tokens)
 
         def read(token, i, own):
@@ -128,7 +140,9 @@ class TextGenerator:
 
         start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
         logits, own = self._decoded(start, 0, own, cross, mask)
-        loop = token_loop.TokenLoop(max_new_tokens, self.end_id, self.tokenizer.pad_id)
+        loop = token_loop.TokenLoop(
+            max_new_tokens, self.end_id, self.tokenizer.pad_id, self._processors(start, rules)
+        )
         return loop.run(token_loop.choice(max_new_tokens, **draws), read, logits, own)
 
     def search(
@@ -139,8 +153,10 @@ class TextGenerator:
         num_beams: int,
         length_rule: str,
         length_penalty: float | tf.Tensor,
+        early_stopping: bool | str | None = None,
+        rules: Mapping[str, Any] | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Searches with beams, in a graph: see `beam_search.search`.
+        """Searches with beams, in a graph: see `beam_search.search`; `rules` as in `write`.
 
         Returns:
           int32 [B, K, N], best first, and the scores float32 [B, K].
@@ -154,6 +170,8 @@ class TextGenerator:
             logits, own = self._decoded(tokens, i, own, cross, mask)
             return tf.nn.log_softmax(logits), own
 
+        start = tf.fill(tf.shape(token_ids)[:1], self.start_id)
+        processors = self._processors(start, rules)
         beams = beam_search.Beams(
             num_beams,
             max_new_tokens,
@@ -162,8 +180,16 @@ class TextGenerator:
             self.tokenizer.pad_id,
             length_penalty,
             length_rule,
+            early_stopping,
+            processors and processors.repeated(num_beams),
         )
         return beam_search.search(step, own, tf.shape(token_ids)[0], beams)
+
+    def _processors(self, start: tf.Tensor, rules: Mapping[str, Any] | None) -> Processors | None:
+        """Returns the rules of a search whose decoder reads the tokens `start` [B] first."""
+        if not rules:
+            return None
+        return Processors(start[:, None], tf.zeros_like(start), self.end_id, **rules)
 
     def _read(self, token_ids, padding_mask, slots):
         """Encodes a batch; returns the decoder's empty cache, the encoder's keys, and the mask."""

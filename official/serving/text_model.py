@@ -7,6 +7,7 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
+from official.serving.generation_defaults import GenerationDefaults
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +20,7 @@ class TextModel:
       model: the model with its weights.
       max_length: the maximum number of tokens of a sequence, special tokens included.
       task: the task of the training data (`official.saving.model_folder.task`).
+      generation: the defaults of generation.
     """
 
     config: configs.Config
@@ -26,3 +28,4 @@ class TextModel:
     model: Model
     max_length: int
     task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    generation: GenerationDefaults = GenerationDefaults()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from official.serving.logits_processors import Processors
 from official.serving.sampling import Settings, drawn, likeliest
 from official.utils import seeding
 
@@ -24,13 +25,17 @@ def draws(settings: Settings, numbers: np.ndarray, vocab_size: int) -> dict[str,
 
     Args:
       settings: the settings of sampling.
-      numbers: the numbers of the texts, int [B]. The draws for a text depend on its number.
+      numbers: the numbers of the texts, int [B]. The draws for a text depend on its number. With
+        `num_return_sequences`, there are so many rows of each text.
       vocab_size: V.
     """
     if not settings.temperature:
         return {}
+    copies = settings.num_return_sequences
+    numbers = np.repeat(numbers, copies)
+    again = tf.constant(np.arange(len(numbers)) % copies, tf.int64)
     return {
-        "seeds": seeding.row_seeds(settings.seed, 0, tf.constant(numbers, tf.int64)),
+        "seeds": seeding.row_seeds(settings.seed, again, tf.constant(numbers, tf.int64)),
         "temperature": tf.constant(settings.temperature, tf.float32),
         "top_k": tf.constant(min(settings.top_k, vocab_size), tf.int32),
         "top_p": tf.constant(settings.top_p, tf.float32),
@@ -63,11 +68,14 @@ class TokenLoop:
       count: N.
       end_id: the last token of a text.
       pad_id: fills the places after the end token.
+      process: changes the logits [B, V] by the tokens before, see
+        `logits_processors.Processors`; None = it does not.
     """
 
     count: int
     end_id: int
     pad_id: int
+    process: Processors | None = None
 
     def run(self, choose: Choice, read: Read, logits: tf.Tensor, cache: Any) -> tf.Tensor:
         """Generates tokens.
@@ -82,11 +90,16 @@ class TokenLoop:
           int32 [B, N].
         """
         columns = tf.range(self.count)
+        if self.process is not None:
+            nothing = tf.fill([tf.shape(logits)[0], self.count], self.pad_id)
+            logits = self.process(logits, nothing, 0)
         token = choose(logits, 0)
         written = tf.where(columns == 0, token[:, None], self.pad_id)  # [B, N]
 
         def step(i, token, ended, written, cache):
             logits, cache = read(token, i - 1, cache)
+            if self.process is not None:
+                logits = self.process(logits, written, i)
             token = tf.where(ended, self.pad_id, choose(logits, i))
             written = tf.where(columns == i, token[:, None], written)
             return i + 1, token, ended | (token == self.end_id), written, cache

@@ -14,9 +14,9 @@ import numpy as np
 from official.serving.embedder import Embedder, TokenVectors
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.progress import Progress
 
 CHUNK = 2048  # texts of a file that are sorted by length together
-_SECONDS_BETWEEN_REPORTS = 5
 
 
 def write(
@@ -47,7 +47,7 @@ def write(
       UserError: the file has another suffix, or is `.npy` for tokens.
     """
     check_output(output, tokens)
-    start_time = last_report = time.monotonic()
+    start_time, progress = time.monotonic(), Progress(len(texts), report, unit="texts")
     suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
@@ -63,12 +63,7 @@ def write(
             else:
                 for text, vector in zip(chunk, embedder.texts(chunk, pooling, layer), strict=True):
                     _write_line(stream, {"text": text, "vector": vector})
-            now, done = time.monotonic(), start + len(chunk)
-            if now - last_report > _SECONDS_BETWEEN_REPORTS and done < len(texts):
-                rate = done / (now - start_time)
-                left = (len(texts) - done) / rate
-                report(f"{done:,} of {len(texts):,} texts, {rate:,.0f} texts/s, {left:,.0f} s left")
-                last_report = now
+            progress(len(chunk))
     seconds = time.monotonic() - start_time
     report(
         f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "

@@ -49,8 +49,7 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
             yield temporary
         return
     with disk_errors(path):
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} is there already: name another folder or remove it first")
+        check_new(path)
         make_folder(path.parent)
         with _writing(path.parent):
             temporary = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{path.name}-", dir=path.parent))
@@ -63,6 +62,19 @@ def folder(path: str | os.PathLike, marker: str = "", in_place: bool = False) ->
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
+
+
+def check_new(path: str | os.PathLike) -> None:
+    """Checks that `folder` may write a local folder; commands do so before long work.
+
+    Raises:
+      UserError: `path` exists already, and is no empty folder.
+    """
+    path = paths.path(path)
+    if isinstance(path, RemotePath):
+        return
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} is there already: name another folder or remove it first")
 
 
 def check_complete(path: str | os.PathLike, marker: str) -> None:

@@ -5,20 +5,24 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import sampling
+from official.serving import logits_processors, sampling
 from official.serving.generator import Generator
 from official.serving.signatures import inputs
 from official.utils import seeding
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """Returns the signatures of a causal LM."""
-    tokenizer, count = parts.tokenizer, parts.generation.max_new_tokens
+    """Returns the signatures of a causal LM.
+
+    `generate` is greedy, or a search with the beams of `parts`: see `seq2seq_lm`.
+    """
+    tokenizer, options = parts.tokenizer, parts.generation
+    count, rules = options.max_new_tokens, logits_processors.options(options)
     generator = Generator(parts.config, tokenizer, parts.model)
     length = parts.max_length - count  # the length of padded texts
 
     def generate(text: tf.Tensor, **settings: tf.Tensor) -> dict[str, tf.Tensor]:
-        read = tokenizer.tokenize(text)  # [B, None]
+        read = tokenizer.tokenize(parts.with_prefix(text))  # [B, None]
         # The tokens next to the new ones come first, because they are kept if the text is cut.
         nearest = read if generator.backward else tf.reverse(read, axis=[1])
         starts = tf.fill([read.nrows(), 1], generator.start_id)
@@ -26,12 +30,18 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         ids = rows.to_tensor(tokenizer.pad_id, shape=[None, length])
         mask = tf.sequence_mask(rows.row_lengths(), length)
         ids, mask = (tf.reverse(values, axis=[1]) for values in (ids, mask))
+        searches = options.num_beams > 1 and not settings
         with parts.weights.read():
-            new = generator.write(ids, mask, count, **settings)
+            if searches:
+                new = inputs.searched(generator, ids, mask, options)
+                read = tf.repeat(read, options.num_return_sequences, axis=0)
+            else:
+                new = generator.write(ids, mask, count, rules, **settings)
         before_end = tf.cumsum(tf.cast(new == generator.end_id, tf.int32), axis=1) == 0
         kept = tf.ragged.boolean_mask(new, before_end)
         both = [tf.reverse(kept, axis=[1]), read] if generator.backward else [read, kept]
-        return {"text": tokenizer.join(tf.concat(both, axis=1)), "token_ids": new}
+        answer = {"text": tokenizer.join(tf.concat(both, axis=1)), "token_ids": new}
+        return inputs.by_text(answer, options) if searches else answer
 
     def sample(text, temperature, top_k, top_p, seed):
         temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)

@@ -13,7 +13,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
-from official.serving import length_groups
+from official.serving import length_groups, logits_processors
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
@@ -37,6 +37,7 @@ class ServingContext:
       weights: the stored weights of the encoder and the head.
       head: the objective that is served; None = the encoder alone.
       generation: the settings of models that generate text.
+      prefix: stands before each text that such a model reads.
       groups: whether the rows of a batch are scored in groups of similar length.
     """
 
@@ -45,6 +46,7 @@ class ServingContext:
     head: Objective | None
     generation: Settings = Settings()
     groups: bool = True
+    prefix: str = ""
 
     @property
     def config(self) -> configs.Config:
@@ -70,6 +72,10 @@ class ServingContext:
     def task(self) -> Mapping[str, Any]:
         """The task of the training data."""
         return self.source.task
+
+    def with_prefix(self, text: tf.Tensor) -> tf.Tensor:
+        """Returns texts [B] that a model generates from, with the prefix before each."""
+        return self.prefix + text if self.prefix else text
 
     def encode(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Runs the encoder with the stored weights, and computes only what the head reads."""
@@ -123,6 +129,36 @@ def draws() -> list[tf.TensorSpec]:
     """Returns the specs of the settings of sampling, which are scalars."""
     types = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32, "seed": tf.int64}
     return [tf.TensorSpec([], kind, name) for name, kind in types.items()]
+
+
+def searched(generator: Any, ids: tf.Tensor, mask: tf.Tensor, settings: Settings) -> tf.Tensor:
+    """Searches with beams; returns the best texts of each row, [B * S, N].
+
+    Args:
+      generator: the generator of the model.
+      ids: int32 [B, T].
+      mask: bool [B, T].
+      settings: the settings; S is `num_return_sequences`.
+    """
+    found, _ = generator.search(
+        ids,
+        mask,
+        settings.max_new_tokens,
+        settings.num_beams,
+        settings.length_rule,
+        settings.length_penalty,
+        settings.early_stopping,
+        logits_processors.options(settings),
+    )
+    return tf.reshape(found[:, : settings.num_return_sequences], [-1, settings.max_new_tokens])
+
+
+def by_text(answer: Mapping[str, tf.Tensor], settings: Settings) -> dict[str, tf.Tensor]:
+    """Returns outputs [B * S, ...] as [B, S, ...], or as they are if S is 1."""
+    copies = settings.num_return_sequences
+    if copies == 1:
+        return dict(answer)
+    return {n: tf.reshape(x, [-1, copies, *x.shape[1:]]) for n, x in answer.items()}
 
 
 def same_number(**given: tf.Tensor) -> list[tf.Tensor]:

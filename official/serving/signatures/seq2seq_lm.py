@@ -5,7 +5,7 @@ Shapes: B batch, N new tokens.
 
 import tensorflow as tf
 
-from official.serving import sampling
+from official.serving import logits_processors, sampling
 from official.serving.signatures import inputs
 from official.serving.text_generator import TextGenerator
 from official.utils import seeding
@@ -15,13 +15,17 @@ LONG = "cut at"
 
 
 def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
-    """Returns the signatures. `generate` is greedy, or a search with the beams of `parts`."""
+    """Returns the signatures. `generate` is greedy, or a search with the beams of `parts`.
+
+    With `num_return_sequences` above 1, `generate` returns so many texts for each text: `text`
+    [B, S] and `token_ids` [B, S, N].
+    """
     tokenizer, settings = parts.tokenizer, parts.generation
     generator = TextGenerator(parts.source)
-    count = settings.max_new_tokens
+    count, rules = settings.max_new_tokens, logits_processors.options(settings)
 
     def packed(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        read = tokenizer.tokenize(text)[:, : parts.max_length - 1]
+        read = tokenizer.tokenize(parts.with_prefix(text))[:, : parts.max_length - 1]
         rows = tf.concat([read, tf.fill([read.nrows(), 1], generator.end_id)], axis=1)
         # A batch without texts has a column too.
         length = tf.maximum(tf.reduce_max(rows.row_lengths()), 1)
@@ -37,16 +41,16 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
     def generate(text: tf.Tensor) -> dict[str, tf.Tensor]:
         with parts.weights.read():
             if settings.num_beams == 1:
-                return answer(generator.write(*packed(text), count))
-            beams = settings.num_beams, settings.length_rule, settings.length_penalty
-            return answer(generator.search(*packed(text), count, *beams)[0][:, 0])
+                return answer(generator.write(*packed(text), count, rules))
+            best = inputs.searched(generator, *packed(text), settings)
+            return inputs.by_text(answer(best), settings)
 
     def sample(text, temperature, top_k, top_p, seed):
         temperature, top_k, top_p = sampling.checked(temperature, top_k, top_p)
         seeds = seeding.row_seeds(seed, 0, tf.range(tf.size(text, tf.int64)))
         draws = {"seeds": seeds, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         with parts.weights.read():
-            return answer(generator.write(*packed(text), count, **draws))
+            return answer(generator.write(*packed(text), count, rules, **draws))
 
     return {
         "generate": inputs.signature(generate, *inputs.texts("text")),

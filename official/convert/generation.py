@@ -1,0 +1,188 @@
+"""The settings of generation in a folder of Hugging Face, as the defaults of a model folder.
+
+They are in `generation_config.json`, or in old folders in `config.json`, whose
+`task_specific_params` has others for each task. Lengths are of new tokens here. A length of a
+causal LM that counts the prompt is left out, and so is what has no counterpart.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from official.serving.sampling import Settings
+from official.tokenizers import Tokenizer
+from official.utils import json_files, strict
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from official.utils.validators import nearest
+
+FILE = "generation_config.json"
+TASKS = "task_specific_params"
+
+# Settings with the same name and meaning, and their types in JSON.
+_SAME = {
+    "max_new_tokens": int,
+    "min_new_tokens": int,
+    "num_beams": int,
+    "num_return_sequences": int,
+    "no_repeat_ngram_size": int,
+    "repetition_penalty": float,
+    "length_penalty": float,
+}
+# Settings of draws and their defaults in transformers.
+_DRAWS = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
+_OTHER = ("do_sample", "early_stopping", "max_length", "min_length", "prefix", *_DRAWS)
+# Settings that do not change which texts are found.
+_NEUTRAL = frozenset(
+    "transformers_version bos_token_id pad_token_id decoder_start_token_id use_cache "
+    "cache_implementation cache_config return_legacy_cache return_dict_in_generate output_scores "
+    "output_logits output_attentions output_hidden_states disable_compile compile_config "
+    "prefill_chunk_size remove_invalid_values".split()
+)
+# Settings that are not here, and their values that change nothing.
+_MISSING = {
+    "eos_token_id": None,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0,
+    "penalty_alpha": None,
+    "dola_layers": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "min_p": None,
+    "typical_p": 1,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "encoder_repetition_penalty": 1,
+    "encoder_no_repeat_ngram_size": 0,
+    "bad_words_ids": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "forced_decoder_ids": None,
+    "exponential_decay_length_penalty": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "sequence_bias": None,
+    "token_healing": False,
+    "renormalize_logits": False,
+    "guidance_scale": None,
+    "low_memory": None,
+    "watermarking_config": None,
+    "max_time": None,
+    "stop_strings": None,
+    "prompt_lookup_num_tokens": None,
+    "max_matching_ngram_size": None,
+    "is_assistant": False,
+    "num_assistant_tokens": None,
+    "num_assistant_tokens_schedule": None,
+    "assistant_confidence_threshold": None,
+    "assistant_early_exit": None,
+    "assistant_lookbehind": None,
+    "target_lookbehind": None,
+}
+_KNOWN = (*_SAME, *_OTHER, *_NEUTRAL, *_MISSING)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The settings of a folder.
+
+    Attributes:
+      defaults: the content of `generation.json`; empty if the folder has no settings.
+      left_out: the names of the settings that are left out.
+    """
+
+    defaults: Mapping[str, Any]
+    left_out: tuple[str, ...]
+
+
+def read(folder: AnyPath, config: Mapping[str, Any], tokenizer: Tokenizer, decoder: bool) -> Found:
+    """Reads the settings of a folder.
+
+    Args:
+      folder: the folder.
+      config: the parsed config.json.
+      tokenizer: the tokenizer of the model.
+      decoder: whether the model is an encoder-decoder, and no causal LM.
+
+    Raises:
+      UserError: a setting is not known, has the wrong type, or is out of range.
+    """
+    path = folder / FILE
+    if path.exists():
+        general, source = json_files.read(path), str(path)
+    else:
+        names = {*_SAME, *_OTHER, *_MISSING} - {"prefix", "eos_token_id"}
+        general = {name: config[name] for name in names if name in config}
+        source = str(folder / "config.json")
+    reader = _Reader(tokenizer.sep_id, decoder)
+    settings = reader.settings(general, source, "")
+    tasks = {}
+    place = f"{folder / 'config.json'}: {TASKS}"
+    hint = Mapping[str, Mapping[str, Any]] | None
+    for task, special in (strict.typed(hint, config.get(TASKS), TASKS, source) or {}).items():
+        values = reader.settings({**general, **special}, f"{place}.{task}", f"{task}.")
+        prefix = strict.typed(str, special.get("prefix") or "", "prefix", f"{place}.{task}")
+        tasks[task] = {"settings": values, "prefix": prefix}
+    defaults = {"settings": settings, "tasks": tasks} if settings or tasks else {}
+    return Found(defaults, tuple(dict.fromkeys(reader.left_out)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Makes our settings, and collects the names of those that are left out."""
+
+    end_id: int
+    decoder: bool
+    left_out: list[str] = dataclasses.field(default_factory=list)
+
+    def settings(self, values: Mapping[str, Any], source: str, place: str) -> dict[str, Any]:
+        """Returns our settings by name; only what `values` says."""
+        values = {name: v for name, v in values.items() if v is not None and name[:1] != "_"}
+        for name, value in values.items():
+            if name not in _KNOWN:
+                raise UserError(
+                    f"{source}: {name}: not a setting of generation{nearest(name, _KNOWN)}"
+                )
+            ends = name == "eos_token_id" and value in (self.end_id, [self.end_id])
+            if name in _MISSING and value != _MISSING[name] and not ends:
+                self.left_out.append(place + name)
+        found = {
+            name: strict.typed(hint, values[name], name, source)
+            for name, hint in _SAME.items()
+            if name in values
+        }
+        if "early_stopping" in values:
+            found["early_stopping"] = values["early_stopping"]
+        for name in ("max", "min"):
+            self._add_length(found, values, name, source, place)
+        self._add_draws(found, values, source)
+        beams = found.get("num_beams", 1) > 1
+        if beams or "length_penalty" in found or "early_stopping" in found:
+            found = {"length_penalty": 1.0, "early_stopping": False, **found}
+            found["length_rule"] = "huggingface"
+        try:
+            Settings.of(found)
+        except UserError as error:
+            raise UserError(f"{source}: {error}") from None
+        return found
+
+    def _add_length(self, found, values, name: str, source: str, place: str) -> None:
+        """Adds `max_new_tokens` or `min_new_tokens` from a length with the start token."""
+        theirs, ours = f"{name}_length", f"{name}_new_tokens"
+        length = strict.typed(int | None, values.get(theirs), theirs, source)
+        if not length or ours in found:
+            return
+        if self.decoder:
+            found[ours] = max(length - 1, 0)
+        else:
+            self.left_out.append(place + theirs)
+
+    def _add_draws(self, found, values, source: str) -> None:
+        """Adds the settings of draws, if tokens are drawn."""
+        draws = strict.typed(bool | None, values.get("do_sample"), "do_sample", source)
+        if draws is False:
+            found["temperature"] = 0.0
+        if not draws or found.get("num_beams", 1) > 1:
+            return
+        for name, default in _DRAWS.items():
+            found[name] = strict.typed(type(default), values.get(name, default), name, source)
