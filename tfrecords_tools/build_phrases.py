@@ -20,7 +20,7 @@ text and options give the same phrases, with any number of workers.
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, progress
 from tfrecords_tools.text import options as text_options
 from tfrecords_tools.writing import execution
 
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
         options.on_bad_utf8,
         options.on_long_line,
         where,
-        report=text_options.say,
+        report=progress.say,
     )
 
 

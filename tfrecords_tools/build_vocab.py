@@ -11,7 +11,7 @@ text. The same text and options give the same bytes, with any number of workers.
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import errors, progress
 from tfrecords_tools.text import options as text_options
 from tfrecords_tools.vocabulary import TYPES
 from tfrecords_tools.writing import execution, parallel
@@ -90,7 +90,7 @@ def main(argv: list[str]) -> None:
         options.sentinels,
         options.split_punctuation,
         where,
-        report=text_options.say,
+        report=progress.say,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from official.config.part import ObjectiveConfig
+from official.config.part import EncoderConfig, ObjectiveConfig
 from official.config.registry import OBJECTIVES, objective_fields
 from official.config.sections import Config
 from official.config.segments import TEXT_FORMATS
@@ -60,6 +60,23 @@ def check(config: Config, source: str) -> None:
         raise UserError(
             f"{source}: segments.max_length: {config.segments.max_length} tokens do not fit "
             f"encoder.max_positions: {positions}"
+        )
+
+
+def check_vocabulary(encoder: EncoderConfig, size: int) -> None:
+    """Checks that the token table of an encoder has room for a vocabulary.
+
+    Args:
+      encoder: the encoder; without a vocabulary size, it takes that of the data.
+      size: the size of the data's tokenizer.
+
+    Raises:
+      UserError: the table has fewer rows.
+    """
+    if encoder.vocab_size is not None and encoder.vocab_size < size:
+        raise UserError(
+            f"encoder.vocab_size: {encoder.vocab_size} is less than the {size} pieces of the "
+            "data's tokenizer"
         )
 
 

@@ -23,6 +23,7 @@ from official.modeling.model import Model
 from official.tasks import AVERAGE, kinds
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.progress import Report
 
 # Outputs that are fields of the batch, and the names of these fields.
 _FIELDS = {"example_weights": "example_weights", "row": "row"} | {
@@ -62,6 +63,7 @@ class Evaluator:
       model: the model.
       strategy: the strategy to compute under.
       before_batch: is called before each batch. An exception ends the evaluation.
+      report: is called with lines of progress; None = there are none.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Evaluator:
         model: Model,
         strategy: tf.distribute.Strategy,
         before_batch: Callable[[], None] = lambda: None,
+        report: Report | None = None,
     ):
         self.config = config
         self.model = model
@@ -77,6 +80,7 @@ class Evaluator:
         self.batch_size = config.recipe.eval_batch_size or config.recipe.batch_size
         self.statistics = Statistics()
         self._before_batch = before_batch
+        self._report = report
         dtype = keras.config.dtype_policy().variable_dtype
         self.memory = memory.make_memory(config, strategy, self.batch_size, dtype)
         self._loop = self._loop_of(self.replica_step)
@@ -103,7 +107,7 @@ class Evaluator:
             self.memory.clear()
         self._piece_bytes = None if source.manifest.task else source.tokenizer.piece_bytes
         loop = self._loop_for(source)
-        sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch)
+        sums, outputs = loop.run(source, self.batch_size, batches, self._before_batch, self._report)
         metrics = self.statistics.summarise(sums, self.model.term_weights)
         metrics |= language_models.perplexities(metrics)
         if source.manifest.task:
@@ -149,7 +153,7 @@ class Evaluator:
             fields = {name: batch[name] for name in ("row", "example_weights")}
             return tf.zeros([0]), {name: given[name] for name in names} | fields
 
-        outputs = self._loop_of(step).run(source, self.batch_size)[1]
+        outputs = self._loop_of(step).run(source, self.batch_size, report=self._report)[1]
         real = outputs.pop("example_weights") > 0  # [B]
         return {name: value[real] for name, value in outputs.items()}
 

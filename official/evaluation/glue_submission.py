@@ -42,13 +42,8 @@ def write(
     Raises:
       UserError: the benchmark has no file for this split, or rows are missing.
     """
-    task = TASKS.get(name)
-    if task is None or split not in task.submissions:
-        known = [f"{t.name} ({s})" for t in TASKS.values() for s in t.submissions]
-        raise UserError(
-            f"GLUE takes no predictions for the {split} split of the task {name}: it takes those "
-            f"for {', '.join(known)}"
-        )
+    check(name, split)
+    task = TASKS[name]
     if missing := sorted(set(range(len(rows))) - set(rows.tolist())):
         raise UserError(
             f"row {missing[0]} of the {split} file of {name} has no prediction, it was left out "
@@ -63,6 +58,21 @@ def write(
         stream.write(f"{_HEADER}\n")
         stream.writelines(f"{row}\t{value}\n" for row, value in zip(rows, values, strict=True))
     return path
+
+
+def check(name: str, split: str) -> None:
+    """Refuses a task and a split that the benchmark has no file for.
+
+    Raises:
+      UserError: see above.
+    """
+    task = TASKS.get(name)
+    if task is None or split not in task.submissions:
+        known = [f"{t.name} ({s})" for t in TASKS.values() for s in t.submissions]
+        raise UserError(
+            f"GLUE takes no predictions for the {split} split of the task {name}: it takes those "
+            f"for {', '.join(known)}"
+        )
 
 
 def pack(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> list[str]:

@@ -18,6 +18,7 @@ from official.saving import model_folder, named_arrays
 from official.shards import layer_states, manifest
 from official.utils import atomic, paths
 from official.utils.errors import UserError
+from official.utils.progress import Progress
 
 _LENGTHS = tuple(2**n for n in range(3, 15))  # that batches are padded to
 
@@ -56,6 +57,7 @@ def write(
     Raises:
       UserError: the data does not suit the encoder, or its examples have several sequences.
     """
+    atomic.check_new(output)
     config, _, model = model_folder.restore(model_dir, checkpoint)
     recipe = configs.Recipe(steps=1, batch_size=batch_size, bucket_lengths=_LENGTHS)
     reading = dataclasses.replace(
@@ -74,12 +76,25 @@ def write(
                     f"{data}: an example of {source.task_name} has several sequences: the states "
                     "of all layers are kept of examples with one"
                 )
-            batches = ((n, encoded(batch).numpy()) for n, batch in _numbered(source, batch_size))
+            progress = Progress(source.num_examples, report, f"{split}: ", "examples")
+            batches = _states(encoded, source, batch_size, progress)
             shape = config.encoder.num_states, config.encoder.hidden_size
             lengths = _lengths(source, batch_size)
             writer.write(split, source.fingerprint, lengths, shape, batches)
             report(f"{split}: {source.num_examples:,} examples, {lengths.sum():,} tokens")
         writer.finish()
+
+
+def _states(
+    encoded: Callable[[dict[str, tf.Tensor]], tf.Tensor],
+    source: ShardDataset,
+    batch_size: int,
+    progress: Progress,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the numbers of the examples of each batch, and the states of their tokens."""
+    for numbers, batch in _numbered(source, batch_size):
+        yield numbers, encoded(batch).numpy()
+        progress(len(numbers))
 
 
 def _splits(data: str | os.PathLike) -> list[str]:

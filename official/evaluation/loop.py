@@ -14,6 +14,7 @@ from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.strategies import can_lose, distribute
 from official.utils import gfile
 from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
 
 Outputs = dict[str, np.ndarray]
 # A replica returns sums [K], which are added up, and outputs [B, ...], which are gathered.
@@ -48,6 +49,7 @@ class ReplicaLoop:
         batch_size: int,
         batches: int = 0,
         before_batch: Callable[[], None] = lambda: None,
+        report: Report | None = None,
     ) -> tuple[np.ndarray, Outputs]:
         """Runs all batches of a source.
 
@@ -56,6 +58,7 @@ class ReplicaLoop:
           batch_size: B of all replicas together.
           batches: the number of batches; 0 = all.
           before_batch: is called before each batch. An exception ends the run.
+          report: is called with lines of progress; None = there are none.
 
         Returns:
           The sums of each batch [batches, K], and the outputs of all examples and filler. Outputs
@@ -64,6 +67,10 @@ class ReplicaLoop:
         Raises:
           UserError: the source has no examples.
         """
+        progress = Progress(None, None)
+        if report is not None:
+            size = min(source.num_examples, batches * batch_size or source.num_examples)
+            progress = Progress(size, report, f"{source.split}: ", "examples")
         sums, outputs = [], []
         for number, batch in enumerate(self._batches(source, batch_size)):
             if batches and number == batches:
@@ -72,6 +79,7 @@ class ReplicaLoop:
             row, output = self._graph(batch)
             sums.append(row.numpy())
             outputs.append({name: value.numpy() for name, value in output.items()})
+            progress(batch_size)
         if not sums:
             raise UserError(f"{source.folder}: no {source.split} examples to evaluate on")
         joined = {name: _joined([output[name] for output in outputs]) for name in outputs[0]}

@@ -55,6 +55,7 @@ def submit(evaluator: Evaluator, source: ShardDataset, folder: str | os.PathLike
     Raises:
       UserError: see `predict` and `official.evaluation.glue_submission.write`.
     """
+    glue_submission.check(source.manifest.task.name, source.split)
     scorer = evaluator.scorer(source)
     outputs = evaluator.predict(source, scorer.outputs)
     numbers, outputs = rows.in_order(outputs, source)

@@ -19,6 +19,7 @@ from official.saving import teachers, warm_start
 from official.shards import manifest
 from official.utils import errors, paths
 from official.utils.paths import AnyPath
+from official.utils.progress import Report
 
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
@@ -32,6 +33,7 @@ def evaluate(
     overrides: Sequence[str] = (),
     strategy: tf.distribute.Strategy | None = None,
     pseudo: bool = False,
+    report: Report | None = None,
 ) -> dict[str, dict[str, float]]:
     """Computes losses and metrics of a trained model.
 
@@ -44,6 +46,7 @@ def evaluate(
       overrides: `key=value` strings that change the model's config.
       strategy: where to compute; None = one device.
       pseudo: whether to compute the pseudo-perplexity of a masked LM as well, on one device.
+      report: is called with lines of progress; None = there are none.
 
     Returns:
       {split: {metric: value}}.
@@ -55,7 +58,7 @@ def evaluate(
     metrics_by_split = {}
     splits = trained.splits(data, split, "validation", single=False)
     for name, source, model in trained.restored(data, splits, predicting=False):
-        evaluator = Evaluator(trained.config, model, trained.strategy)
+        evaluator = trained.evaluator(model, report)
         metrics_by_split[name] = metrics = evaluator.run(source)
         if entropy := target_entropy(source, evaluator.batch_size):
             metrics["target_entropy"] = entropy
@@ -76,6 +79,7 @@ def predict(
     overrides: Sequence[str] = (),
     top_k: int = 0,
     strategy: tf.distribute.Strategy | None = None,
+    report: Report | None = None,
 ) -> None:
     """Writes the predictions of a trained model.
 
@@ -89,6 +93,7 @@ def predict(
       overrides: `key=value` strings that change the model's config.
       top_k: the maximum number of documents of a query, for rankings; 0 = all.
       strategy: where to compute; None = one device.
+      report: is called with lines of progress; None = there are none.
 
     Raises:
       UserError: the data does not suit the model, or the output cannot be written.
@@ -96,7 +101,7 @@ def predict(
     trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     splits = trained.splits(data, split, "test", single=not submission)
     for _, source, model in trained.restored(data, splits, predicting=True):
-        evaluator = Evaluator(trained.config, model, trained.strategy)
+        evaluator = trained.evaluator(model, report)
         if submission:
             prediction.submit(evaluator, source, output)
         else:
@@ -132,6 +137,11 @@ class _TrainedModel:
         numerics.set_precision(config.recipe.weights_dtype)
         strategy = strategy or tf.distribute.get_strategy()
         return cls(paths.path(model_dir), checkpoint, config, strategy)
+
+    def evaluator(self, model: Model, report: Report | None) -> Evaluator:
+        """Returns the evaluator of a model. The chief reports its progress."""
+        chief = strategies.is_chief(self.strategy)
+        return Evaluator(self.config, model, self.strategy, report=report if chief else None)
 
     def splits(self, data: Paths, split: str | None, kind: str, single: bool) -> list[str]:
         """Returns the split that is named, or the splits of a kind that all folders have.

@@ -5,7 +5,7 @@ Shapes: N examples, K teachers, C outputs.
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ from official.evaluation.loop import ReplicaLoop
 from official.modeling.objectives import outputs as outputs_of
 from official.saving import model_folder, teachers
 from official.shards import teacher_outputs
-from official.utils import paths
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -50,28 +50,23 @@ def write(
       UserError: a teacher has no head of a task, the data does not suit it, or the outputs of two
         teachers are not alike.
     """
+    atomic.check_new(output)
+    heads = {folder: _head(configs.load(folder), folder) for folder in folders}
+    _check_alike(heads)
     found: dict[str, list[np.ndarray]] = {split: [] for split in splits}
-    fingerprints, kinds = {}, set()
-    for folder in folders:
+    fingerprints = {}
+    for folder, head in heads.items():
         config, _, model = model_folder.restore(folder, checkpoint)
-        head = _head(config, folder)
         layer = model.objectives[config.objectives.index(head)]
         for split in splits:
             source = ShardDataset(data, _reading(config, head, batch_size), split, numbered=True)
             teachers.check_data(folder, source.tokenizer, source.max_length)
             fingerprints[split] = source.fingerprint
-            found[split].append(_outputs(model, layer, source, batch_size))
-            kinds.add((head.type, found[split][-1].shape[1]))
+            found[split].append(_outputs(model, layer, source, batch_size, report))
             report(f"{folder}: {split}: {source.num_examples:,} examples")
-    if len(kinds) > 1:
-        shown = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds))
-        raise UserError(
-            f"--teacher: {', '.join(folders)} have outputs that cannot be averaged ({shown}): name "
-            "teachers of one task"
-        )
     teacher_outputs.write(
         output,
-        min(kinds)[0],
+        next(iter(heads.values())).type,
         {folder: teachers.checksum(folder, checkpoint) for folder in folders},
         {split: (fingerprints[split], np.stack(rows, axis=1)) for split, rows in found.items()},
     )
@@ -89,6 +84,20 @@ def _head(config: configs.Config, folder: str) -> ObjectiveConfig:
     return heads[0]
 
 
+def _check_alike(heads: Mapping[str, ObjectiveConfig]) -> None:
+    """Refuses teachers whose outputs cannot be averaged, before any of them runs."""
+    kinds = {
+        (head.type, getattr(head, "num_labels", None) or len(getattr(head, "labels", ())) or 1)
+        for head in heads.values()
+    }
+    if len(kinds) > 1:
+        shown = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds))
+        raise UserError(
+            f"--teacher: {', '.join(heads)} have outputs that cannot be averaged ({shown}): name "
+            "teachers of one task"
+        )
+
+
 def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:
     """Returns a config that reads shards with or without labels, in batches of similar lengths."""
     if hasattr(head, "task"):
@@ -97,7 +106,9 @@ def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> 
     return dataclasses.replace(config, objectives=(head,), recipe=recipe)
 
 
-def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
+def _outputs(
+    model, head, source: ShardDataset, batch_size: int, report: Callable[[str], None]
+) -> np.ndarray:
     """Returns the outputs of a head for all examples of a source: float32 [N, C]."""
 
     def step(batch):
@@ -106,7 +117,8 @@ def _outputs(model, head, source: ShardDataset, batch_size: int) -> np.ndarray:
         rows = outputs_of.rows(head, batch, encoded, model.encoder)
         return tf.zeros([0]), {"outputs": rows, "numbers": batch["example_number"]}
 
-    given = ReplicaLoop(tf.distribute.get_strategy(), step).run(source, batch_size)[1]
+    loop = ReplicaLoop(tf.distribute.get_strategy(), step)
+    given = loop.run(source, batch_size, report=report)[1]
     numbers = given["numbers"]  # -1 in rows that fill the last batch
     outputs = np.zeros((source.num_examples, given["outputs"].shape[1]), np.float32)
     outputs[numbers[numbers >= 0]] = given["outputs"][numbers >= 0]

@@ -14,7 +14,7 @@ An ELMo that reads a table of the words of its vocabulary, in the place of their
 
 from absl import flags
 
-from official.utils import errors
+from official.utils import atomic, errors
 
 FLAGS = flags.FLAGS
 _SEGMENTS = ("add", "drop", "keep")
@@ -58,6 +58,7 @@ def main(argv: list[str]) -> None:
     """Writes the model folder of a student."""
     del argv
     errors.require(FLAGS, "teacher", "output")
+    atomic.check_new(FLAGS.output)
     if FLAGS.word_table:
         _write_word_table()
         return

@@ -7,6 +7,8 @@ Students then learn from the outputs alone, without the memory and the time of a
 for other teachers than those of the config.
 """
 
+import functools
+
 from absl import flags
 
 from official.utils import errors
@@ -44,6 +46,7 @@ def main(argv: list[str]) -> None:
         output,
         checkpoint=FLAGS.checkpoint,
         batch_size=FLAGS.batch_size,
+        report=functools.partial(print, flush=True),
     )
     print(f"wrote {output}")
 

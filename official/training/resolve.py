@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from official import config as configs
+from official.config.compatibility import check_vocabulary
 from official.config.part import EncoderConfig, ObjectiveConfig
 from official.data.labels import labels_for
 from official.utils.errors import UserError
@@ -74,13 +75,9 @@ def resolve(
       UserError: the config does not suit the data.
     """
     encoder = config.encoder
+    check_vocabulary(encoder, vocab_size)
     if encoder.vocab_size is None:
         encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
-    if encoder.vocab_size < vocab_size:
-        raise UserError(
-            f"encoder.vocab_size: {encoder.vocab_size} is less than the {vocab_size} pieces of the "
-            "data's tokenizer"
-        )
     objectives = tuple(_labelled(o, labels_for(o, labels)) for o in config.objectives)
     return dataclasses.replace(config, encoder=encoder, objectives=objectives)
 

@@ -1,6 +1,7 @@
 """Students learn from teachers by commands: a task, its cached outputs, and pretraining."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from official.evaluation import run as evaluation
 from official.evaluation import teacher_outputs
 from official.saving import checkpoints, model_folder, named_arrays, students
 from official.training import train
+from official.utils import progress
 from official.utils.errors import UserError
 from tests import small
 from tests.end_to_end.test_fine_tuning import examples
@@ -75,7 +77,11 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
     small_init, _ = folder_of(tmp_path / "small", MASKED_LM, encoder__hidden_size=8, **still)
     unlabelled = task_shards(tmp_path / "unlabelled", init, unlabelled=("train",))
     outputs = str(tmp_path / "outputs")
-    teacher_outputs.write([teacher], unlabelled, ["train"], outputs, report=quiet)
+    with monkeypatch.context() as patched:
+        patched.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
+        lines = []
+        teacher_outputs.write([teacher], unlabelled, ["train"], outputs, report=lines.append)
+    assert re.match(r"train: [0-9,]+ of [0-9,]+ examples \([0-9]+%\), .* left$", lines[0])
     distillation = {"type": "distillation", "teachers": [teacher], "cross_entropy": 1.0}
     learn = [{**head, "weight": 0.0}, distillation]
     bare = config_of([{**head}, distillation])

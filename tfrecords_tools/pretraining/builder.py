@@ -16,6 +16,7 @@ from pathlib import Path
 from official.shards import manifest, token_counts
 from official.utils import atomic, errors, paths, strict
 from official.utils.paths import AnyPath
+from official.utils.progress import Progress
 from tfrecords_tools.pretraining import jobs, stream_builder
 from tfrecords_tools.pretraining.counts import Counts, advice, summary
 from tfrecords_tools.pretraining.settings import Settings
@@ -23,7 +24,6 @@ from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus, Group
 from tfrecords_tools.writing import parallel, row_groups, shard_folder, shards
 from tfrecords_tools.writing.execution import Execution
-from tfrecords_tools.writing.progress import Progress
 from tfrecords_tools.writing.shuffle import Runner
 
 
@@ -172,7 +172,7 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     tokenizer = sorted(paths.path(settings.tokenizer).iterdir())
     files = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
     return {
-        "settings": strict.to_dict(settings),
+        "settings": strict.to_dict(dataclasses.replace(settings, config=None)),
         "reading": dataclasses.asdict(reading),
         "files": [_state(path) for path in files],
     }

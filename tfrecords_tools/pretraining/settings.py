@@ -10,7 +10,7 @@ from official.config.segments import TEXT_FORMATS
 from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.provenance import PretrainingSettings
-from official.utils import paths
+from official.utils import paths, strict
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models
 
@@ -32,6 +32,7 @@ class Settings:
       lexicons: (feature, path) of each file of phrases or entities.
       token_counts: a folder with the count of each vocabulary entry in the corpus, which static
         masks may draw from; "" = none.
+      config: the config that the shards are made for. No record depends on it.
     """
 
     segments: configs.Segments
@@ -42,6 +43,7 @@ class Settings:
     split_sentences: bool = False
     lexicons: tuple[tuple[str, str], ...] = ()
     token_counts: str = ""
+    config: configs.Config | None = strict.omitted()
 
     @classmethod
     def from_config(
@@ -95,6 +97,7 @@ class Settings:
             format=format,
             split_sentences=split_sentences,
             lexicons=_lexicons(config, {"phrase_inner": phrases, "entity_inner": entities}),
+            config=config,
         )
 
     @property

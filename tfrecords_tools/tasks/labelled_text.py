@@ -7,7 +7,6 @@ the number of the row in the file, which assigns predictions to rows.
 import dataclasses
 import functools
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ from official.tasks import SPLITS, Task, nearest
 from official.tokenizers import Tokenizer, packed_words, packing
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.progress import Progress
 from tfrecords_tools.tasks import folder as task_folder
 from tfrecords_tools.tasks import splits
 from tfrecords_tools.tasks.folder import Example, SplitCounts
@@ -27,7 +27,6 @@ from tfrecords_tools.writing.execution import Execution
 
 ROWS_AT_ONCE = 4096  # tokenizers are several times faster on thousands of texts than on one
 MAX_INFERRED_LABELS = 1000
-SECONDS_BETWEEN_REPORTS = 5
 
 # The number of the row, its one or two texts, and the id of its label, its score, or None.
 UsableRow = tuple[int, list[str], int | float | None]
@@ -197,12 +196,11 @@ def _examples(
 def _with_progress(
     rows: Iterator[UsableRow], split: str, report: Callable[[str], None]
 ) -> Iterator[UsableRow]:
-    started = reported = time.monotonic()
+    progress = Progress(None, report, f"{split}: ", "rows")
     for number, row in enumerate(rows, 1):
         yield row
-        if number % 1000 == 0 and time.monotonic() - reported > SECONDS_BETWEEN_REPORTS:
-            reported = time.monotonic()
-            report(f"{split}: {number:,} rows so far, {number / (reported - started):,.0f} rows/s")
+        if number % 1000 == 0:
+            progress(1000)
 
 
 def usable(

@@ -1,6 +1,4 @@
-"""Flags and progress reports of the commands that read text."""
-
-import sys
+"""Flags of the commands that read text."""
 
 from absl import flags
 
@@ -17,8 +15,3 @@ def define(output: str) -> None:
     action = "stop at a line that is {}, or leave it out and count it"
     flags.DEFINE_enum("on_bad_utf8", "error", choices, action.format("not UTF-8"))
     flags.DEFINE_enum("on_long_line", "error", choices, action.format("too long"))
-
-
-def say(line: str) -> None:
-    """Prints a line of progress to stderr."""
-    print(line, file=sys.stderr, flush=True)

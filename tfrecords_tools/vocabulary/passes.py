@@ -9,11 +9,11 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from official.utils.progress import Progress
 from tfrecords_tools.text import chunks
 from tfrecords_tools.text.chunks import DocumentChunk, Reading
 from tfrecords_tools.text.corpus import Corpus, Group
 from tfrecords_tools.text.documents import Document, Tally
-from tfrecords_tools.writing.progress import Progress
 from tfrecords_tools.writing.shuffle import Runner
 
 Result = TypeVar("Result")

@@ -13,6 +13,7 @@ from official.evaluation import layer_states, run
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, named_arrays
 from official.shards import layer_states as files
+from official.utils import progress
 from official.utils.errors import UserError
 from official.utils.files import MAX_BYTES as FILE_LIMIT
 from tests import choices, small
@@ -81,11 +82,17 @@ def test_states_are_those_of_each_example(place, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["transformer", "transformer_xl"])
-def test_batches_have_the_states_at_their_tokens(place, tmp_path, kind):
+def test_batches_have_the_states_at_their_tokens(place, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
+    lines = []
     changes = {"encoder": XLNET} if kind == "transformer_xl" else {}
     model_dir = pretrained(tmp_path / "model", place / "tokenizer", **changes)
     states = tmp_path / "states"
-    layer_states.write(model_dir, place / "shards", ["test"], states, batch_size=4, report=len)
+    layer_states.write(
+        model_dir, place / "shards", ["test"], states, batch_size=4, report=lines.append
+    )
+    assert lines[0].startswith("test: 4 of 9 examples (44%), ") and lines[0].endswith(" left")
+    assert lines[2].startswith("test: 9 of 9 examples (100%), ")
     _, _, model = model_folder.restore(model_dir)
     recipe = configs.Recipe(steps=1, freeze_encoder=True, layer_states=str(states))
     reading = dataclasses.replace(config(), encoder=model.encoder.config, recipe=recipe)

@@ -11,6 +11,7 @@ from official.distribution import strategies
 from official.evaluation import prediction
 from official.evaluation.evaluator import Evaluator
 from official.tasks import Description
+from official.utils import progress
 from official.utils.errors import UserError
 from tests import ROOT
 
@@ -85,11 +86,14 @@ def _config(**objective):
     )
 
 
-def _predict(output, kind="probabilities", config=None, source=None, strategy=None, **options):
+def _predict(
+    output, kind="probabilities", config=None, source=None, strategy=None, report=None, **options
+):
     evaluator = Evaluator(
         config or _config(labels=("negative", "positive")),
         Model(kind),
         strategy or tf.distribute.get_strategy(),
+        report=report,
     )
     source = source or Source("regression" if kind == "score" else "classification")
     return prediction.predict(evaluator, source, output, **options)
@@ -118,9 +122,15 @@ def test_tsv_of_a_classification(tmp_path):
         )
 
 
-def test_json_lines_of_a_classification(tmp_path):
-    output = tmp_path / "predictions.jsonl"
-    _predict(output, config=_config())  # a model without names of labels takes the data's
+def test_json_lines_of_a_classification(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
+    output, said = tmp_path / "predictions.jsonl", []
+    # A model without names of labels takes the data's.
+    _predict(output, config=_config(), report=said.append)
+    assert [line.split(", ")[0] for line in said] == [
+        "test: 4 of 5 examples (80%)", "test: 5 of 5 examples (100%)"
+    ]  # fmt: skip
+    assert said[0].endswith(" left") and " examples/s, " in said[0]
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert [line["row"] for line in lines] == [0, 1, 3, 4, 5]
     assert [line["label"] for line in lines] == ["yes", "yes", "no", "no", "no"]
@@ -151,6 +161,10 @@ def test_submission_of_a_split(tmp_path):
     assert (tmp_path / "CoLA.tsv").read_text() == (
         "index\tprediction\n0\t1\n1\t1\n2\t0\n3\t0\n4\t0\n"
     )
+    source.split = "validation"
+    evaluator.predict = None  # what GLUE does not take is refused before
+    with pytest.raises(UserError, match="no predictions for the validation split of the task cola"):
+        prediction.submit(evaluator, source, tmp_path)
 
 
 def test_errors_leave_nothing(tmp_path):

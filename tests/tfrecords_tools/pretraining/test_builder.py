@@ -22,7 +22,7 @@ import yaml
 
 from official import config, data, tokenizers
 from official.shards import integrity, manifest, token_counts
-from official.utils import strict
+from official.utils import progress, strict
 from official.utils.errors import UserError
 from tests import ROOT, small, systems
 from tfrecords_tools.pretraining import builder, examples
@@ -31,7 +31,7 @@ from tfrecords_tools.text import corpus, pieces
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus
 from tfrecords_tools.vocabulary import byte_bpe
-from tfrecords_tools.writing import progress, shards
+from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
 
 
@@ -781,12 +781,29 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
     pieces = (folder / "vocab.txt").read_text()
     (folder / "vocab.txt").write_text(pieces.replace("[MASK]", "other"))
     message = r"tok has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
-    with pytest.raises(UserError, match=message):
-        build(folder, tmp_path / "a.txt", tmp_path / "x", small.config(segments__static_masks=True))
-    # Shards without masks want none; reading them for masked LM does.
-    build(folder, tmp_path / "a.txt", tmp_path / "out")
+    for static in (True, False):  # masks are drawn here, or in training
+        wanted = small.config(segments__static_masks=static)
+        with pytest.raises(UserError, match=message):
+            build(folder, tmp_path / "a.txt", tmp_path / "x", wanted)
+        assert not (tmp_path / "x").exists()
+    # Shards for a config without masks want none; reading them for masked LM does.
+    bare = config.from_dict({"name": "bare", "segments": {"max_length": 32}}, "bare")
+    build(folder, tmp_path / "a.txt", tmp_path / "out", bare)
     with pytest.raises(UserError, match=r"the tokenizer of .*out has no mask token, and corrup"):
         data.ShardDataset(tmp_path / "out", small.config())
+
+
+def test_what_training_would_refuse_of_a_vocabulary_is_refused_first(tmp_path):
+    write_text(tmp_path / "a.txt", 10)
+    t5 = config.load(ROOT / "configs" / "smoke" / "t5.yaml")
+    tokenizer, nine = (small.tokenizer_folder(tmp_path / f"{n}", sentinels=n) for n in (0, 9))
+    message = r"has {} sentinels .* needs 20: build the vocabulary with --sentinels=20, or lower"
+    for folder, count in ((tokenizer, 0), (nine, 9)):
+        with pytest.raises(UserError, match=message.format(count)):
+            build(folder, tmp_path / "a.txt", tmp_path / "out", t5)
+    with pytest.raises(UserError, match="encoder.vocab_size: 50 is less than the 125 pieces of"):
+        build(tokenizer, tmp_path / "a.txt", tmp_path / "out", small.config(encoder__vocab_size=50))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import tasks, tokenizers
 from official.shards import integrity, manifest, parsing
-from official.utils import strict
+from official.utils import progress, strict
 from official.utils.errors import UserError
 from tfrecords_tools.tasks import labelled_text
 from tfrecords_tools.writing import shards
@@ -417,7 +417,7 @@ def test_bad_rows_are_left_out_and_counted_on_request(tmp_path, tokenizer):
 
 
 def test_progress(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(labelled_text, "SECONDS_BETWEEN_REPORTS", 0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_REPORTS", 0)
     files = _files(tmp_path, train="text\tlabel\n" + "a\t1\nbad\t0\n" * 1000)
     lines = []
     _build(SENTIMENT, files, tokenizer, tmp_path / "out", report=lines.append)
