@@ -33,6 +33,7 @@ from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+_NORMS = "column_blocks"  # what optimizers read norms of; earlier versions: of whole variables
 _SECONDS_IN_GRAPH = 3.0  # how long a signal waits at most, unless a single step takes longer
 
 
@@ -127,7 +128,7 @@ class Trainer:
                 f"--init={init}: its checkpoint is of step {checkpoint.step:,}, and this run ends "
                 f"at {self.total_steps:,}: recipe.steps counts the steps of both"
             )
-        named_arrays.assign(self.variables, checkpoint.variables, f"--init={init}")
+        self._assign(checkpoint, f"--init={init}")
         self._first_step = checkpoint.step
 
     def restore(self) -> int:
@@ -199,6 +200,7 @@ class Trainer:
                     step,
                     named_arrays.values(self.variables) | remembered,
                     {
+                        "norms": _NORMS,
                         "seed": self.config.seed,
                         "total_steps": self.total_steps,
                         "data": self._data,
@@ -220,7 +222,7 @@ class Trainer:
         if not self.allow_other_data:
             resuming.check_data(checkpoint, self._data, self.total_steps)
         self._data = {**state.get("data", {}), **self._data}
-        named_arrays.assign(self.variables, checkpoint.variables, str(checkpoint.path))
+        self._assign(checkpoint, str(checkpoint.path))
         if self.memory is not None:
             self.memory.assign(checkpoint.variables, str(checkpoint.path))
         if "best" not in state:  # in checkpoints of older versions
@@ -239,6 +241,24 @@ class Trainer:
             return checkpoints.load_state(path)["figures"]
         except UserError:
             return {}
+
+    def _assign(self, checkpoint: checkpoints.Checkpoint, source: str) -> None:
+        """Copies weights and state, of an earlier version too, and says what is different then."""
+        joined = self.optimizer.joined
+        if joined and checkpoint.state.get("norms") != _NORMS:
+            self._report(
+                f"{source}: an earlier version wrote it, and read the norms of joined matrices as "
+                "one. From here on the optimizer reads those of each query, key and value matrix, "
+                f"as the release does, in {len(joined)} variables ({joined[0]}, ...). Second "
+                "moments are converted. The steps of these variables have other sizes than before: "
+                "begin anew if the whole run has to be of one kind"
+            )
+        arrays = checkpoint.variables
+        start = len(checkpoints.OPTIMIZER)
+        state = {n[start:]: a for n, a in arrays.items() if n.startswith(checkpoints.OPTIMIZER)}
+        state = self.optimizer.converted(state)
+        state = {f"{checkpoints.OPTIMIZER}{name}": array for name, array in state.items()}
+        named_arrays.assign(self.variables, {**arrays, **state}, source)
 
     def _loaded_state(
         self, checkpoint: checkpoints.Checkpoint | None

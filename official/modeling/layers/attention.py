@@ -108,6 +108,7 @@ class _Heads(keras.Layer):
             len(names) * self.inner_size,
             initializer=initializer,
             name="_".join(names),
+            column_blocks=len(names),
             **self.options,
         )
 

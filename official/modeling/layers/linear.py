@@ -51,6 +51,10 @@ def affine(x, kernel, bias):
 class Linear(keras.Layer):
     """An affine map with the variables `kernel` [I, O] and, with `use_bias`, `bias` [O].
 
+    Several maps of one input may be joined by column, so that one product computes them all. Their
+    number is declared as `column_blocks` of the variables. Optimizers that read norms then read one
+    for each map.
+
     Attributes:
         fuses_activation: whether a backend may compute the product, the bias and an activation
             after them in one pass. It is False for layers that replace this one and cannot.
@@ -67,14 +71,28 @@ class Linear(keras.Layer):
         name,
         use_bias=True,
         bias_initializer="zeros",
+        column_blocks=1,
         dtype=None,
     ):
+        """Describes the layer.
+
+        Args:
+            input_size: I.
+            output_size: O.
+            initializer: initializer of the kernel.
+            name: last part of the variables' paths.
+            use_bias: whether there is a bias.
+            bias_initializer: initializer of the bias.
+            column_blocks: how many maps of the same size are joined, which divides O.
+            dtype: Keras dtype policy; None = the global one.
+        """
         super().__init__(name=name, dtype=dtype)
         self.input_size = input_size
         self.output_size = output_size
         self.initializer = initializer
         self.use_bias = use_bias
         self.bias_initializer = bias_initializer
+        self.column_blocks = column_blocks
         self.bias = None
 
     def build(self, input_shape=None):
@@ -84,6 +102,9 @@ class Linear(keras.Layer):
         )
         if self.use_bias:
             self.bias = self.add_weight((self.output_size,), self.bias_initializer, name="bias")
+        for variable in (self.kernel, self.bias):
+            if variable is not None:
+                variable.column_blocks = self.column_blocks
 
     def call(self, x):
         """Maps x [..., I] to [..., O]."""

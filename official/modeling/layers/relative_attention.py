@@ -120,7 +120,9 @@ class RelativeAttention(keras.Layer):
         inner = num_heads * head_size
         options = {"initializer": initializer, "use_bias": False, "dtype": dtype}
         # The columns of the kernel are q | k | v, each of them head by head.
-        self.query_key_value = Linear(size, 3 * inner, name="query_key_value", **options)
+        self.query_key_value = Linear(
+            size, 3 * inner, name="query_key_value", column_blocks=3, **options
+        )
         self.position_key = Linear(size, inner, name="position_key", **options)
         self.output_projection = Linear(inner, size, name="output", **options)
         self.biases = biases or RelativeBiases(

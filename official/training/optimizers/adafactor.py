@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from official.training.optimizers import column_blocks
 from official.training.optimizers.base import Optimizer
 
 
@@ -19,6 +21,10 @@ class Adafactor(Optimizer):
       `v = r c^T / mean(r)`;
     * `u = g / sqrt(v)`, divided by `max(1, RMS(u) / clip_rms)`;
     * `w -= rate * max(min_scale, RMS(w)) * u + rate * decay * w`.
+
+    Means, RMS and the smaller size are those of a column block, if a variable has several: T5's
+    release has a variable for each. The blocks have `v_rows` in one array [..., rows, blocks], and
+    `v_columns` side by side.
 
     Keras' own Adafactor factors every matrix, however small.
 
@@ -35,6 +41,7 @@ class Adafactor(Optimizer):
     """
 
     counts_updates = True
+    reads_norms = True
 
     def __init__(
         self,
@@ -64,14 +71,16 @@ class Adafactor(Optimizer):
         if self.built:
             return
         super().build(variables)
-        self._moments = [self._make_moments(variable) for variable in variables]
+        self._moments = [
+            self._make_moments(*each) for each in zip(variables, self._blocks, strict=True)
+        ]
 
-    def _make_moments(self, variable: keras.Variable) -> dict[str, keras.Variable]:
-        rows, columns = (1, 1, *variable.shape)[-2:]
+    def _make_moments(self, variable: keras.Variable, blocks: int) -> dict[str, keras.Variable]:
+        *leading, rows, columns = (1, 1, *variable.shape)[-max(2, len(variable.shape)) :]
         shapes = {"v": tuple(variable.shape)}
-        if min(rows, columns) >= self.min_factored:
-            leading = tuple(variable.shape)[:-2]
-            shapes = {"v_rows": (*leading, rows), "v_columns": (*leading, columns)}
+        if min(rows, columns // blocks) >= self.min_factored:
+            by_row = (rows, blocks) if blocks > 1 else (rows,)
+            shapes = {"v_rows": (*leading, *by_row), "v_columns": (*leading, columns)}
         return {
             name: self.add_variable(
                 shape,
@@ -96,7 +105,7 @@ class Adafactor(Optimizer):
         constant = lambda value: tf.constant(value, dtype)  # noqa: E731
         kept = 1 - tf.cast(self.updates(index) + 1, dtype) ** constant(self.decay_power)
         squares = tf.square(gradient) + constant(self.epsilon)
-        moments = self._moments[index]
+        moments, blocks = self._moments[index], self._blocks[index]
 
         def moment(name, value):
             slot = moments[name].value
@@ -105,18 +114,46 @@ class Adafactor(Optimizer):
         if "v" in moments:
             update = gradient * tf.math.rsqrt(moment("v", squares))
         else:
-            rows = moment("v_rows", tf.reduce_mean(squares, axis=-1))
+            by_row = (*moments["v_rows"].shape, -1)  # the columns of each row, block by block
+            rows = moment("v_rows", tf.reduce_mean(tf.reshape(squares, by_row), axis=-1))
             columns = moment("v_columns", tf.reduce_mean(squares, axis=-2))
-            shares = rows / tf.reduce_mean(rows, axis=-1, keepdims=True)
-            update = gradient * tf.math.rsqrt(shares)[..., None]
-            update *= tf.math.rsqrt(columns)[..., None, :]
-        update /= tf.maximum(constant(1), _rms(update) / constant(self.clip_rms))
-        update *= tf.maximum(constant(self.min_scale), _rms(variable))
+            axis = -1 if blocks == 1 else -2
+            shares = rows / tf.reduce_mean(rows, axis=axis, keepdims=True)
+            update = tf.reshape(gradient, by_row) * tf.math.rsqrt(shares)[..., None]
+            update = tf.reshape(update, gradient.shape) * tf.math.rsqrt(columns)[..., None, :]
+        size = tf.maximum(constant(self.min_scale), _rms(variable, blocks))
+        size /= tf.maximum(constant(1), _rms(update, blocks) / constant(self.clip_rms))
+        update *= column_blocks.by_column(size * learning_rate, variable)
         if self._decayed[index] and self.decay:
-            update += variable * constant(self.decay)
-        variable.assign_sub(update * learning_rate)
+            update += variable * (learning_rate * constant(self.decay))
+        variable.assign_sub(update)
+
+    def converted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns second moments of joined matrices as those of their blocks.
+
+        Earlier versions factored joined matrices as one. The result stands for the same
+        `v = r c^T / mean(r)`: as a block of it has the factors `r mean(c) / mean(r)` and `c`, with
+        its own part of `c`.
+        """
+        arrays = dict(arrays)
+        for path, moments, blocks in zip(self._paths, self._moments, self._blocks, strict=True):
+            names = rows_name, columns_name = f"{path}/v_rows", f"{path}/v_columns"
+            if blocks == 1 or not all(name in arrays for name in names):
+                continue
+            rows, columns = (arrays[name] for name in names)
+            if rows.ndim > columns.ndim:
+                continue  # they are those of blocks
+            rows = rows / rows.mean(-1, keepdims=True)
+            if "v" in moments:
+                arrays[f"{path}/v"] = rows[..., :, None] * columns[..., None, :]
+                del arrays[rows_name], arrays[columns_name]
+            else:
+                means = columns.reshape(*columns.shape[:-1], blocks, -1).mean(-1)
+                arrays[rows_name] = rows[..., :, None] * means[..., None, :]
+        return arrays
 
 
-def _rms(x):
-    """Returns the root of the mean square of all entries."""
-    return tf.sqrt(2 * tf.nn.l2_loss(x) / tf.cast(tf.size(x), x.dtype))
+def _rms(x, blocks):
+    """Returns the root of the mean square of all entries of each column block."""
+    count = x.shape.num_elements() // blocks
+    return tf.sqrt(column_blocks.sums_of_squares(x, blocks) / tf.constant(count, x.dtype))

@@ -12,8 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from official.training.optimizers import column_blocks
 from official.utils import keras_private
 
 
@@ -36,6 +38,8 @@ class Optimizer(keras_private.JointUpdateOptimizer):
 
     Attributes:
       counts_updates: whether updates depend on their number (see `updates`).
+      reads_norms: whether updates depend on norms of a variable. Such an optimizer reads one for
+        each of its column blocks (see `column_blocks`).
       updates_rows: whether the optimizer updates single rows of a table (`update_rows`). It may if
         rows with a gradient of 0 do not change.
       static_shapes: whether updates have static shapes only and no operation that XLA lacks, as a
@@ -43,6 +47,7 @@ class Optimizer(keras_private.JointUpdateOptimizer):
     """
 
     counts_updates = False
+    reads_norms = False
     updates_rows = False
     static_shapes = False
 
@@ -77,10 +82,25 @@ class Optimizer(keras_private.JointUpdateOptimizer):
             1.0 if self.rate_factors is None else self.rate_factors[variable.path]
             for variable in variables
         ]
+        self._blocks = [column_blocks.count(variable) for variable in variables]
         self._heads = [self.heads.get(variable.path) for variable in variables]
         # How many updates the variables of each head have seen.
         heads = sorted(set(self.heads.values())) if self.counts_updates else ()
         self._updates = {head: self._scalar(f"updates_{head}", "int64") for head in heads}
+
+    @property
+    def joined(self) -> list[str]:
+        """The paths of the variables of which the optimizer reads a norm of each column block."""
+        pairs = zip(self._paths, self._blocks, strict=True)
+        return [path for path, blocks in pairs if self.reads_norms and blocks > 1]
+
+    def converted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the state of an earlier version in the shapes of this one.
+
+        Args:
+          arrays: by path, as in `variables_by_path`.
+        """
+        return dict(arrays)
 
     def updates(self, index: int) -> tf.Tensor:
         """Returns the number of updates that a variable has seen, without the one in progress."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from official.training.optimizers import column_blocks
 from official.training.optimizers.base import TwoMoments, matches
 
 
@@ -12,6 +13,7 @@ class LAMB(TwoMoments):
 
     `m` and `v` are those of Adam. For each variable, `u = m / (sqrt(v) + eps) + decay w` and
     `w -= rate (|w| / |u|) u`. The quotient of the norms, the trust ratio, is 1 if one of them is 0.
+    Each column block of a variable has a ratio of its own.
     The paper and tensorflow-addons have `bias_correction` (m and v divided by `1 - b1^t` and
     `1 - b2^t`). ALBERT's release (`lamb_optimizer.py`) and the default here do not.
 
@@ -20,6 +22,8 @@ class LAMB(TwoMoments):
         ratio 1. None = those of `no_decay`, as in tensorflow-addons and in ALBERT's release.
       options: those of `TwoMoments`.
     """
+
+    reads_norms = True
 
     def __init__(
         self,
@@ -57,13 +61,16 @@ class LAMB(TwoMoments):
         if self._decayed[index] and self.decay:
             update += variable * constant(self.decay)
         if self._adapted[index]:
-            learning_rate *= _trust_ratio(variable, update)
+            ratios = _trust_ratios(variable, update, self._blocks[index])
+            learning_rate *= column_blocks.by_column(ratios, variable)
         variable.assign_sub(update * learning_rate)
 
 
-def _trust_ratio(variable, update):
-    """Returns |w| / |u|, or 1 if one of them is 0."""
-    weight_norm, update_norm = (tf.sqrt(2 * tf.nn.l2_loss(x)) for x in (variable, update))
+def _trust_ratios(variable, update, blocks):
+    """Returns |w| / |u| of each column block, or 1 if one of them is 0."""
+    weight_norm, update_norm = (
+        tf.sqrt(column_blocks.sums_of_squares(x, blocks)) for x in (variable, update)
+    )
     defined = (weight_norm > 0) & (update_norm > 0)
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)
     return tf.where(defined, ratio, tf.ones_like(ratio))

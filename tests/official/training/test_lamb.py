@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from official.distribution import numerics
 from official.training import optimizers
-from tests import ROOT
+from tests import GOLDEN
 from tests.official.training import optimizer_variables
 
-GOLDEN = ROOT / "tests" / "golden" / "lamb.npz"
 NAMES = ["kernel", "bias", "norm/offset", "table", "deep"]
 # As in make_lamb_golden.py.
 SETTINGS = {
@@ -28,22 +28,14 @@ SETTINGS = {
 
 @pytest.fixture
 def float64():
-    keras.config.set_floatx("float64")
+    numerics.set_precision("float64")
     yield
-    keras.config.set_floatx("float32")
+    numerics.set_precision("float32")
 
 
 @pytest.fixture(scope="module")
 def golden():
-    return dict(np.load(GOLDEN))
-
-
-class Listed(keras.optimizers.schedules.LearningRateSchedule):
-    def __init__(self, rates):
-        self.rates = rates
-
-    def __call__(self, step):
-        return tf.gather(tf.constant(self.rates), tf.cast(step, tf.int32))
+    return dict(np.load(GOLDEN / "lamb.npz"))
 
 
 def named(name, value):
@@ -54,7 +46,9 @@ def trajectory(strategy, golden, **settings):
     """The tensors after each update, [200, ...] by name, one array for each replica's copy."""
     with strategy.scope():
         variables = [named(name, golden[f"start/{name}"]) for name in NAMES]
-        optimizer = optimizers.LAMB(Listed(golden["rates"]), clip_norm=0.0, **settings)
+        optimizer = optimizers.LAMB(
+            optimizer_variables.Listed(golden["rates"]), clip_norm=0.0, **settings
+        )
         optimizer.build(variables)
     replicas = strategy.num_replicas_in_sync
 
@@ -86,6 +80,34 @@ def test_follows_tensorflow_addons_for_200_steps(golden, float64, setting):
         assert theirs.shape[0] == 200
         assert_near(ours[name][0], theirs, 1e-10)
         assert np.abs(theirs[-1] - golden[f"start/{name}"]).max() > 0.005  # It went somewhere.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "changes", "settings"),
+    [
+        # Biases have ratios, too.
+        ("bert", {}, {"weight_decay": 0.01, "no_decay": []}),
+        ("albert", {"layer_groups": 1, "embedding_size": 4}, SETTINGS["albert"]),
+    ],
+    ids=["bert", "albert"],
+)
+def test_whole_blocks_move_as_with_the_variables_of_the_release(float64, model, changes, settings):
+    stored = np.load(GOLDEN / "lamb_blocks.npz")
+    start, patterns = (
+        {n.removeprefix(head): stored[n].astype(float) for n in stored if n.startswith(head)}
+        for head in (f"{model}/start/", f"{model}/patterns/")
+    )
+    sizes, rates = stored["sizes"], optimizer_variables.Listed(stored["rates"])
+    variables = optimizer_variables.bert_block(**changes).trainable_variables
+    optimizer = optimizers.LAMB(rates, clip_norm=0.0, bias_correction=True, **settings)
+    ours = optimizer_variables.train(
+        optimizer, variables, start, lambda name, i: sizes[i] * patterns[name][i % 5], len(sizes)
+    )
+    for step, actual in enumerate(ours, start=1):
+        assert actual.keys() == start.keys()
+        for name in start if step in (20, 200) else ():
+            assert_near(actual[name], stored[f"{model}/{step}/{name}"], 1e-10)
 
 
 def test_two_replicas_are_one_device(golden, float64, mirrored):
