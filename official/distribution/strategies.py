@@ -6,9 +6,11 @@ which all workers call at the same point of the program.
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +24,7 @@ from official.utils import gfile
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
-_TEXT = 1024  # bytes of a text that a worker sends to the others; longer texts are cut
+_SHOWN = 5  # settings that a message names
 
 
 def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Strategy:
@@ -95,12 +97,47 @@ def gather(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
 
 
 def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
-    """Gathers a text of each worker, cut to 1,024 bytes of UTF-8."""
-    data = np.zeros(_TEXT, np.int32)
-    encoded = text.encode()[:_TEXT]
-    data[: len(encoded)] = list(encoded)
-    rows = gather(strategy, data)
-    return [bytes(row.tolist()).rstrip(b"\0").decode(errors="ignore") for row in rows]
+    """Gathers a text of each worker."""
+    encoded = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+    sizes = gather(strategy, np.array([encoded.size], np.int32))[:, 0]
+    # Few lengths, because a graph is made for each.
+    padded = np.zeros(1024 * -(-max(*sizes, 1) // 1024), np.int32)
+    padded[: encoded.size] = encoded
+    rows = gather(strategy, padded)
+    return [bytes(row[:size].tolist()).decode() for row, size in zip(rows, sizes, strict=True)]
+
+
+def check_settings(strategy: tf.distribute.Strategy, settings: Mapping[str, Any]) -> None:
+    """Checks that all workers have the same settings, before they make variables together.
+
+    Args:
+      strategy: the strategy of the workers.
+      settings: values that JSON can hold by their names, such as dotted keys of a config.
+
+    Raises:
+      UserError: on every worker, with the names that differ and the values of each worker.
+    """
+    if num_workers(strategy) == 1:
+        return
+    plain = json.dumps(settings, sort_keys=True)
+    digests = gather_texts(strategy, hashlib.sha256(plain.encode()).hexdigest())
+    if len(set(digests)) == 1:
+        return
+    workers = [json.loads(text) for text in gather_texts(strategy, plain)]
+    different = [
+        f"{name}: " + ", ".join(f"{found} on worker {i}" for i, found in enumerate(values))
+        for name in dict.fromkeys(name for worker in workers for name in worker)
+        if len(set(values := [_shown(worker, name) for worker in workers])) > 1
+    ]
+    more = f"; and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
+    raise UserError(
+        f"the workers were started with different settings ({'; '.join(different[:_SHOWN])}{more})."
+        " Give all of them the same command, config and data"
+    )
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return json.dumps(settings[name]) if name in settings else "not set"
 
 
 def check_alike(strategy: tf.distribute.Strategy, holds: str, digest: str) -> None:

@@ -14,7 +14,7 @@ from official.data.mixture import Mixture, open_data
 from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
-from official.saving import checkpoints, model_folder, teachers, warm_start
+from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
@@ -83,17 +83,53 @@ def train(
         held_out = None
         if evaluate:
             held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
-        resuming.check_same_run(config, model_dir)
+        _check_workers(strategy, config, source, held_out)
+        with _locked(strategy, model_dir, report) as check_lock:
+            resuming.check_same_run(config, model_dir)
 
-        def train_on():
-            return _trainer(
-                config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
-            ).train(held_out)
+            def train_on():
+                trainer = _trainer(
+                    config, source, strategy, model_dir, init, checkpoint, allow_other_data, report
+                )
+                check_lock()
+                trainer.train(held_out)
 
-        if strategies.can_lose(strategy):
-            train_on()
-        else:
-            _with_patience(train_on, source.folder, model_dir, report)
+            if strategies.can_lose(strategy):
+                train_on()
+            else:
+                _with_patience(train_on, source.folder, model_dir, report)
+
+
+def _check_workers(
+    strategy: tf.distribute.Strategy,
+    config: configs.Config,
+    source: ShardDataset | Mixture,
+    held_out: ShardDataset | Mixture | None,
+) -> None:
+    """Refuses workers that were started with other commands, configs or data.
+
+    Their folders may have other names: each machine may have copies of its own.
+    """
+    settings = dict(configs.flatten(configs.to_dict(config)))
+    settings["--mode"] = "train" if held_out is None else "train_and_eval"
+    for flag, data in (("--data", source), ("--validation_data", held_out)):
+        if data is not None:
+            settings[f"{flag} (examples)"] = data.num_examples
+            settings[f"{flag} (fingerprint)"] = data.fingerprint
+    strategies.check_settings(strategy, settings)
+
+
+@contextlib.contextmanager
+def _locked(
+    strategy: tf.distribute.Strategy, model_dir: AnyPath, report: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
+    """Keeps other runs from the model folder; the chief holds the lock for all workers."""
+    with contextlib.ExitStack() as stack:
+        check: Callable[[], None] = lambda: None  # noqa: E731
+        with strategies.together(strategy):
+            if strategies.is_chief(strategy):
+                check = stack.enter_context(run_lock.held(model_dir, report))
+        yield check
 
 
 def _on_devices(

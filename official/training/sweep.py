@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from official import config as configs
-from official.saving import checkpoints, model_folder, scale
+from official.saving import checkpoints, model_folder, run_lock, scale
 from official.training.best_metric import best_metric
 from official.training.sweep_summary import summarise, table, write_table
 from official.training.sweep_values import Sweep, overrides
@@ -94,29 +94,32 @@ def run(
       The summary of each setting, as in `sweep.json`.
 
     Raises:
-      UserError: the folder belongs to another sweep, two runs would have the same folder, or a run
-        ended before it began to train.
+      UserError: the folder belongs to another sweep, or another process runs this one; two runs
+        would have the same folder; a run ended before it began to train.
     """
     result = result or best_result
     folders = [model_dir / sweep.name(settings) for settings in sweep.runs()]
     if len(set(folders)) < len(folders):
         raise UserError("--sweep: two combinations would have the same folder: name plain values")
-    record = _open(model_dir, about)
-    for folder, settings in zip(folders, sweep.runs(), strict=True):
-        done = next((r for r in record["runs"] if r["settings"] == settings), None)
-        if done is not None and "figures" in done:
-            report(f"{folder}: run already")
-            continue
-        report(f"{folder}:")
-        status = _process(command(folder, overrides(settings)))
-        entry = {"settings": settings, "folder": folder.name}
-        if status and not (folder / "config.yaml").exists():
-            raise UserError(f"{folder}: ended with status {status} before it trained: see above")
-        entry |= {"failed": status} if status else result(folder)
-        record["runs"] = [r for r in record["runs"] if r["settings"] != settings] + [entry]
-        record["settings"] = summarise(record["runs"])
-        with atomic.file(model_dir / FILE) as stream:
-            json.dump(record, stream, indent=1, ensure_ascii=False)
+    with run_lock.held(model_dir, report):
+        record = _open(model_dir, about)
+        for folder, settings in zip(folders, sweep.runs(), strict=True):
+            done = next((r for r in record["runs"] if r["settings"] == settings), None)
+            if done is not None and "figures" in done:
+                report(f"{folder}: run already")
+                continue
+            report(f"{folder}:")
+            status = _process(command(folder, overrides(settings)))
+            entry = {"settings": settings, "folder": folder.name}
+            if status and not (folder / "config.yaml").exists():
+                raise UserError(
+                    f"{folder}: ended with status {status} before it trained: see above"
+                )
+            entry |= {"failed": status} if status else result(folder)
+            record["runs"] = [r for r in record["runs"] if r["settings"] != settings] + [entry]
+            record["settings"] = summarise(record["runs"])
+            with atomic.file(model_dir / FILE) as stream:
+                json.dump(record, stream, indent=1, ensure_ascii=False)
     selected = [r for r in record["runs"] if r["settings"] in sweep.runs()]
     summary = summarise(selected)
     write_table(sweep, summary, model_dir / TABLE)

@@ -1,5 +1,6 @@
 """Runs killed at random moments end at the weights of a run that nobody killed."""
 
+import json
 import os
 import random
 import time
@@ -38,7 +39,8 @@ def test_killed_runs_end_at_the_same_weights(name, tmp_path):
     )
     configs.save(config, tmp_path / "run.yaml")
     shard_folder(tmp_path / "shards", config)
-    whole = commands.Command(*command(tmp_path, "whole"))
+    # The same command twice: one of the two is refused, and the other one does not notice.
+    twice = [commands.Command(*command(tmp_path, "whole")) for _ in range(2)]
 
     moments = random.Random(KILLS)
     in_a_save = 0
@@ -53,7 +55,13 @@ def test_killed_runs_end_at_the_same_weights(name, tmp_path):
         in_a_save += any((tmp_path / "killed" / "checkpoints").glob(".tmp-*"))
     assert process.returncode == -9, "the run ended before it could be killed"
     last = commands.run(*command(tmp_path, "killed"), status=0)
-    assert "going on from step" in last.stdout and whole.wait() == 0
+    assert "going on from step" in last.stdout
+    whole, refused = sorted(twice, key=commands.Command.wait)
+    assert (whole.returncode, refused.returncode) == (0, 2)
+    assert "whole: another run trains in this model folder (process " in refused.stderr.read_text()
+    metrics = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in metrics]
+    assert steps and len(set(steps)) == len(steps)
 
     print(f"{KILLS} kills, {in_a_save} of them during a save")
     wanted = checkpoints.load_variables(tmp_path / "whole", "last", optimizer=True)

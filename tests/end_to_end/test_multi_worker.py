@@ -35,8 +35,8 @@ def start(folder, name, *flags, environment=None):
     )  # fmt: skip
 
 
-def start_two(folder, names, *flags):
-    """Two workers; `names` are those of their model folders."""
+def start_two(folder, names, *flags, second=()):
+    """Two workers; `names` are those of their model folders. The second one has more flags."""
     workers = [f"localhost:{port}" for port in free_ports(2)]
     return [
         start(
@@ -44,6 +44,7 @@ def start_two(folder, names, *flags):
             name,
             "--distribution_strategy=multi_worker",
             *flags,
+            *(second if i == 1 else ()),
             environment={
                 "TF_CONFIG": json.dumps(
                     {"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}}
@@ -114,6 +115,23 @@ def test_two_workers_equal_one_device(tmp_path, make_config):
         assert b["loss"] == pytest.approx(a["loss"], rel=1e-9)
     last = f"step {config.recipe.steps}/{config.recipe.steps}"
     assert last in outputs[1] and last not in outputs[2]
+
+
+@pytest.mark.slow
+def test_workers_with_other_settings_stop_before_they_make_variables(tmp_path):
+    configs.save(bert(tmp_path / "shards"), tmp_path / "run.yaml")
+    other = "--override=encoder.hidden_size=32", "--override=seed=7", "--mode=train"
+    outputs = end(start_two(tmp_path, ["two", "two"], second=other), 2, 2)
+    for output in outputs:
+        words = output[output.index("error:") :]
+        assert "the workers were started with different settings (" in words
+        for name, values in {
+            "seed": (0, 7),
+            "encoder.hidden_size": (16, 32),
+            "--mode": ('"train_and_eval"', '"train"'),
+        }.items():
+            assert f"{name}: {values[0]} on worker 0, {values[1]} on worker 1" in words
+    assert not (tmp_path / "two").exists()
 
 
 @pytest.mark.slow

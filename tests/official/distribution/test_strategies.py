@@ -1,3 +1,6 @@
+import hashlib
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,15 +63,16 @@ def test_sums_over_cpus_need_no_collectives(mirrored):
 
 @pytest.fixture
 def two_workers(monkeypatch):
-    """Makes this process worker 0 of two; the fixture's value is what worker 1 sends, in order."""
+    """Makes this process worker 0 of two; the fixture's value is the texts that worker 1 sends."""
     sent = []
 
     def gather(strategy, values):
-        other = sent.pop(0)
-        if isinstance(other, str):
-            coded = other.encode()
-            other = np.zeros_like(values)
-            other[: len(coded)] = list(coded)
+        coded = sent[0].encode()
+        if values.size == 1:  # the bytes of the text that follows
+            return np.array([values, [len(coded)]])
+        other = np.zeros_like(values)
+        other[: len(coded)] = list(coded)
+        del sent[0]
         return np.stack([values, other])
 
     monkeypatch.setattr(strategies, "num_workers", lambda strategy: 2)
@@ -79,9 +83,8 @@ def two_workers(monkeypatch):
 def test_one_worker_gathers_its_own():
     values = np.array([1.5, 2.0])
     np.testing.assert_array_equal(strategies.gather(ONE, values), [[1.5, 2.0]])
-    assert strategies.gather_texts(ONE, "naïve " * 500) == [
-        ("naïve " * 500).encode()[:1024].decode()
-    ]
+    assert strategies.gather_texts(ONE, "naïve " * 500) == ["naïve " * 500]
+    strategies.check_settings(ONE, {"seed": 0})
     strategies.check_alike(ONE, "all", "digest")
     with strategies.together(ONE):
         pass
@@ -108,6 +111,28 @@ def test_workers_must_hold_the_same(two_workers):
     two_workers.append("\n/a is damaged")
     with pytest.raises(UserError, match="^/a is damaged$"):
         strategies.check_alike(ONE, "/a is damaged", "")
+
+
+def test_workers_must_have_the_same_settings(two_workers):
+    ours = {"seed": 0, "encoder.norm": "post", "recipe.steps": 5, "encoder.num_layers": 12}
+    theirs = {"seed": 0, "encoder.norm": "pre", "recipe.steps": 5, "more": ["ü" * 3000]}
+    for settings in (ours, theirs):
+        text = json.dumps(settings, sort_keys=True)
+        two_workers.append(hashlib.sha256(text.encode()).hexdigest())
+        if settings is ours:
+            strategies.check_settings(ONE, ours)
+            assert not two_workers
+        else:
+            two_workers.append(text)
+    with pytest.raises(UserError) as error:
+        strategies.check_settings(ONE, ours)
+    said = str(error.value)
+    assert said.startswith(
+        'the workers were started with different settings (encoder.norm: "post" on worker 0, '
+        '"pre" on worker 1; encoder.num_layers: 12 on worker 0, not set on worker 1; more: not set '
+    )
+    assert said.endswith(". Give all of them the same command, config and data")
+    assert "seed" not in said and "steps" not in said
 
 
 def test_workers_end_a_block_together(two_workers):

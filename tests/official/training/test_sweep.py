@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from official.saving import run_lock
 from official.training import sweep as sweep_lib
 from official.training.sweep_values import Sweep, overrides
 from official.utils.errors import UserError
@@ -48,6 +49,15 @@ def _run(sweep, folder, results, lines=None, about=None):
     report = [].append if lines is None else lines.append
     about = about or {"data": "shards", "config": {"seed": 0}}
     return sweep_lib.run(sweep, folder, about, _results(results), report, _figures)
+
+
+def test_a_second_sweep_in_a_folder_is_refused(tmp_path):
+    sweep = Sweep.parse(["seed=0,1"])
+    with run_lock.held(tmp_path), pytest.raises(UserError, match="another run trains in this"):
+        _run(sweep, tmp_path, {(0,): 1.0, (1,): 2.0})
+    assert not list(tmp_path.iterdir())
+    _run(sweep, tmp_path, {(0,): 1.0, (1,): 2.0})
+    assert (tmp_path / sweep_lib.FILE).exists() and not (tmp_path / run_lock.FILE).exists()
 
 
 def test_values_of_keys_and_their_combinations():
