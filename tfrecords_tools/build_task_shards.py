@@ -59,7 +59,7 @@ GENERIC_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "m
 RANKING_FLAGS = ("queries", "documents", "qrels", "negatives")
 TAGGING_FLAGS = ("repair_tags", "split_words", "nested_spans")
 SPAN_FLAGS = ("doc_stride", "max_query_length")
-TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix")
+TEXT_TO_TEXT_FLAGS = ("max_target_length", "prefix", "punctuation")
 SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 
 
@@ -86,6 +86,13 @@ def plan(options: flags.FlagValues) -> tuple[Task, dict[str, AnyPath]]:
     for name in TEXT_TO_TEXT_FLAGS:
         if options[name].present and task.kind != "text_to_text":
             raise UserError(f"--{name} is for tasks of text to text: add --text_to_text")
+    if options.punctuation is not None:
+        if task.punctuation is None:
+            raise UserError(
+                f"--punctuation={options.punctuation}: is of questions with a context (squad1, "
+                f"squad2), and {task.name} has none: leave it out"
+            )
+        task = dataclasses.replace(task, punctuation=options.punctuation)
     if options.prefix is not None:
         task = dataclasses.replace(task, prefix=options.prefix)
     files = {split: paths.join(options.input, name) for split, name in names.items()}
@@ -354,6 +361,15 @@ def _define_text_to_text_flags(text: Callable, values: flags.FlagValues) -> None
         "text_to_text", False, "make inputs and targets for an encoder-decoder", flag_values=values
     )
     text("prefix", None, "text to text: what inputs begin with; default: the name of the task")
+    flags.DEFINE_enum(
+        "punctuation",
+        None,
+        sorted(text_to_text.PUNCTUATION),
+        "squad1 and squad2 as text to text: what has blanks around it, by T5's release since April "
+        "2022 (ascii, the default: the signs of ASCII) or before (non_word: all but ASCII letters, "
+        "digits and _)",
+        flag_values=values,
+    )
     flags.DEFINE_integer(
         "max_target_length",
         None,

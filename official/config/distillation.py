@@ -17,6 +17,7 @@ EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
 HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer")
 RELATIONS = ("attention", "query", "key", "value")
 PROJECTIONS = ("shared", "each", "none")
+MEANS = ("intended", "released")
 TERMS = ("cross_entropy", "logits", "cosine", "relation", "scores", "hidden")
 # The batch field with the outputs of teachers that were computed before.
 TEACHER_LOGITS = "teacher_logits"
@@ -58,6 +59,10 @@ class DistillationConfig(ObjectiveConfig):
             Empty = each k-th one, where the teacher has k times as many layers.
         projection: how hidden states are projected to the teacher's width: 'shared' = one
             projection for all layers (the release), 'each' = one for each (the paper), or 'none'.
+        means: what the means of `scores` and `hidden` are over. 'intended' = real tokens, and pairs
+            of them; 'released' = all positions of a row with its padding, as the release of
+            TinyBERT computes them. The score of a key that is padding is then no error, nor is one
+            of -100 or less. The more padding, the less does `scores` weigh beside `hidden`.
         teacher_layers: the number of layers of the teacher; filled in from it.
         teacher_size: the hidden size of the teacher; filled in from it.
         teacher_checksums: SHA-256 of the weights of each teacher; filled in from them.
@@ -85,6 +90,7 @@ class DistillationConfig(ObjectiveConfig):
     hidden: float = 0.0
     layers: tuple[int, ...] = ()
     projection: str = "shared"
+    means: str = "intended"
     teacher_layers: int | None = None
     teacher_size: int | None = None
     teacher_checksums: tuple[str, ...] = ()
@@ -96,6 +102,7 @@ class DistillationConfig(ObjectiveConfig):
         at_least(self, 1, "relation_layer", "teacher_layers", "teacher_size")
         one_of("positions", self.positions, ["real", "masked"])
         one_of("projection", self.projection, PROJECTIONS)
+        one_of("means", self.means, MEANS)
         for relation in self.relations:
             one_of("relations", relation, RELATIONS)
         if not self.relations or len(set(self.relations)) < len(self.relations):
@@ -184,6 +191,11 @@ class DistillationConfig(ObjectiveConfig):
                 )
             if self.positions == "masked" and head.type != "masked_lm":
                 raise ValueError(f"positions: masked is of masked_lm, and the head is {head.type}")
+        if self.means == "released" and whole.segments and whole.segments.packing > 1:
+            raise ValueError(
+                "means: released counts the padding of rows of one sequence: take intended, or "
+                "segments.packing: 1"
+            )
         encoder = whole.encoder
         if encoder is not None and (self.relation or self.scores) and not _has_parts(encoder):
             raise ValueError(

@@ -37,7 +37,7 @@ def generate(model, batch, encoded, length, end_id, pad_id=0):
         likeliest = ops.argmax(head.logits(hidden[:, 0], encoder), axis=-1)  # [B]
         likeliest = ops.where(done, pad_id, ops.cast(likeliest, "int32"))
         done = ops.logical_or(done, ops.equal(likeliest, end_id))
-        here = ops.equal(ops.arange(length), slot)  # [U]
+        here = ops.equal(ops.arange(length, dtype="int32"), slot)  # [U]
         tokens = ops.where(here[None], likeliest[:, None], tokens)
         return slot + 1, tokens, likeliest[:, None], done, cache
 

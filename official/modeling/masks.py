@@ -75,8 +75,8 @@ def causal(query_length, key_length, first=None, attention_window=0):
         bool [1, 1, T, S].
     """
     first = key_length - query_length if first is None else first
-    rows = ops.arange(query_length)[:, None] + first
-    keys = ops.arange(key_length)[None, :]
+    rows = ops.arange(query_length, dtype="int32")[:, None] + first
+    keys = ops.arange(key_length, dtype="int32")[None, :]
     mask = keys <= rows
     if attention_window:
         mask = ops.logical_and(mask, keys > rows - attention_window)
@@ -94,7 +94,7 @@ def permutation(permutation_mask):
     Returns:
         bool [B, 1, T, T].
     """
-    positions = ops.arange(ops.shape(permutation_mask)[1])
+    positions = ops.arange(ops.shape(permutation_mask)[1], dtype="int32")
     itself = ops.equal(positions[:, None], positions[None, :])
     return ops.logical_or(ops.cast(permutation_mask, "bool"), itself)[:, None]
 

@@ -27,6 +27,7 @@ class Description:
         `generation`.
       prefix: of text to text, what the inputs begin with.
       fields: of text to text, the name of each text in the inputs.
+      punctuation: of questions as text to text, the characters with blanks around them.
       max_target_length: of text to text, the length of the longest target in tokens, with the one
         that ends it.
       split_words: of tagging, the rule by which texts are split into words; None = that of the
@@ -49,6 +50,7 @@ class Description:
     answers: str | None = omitted()
     prefix: str | None = omitted()
     fields: tuple[str, ...] | None = omitted()
+    punctuation: str | None = omitted()
     max_target_length: int | None = omitted()
     split_words: str | None = omitted()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)

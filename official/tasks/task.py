@@ -79,6 +79,8 @@ class Task:
         `generation` (any text).
       prefix: of text to text, what the inputs begin with; see `official.tasks.text_to_text`.
       fields: of text to text, the name of each text in the inputs, in the order of the columns.
+      punctuation: of questions as text to text, the characters with blanks around them: a key of
+        `official.tasks.text_to_text.PUNCTUATION`.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Task:
     answers: str | None = None
     prefix: str | None = None
     fields: tuple[str, ...] = ()
+    punctuation: str | None = None
 
     def __post_init__(self) -> None:
         """Checks the values that a user of `generic` gives."""
@@ -154,6 +157,7 @@ class Task:
             split_words=self.split_words,
             answers=self.answers,
             prefix=self.prefix,
+            punctuation=self.punctuation,
             fields=self.fields or None,
             columns={
                 name: column

@@ -8,7 +8,6 @@ generated text that is no answer of the task is wrong, and is never replaced by 
 import dataclasses
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -26,6 +25,12 @@ TEXT_METRICS = tuple(
 )
 # What a model answers to a question without an answer.
 NO_ANSWER = "unanswerable"
+# The characters that have blanks around them in questions, contexts and answers. The release of T5
+# had 'non_word' until April 2022, for its published models too: all but ASCII letters, digits and
+# the underscore, so accented letters and other scripts fall apart. Since then it has 'ascii', the
+# signs of ASCII with the underscore.
+PUNCTUATION = {"ascii": re.compile(r"[!-/:-@\[-`{-~]"), "non_word": re.compile(r"[^0-9A-Za-z_]")}
+_WHITE = re.compile(r"[\t\n\f\r ]+")
 # The class, and the score, of a text that is no answer.
 WRONG = -1
 
@@ -68,6 +73,7 @@ def from_task(task: Task) -> Task:
         answers=task.kind,
         prefix=_PREFIXES.get(task.name, task.name),
         fields=field_names(task),
+        punctuation="ascii" if task.kind == "span" else None,
         metrics=tuple(dict.fromkeys(name.removeprefix("best_") for name in task.metrics)),
     )
 
@@ -133,24 +139,20 @@ def input_text(prefix: str, fields: Mapping[str, str]) -> str:
     return " ".join([*parts, *(f"{name}: {fields[name]}" for name in sorted(fields))])
 
 
-def question_text(question: str, context: str) -> str:
+def question_text(question: str, context: str, punctuation: str) -> str:
     """Returns the input of a question and its context: the question is first."""
-    return f"question: {spaced(question)} context: {spaced(context)}"
+    question, context = spaced(question, punctuation), spaced(context, punctuation)
+    return f"question: {question} context: {context}"
 
 
-def spaced(text: str) -> str:
-    """Puts blanks around punctuation, and makes all white space single blanks.
+def spaced(text: str, punctuation: str) -> str:
+    """Puts blanks around punctuation, and makes each run of ASCII white space one blank.
 
-    Letters, numbers, underscores and marks, such as accents and vowel signs, are no punctuation.
+    Args:
+      text: any text.
+      punctuation: a key of `PUNCTUATION`.
     """
-    return " ".join("".join(f" {c} " if _is_sign(c) else c for c in text).split())
-
-
-def _is_sign(character: str) -> bool:
-    """Returns whether a character is punctuation or a symbol."""
-    if character.isalnum() or character.isspace() or character == "_":
-        return False
-    return unicodedata.category(character)[0] not in "LMN"
+    return _WHITE.sub(" ", PUNCTUATION[punctuation].sub(r" \g<0> ", text)).strip(" ")
 
 
 def number_text(score: float) -> str:

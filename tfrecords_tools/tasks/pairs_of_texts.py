@@ -76,9 +76,11 @@ def _questions(task, split, path, bad) -> Iterator[Pair]:
     for row, item in enumerate(asked):
         question, target, answers = item.question, None, None
         if question.answers is not None:
-            answers = tuple(text_to_text.spaced(answer) for answer in question.answers)
+            answers = tuple(
+                text_to_text.spaced(answer, task.punctuation) for answer in question.answers
+            )
             target = answers[0] if answers else text_to_text.NO_ANSWER
-        source = text_to_text.question_text(question.text, question.context)
+        source = text_to_text.question_text(question.text, question.context, task.punctuation)
         yield Pair(row, question.id, source, target, answers, item.location)
 
 

@@ -31,7 +31,7 @@ def distance_vectors(length, keys, size, *, bidirectional, clamp=0, backward=Fal
     Returns:
         [1, R, D], or [2, R, D] with the negated distances second.
     """
-    steps = ops.arange(keys + (length if bidirectional else 1))
+    steps = ops.arange(keys + (length if bidirectional else 1), dtype="int32")
     exact = accurate(dtype)
     distances = ops.cast(keys - steps, exact)
     if clamp:

@@ -25,5 +25,5 @@ def scan(step, state, sequences, reverse=False):
     def at(state, number):
         return step(state, tuple(ops.take(x, number, axis=0) for x in sequences))
 
-    numbers = ops.arange(ops.shape(sequences[0])[0])
+    numbers = ops.arange(ops.shape(sequences[0])[0], dtype="int32")
     return ops.scan(at, state, numbers, reverse=reverse)

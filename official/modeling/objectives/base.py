@@ -213,7 +213,8 @@ def sequences_apart(batch):
         for name in _SEQUENCE_FIELDS
         if name in batch
     }
-    return {**batch, **flat, "example_rows": ops.reshape(ops.arange(rows * count), (rows, count))}
+    rows_of = ops.reshape(ops.arange(rows * count, dtype="int32"), (rows, count))
+    return {**batch, **flat, "example_rows": rows_of}
 
 
 def check_pooled(name, pooling, encoder):

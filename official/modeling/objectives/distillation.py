@@ -2,7 +2,7 @@
 
 The terms are those of DistilBERT (Sanh et al., 2019, section 3), TinyBERT (Jiao et al., 2020,
 section 3.1), MiniLM and MiniLMv2 (Wang et al., 2020 and 2021, section 3). They are means over real
-tokens, or over pairs of them; padding counts nowhere. (The release of TinyBERT counts padding.)
+tokens, or over pairs of them; padding counts nowhere, but for `means: released` of TinyBERT.
 
 The teacher is a whole model, which the trainer attaches. It reads the same batch as the student,
 without dropout. Its variables are not among those of this layer: it is neither trained nor saved.
@@ -140,12 +140,18 @@ class Objective(base.Objective):
         batch = self._prepared_by_others(batch)
         examples = self._row_weights(batch)
         tokens = ops.sum(self.as_loss(batch["padding_mask"]) * examples[:, None])
+        length = ops.shape(batch["padding_mask"])[1]
+        positions = ops.sum(examples) * ops.cast(length, examples.dtype)
         sums = {}
         for term in self.config.term_weights:
             if term in ("cross_entropy", "logits"):
                 sums[term] = ops.sum(
                     outputs.weights(self._beside.head, batch, self.config.positions)
                 )
+            elif term == "scores" and self._released:
+                sums[term] = positions * ops.cast(length, examples.dtype)
+            elif term == "hidden" and self._released:
+                sums[term] = positions
             elif term == "scores":
                 related = matching.pairs(batch, self._causal)
                 sums[term] = ops.sum(ops.sum(self.as_loss(related), axis=(1, 2)) * examples)
@@ -164,10 +170,14 @@ class Objective(base.Objective):
             taught = batch[_TAUGHT][0]
             examples = self._row_weights(batch)
             tokens = self.as_loss(batch["padding_mask"]) * examples[:, None]
-            losses |= self._state_terms(encoded, taught, tokens)
-            related = matching.pairs(batch, self._causal)
-            losses |= self._attention_terms(encoded, taught, related, examples, tokens)
+            losses |= self._state_terms(encoded, taught, tokens, examples)
+            losses |= self._relation_term(encoded, taught, batch, tokens)
+            losses |= self._score_term(encoded, taught, batch, examples)
         return base.Terms({f"{self.name}_{term}": loss for term, loss in losses.items()}, {})
+
+    @property
+    def _released(self):
+        return self.config.means == "released"
 
     @property
     def _causal(self):
@@ -234,8 +244,8 @@ class Objective(base.Objective):
             losses["logits"] = ops.sum(matching.squared_error(student, target) * weights)
         return losses
 
-    def _state_terms(self, encoded, taught, tokens):
-        """Returns the terms of hidden states; `tokens` are the weights of the tokens [B, T]."""
+    def _state_terms(self, encoded, taught, tokens, examples):
+        """Returns the terms of hidden states, by the weights of tokens [B, T] and of rows [B]."""
         losses = {}
         if self.config.cosine:
             pair = [self.as_loss(each["sequence_output"]) for each in (encoded, taught)]
@@ -243,6 +253,8 @@ class Objective(base.Objective):
         if self.config.hidden:
             states, targets = encoded["hidden_states"], taught["hidden_states"]
             layers = self.config.matched_layers(len(states) - 1, len(targets) - 1)
+            if self._released:
+                tokens = ops.broadcast_to(examples[:, None], ops.shape(tokens))
             total = 0.0
             for i, layer in enumerate([0, *layers]):
                 state = states[i]
@@ -253,37 +265,37 @@ class Objective(base.Objective):
             losses["hidden"] = total
         return losses
 
-    def _attention_terms(self, encoded, taught, related, examples, tokens):
-        """Returns the terms of attention.
+    def _score_term(self, encoded, taught, batch, examples):
+        """Returns the term of attention scores, by the weights of rows [B]."""
+        if not self.config.scores:
+            return {}
+        mine, theirs = encoded["attention_parts"], taught["attention_parts"]
+        related = matching.pairs(batch, self._causal, from_padding=self._released)
+        total = 0.0
+        for i, layer in enumerate(self.config.matched_layers(len(mine), len(theirs))):
+            pair = [self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)]
+            if self._released:
+                pair = [matching.without_masked(scores) for scores in pair]
+            total = total + ops.sum(matching.score_error(*pair, related) * examples)
+        return {"scores": total}
 
-        Args:
-            encoded: the outputs of the student's encoder.
-            taught: those of the teacher.
-            related: the pairs of real tokens, bool [B, T, T].
-            examples: the weights of the rows [B].
-            tokens: the weights of the tokens [B, T].
-        """
-        config, losses = self.config, {}
-        if config.scores:
-            mine, theirs = encoded["attention_parts"], taught["attention_parts"]
-            total = 0.0
-            for i, layer in enumerate(config.matched_layers(len(mine), len(theirs))):
-                pair = self.as_loss(mine[i].scores), self.as_loss(theirs[layer - 1].scores)
-                total = total + ops.sum(matching.score_error(*pair, related) * examples)
-            losses["scores"] = total
-        if config.relation:
-            mine = encoded["attention_parts"][-1]
-            theirs = taught["attention_parts"][(config.relation_layer or 0) - 1]
-            total = 0.0
-            for kind in config.relations:
-                pair = [
-                    self.as_loss(matching.relation(part, kind, config.relation_heads))
-                    for part in (mine, theirs)
-                ]
-                losses_of_tokens = matching.relation_divergence(*pair, related)
-                total = total + ops.sum(losses_of_tokens * tokens)
-            losses["relation"] = total
-        return losses
+    def _relation_term(self, encoded, taught, batch, tokens):
+        """Returns the term of the relations of the last layer, by the weights of tokens [B, T]."""
+        config = self.config
+        if not config.relation:
+            return {}
+        mine = encoded["attention_parts"][-1]
+        theirs = taught["attention_parts"][(config.relation_layer or 0) - 1]
+        related = matching.pairs(batch, self._causal)
+        total = 0.0
+        for kind in config.relations:
+            pair = [
+                self.as_loss(matching.relation(part, kind, config.relation_heads))
+                for part in (mine, theirs)
+            ]
+            losses_of_tokens = matching.relation_divergence(*pair, related)
+            total = total + ops.sum(losses_of_tokens * tokens)
+        return {"relation": total}
 
 
 def _alike(objective, head):

@@ -41,17 +41,17 @@ def cosine_distance(student, target):
     return 1 - products * ops.rsqrt(ops.maximum(squares, 1e-16))
 
 
-def pairs(batch, causal=False):
+def pairs(batch, causal=False, from_padding=False):
     """Returns the pairs of real tokens of which the first attends to the second: bool [B, T, T].
 
     The batch has `padding_mask` [B, T], and may have `part_ids` and `block_ids` as in
-    `official.modeling.encoders.inputs`.
+    `official.modeling.encoders.inputs`. With `from_padding`, the first of a pair may be padding.
     """
     real = ops.cast(batch["padding_mask"], "bool")
     length = ops.shape(real)[1]
     mask = masks.combine(
         masks.padding(real),
-        real[:, None, :, None],
+        None if from_padding else real[:, None, :, None],
         masks.parts(batch["part_ids"]) if "part_ids" in batch else None,
         masks.blocks(batch["block_ids"]) if "block_ids" in batch else None,
         masks.causal(length, length) if causal else None,
@@ -69,6 +69,11 @@ def score_error(student, target, related):
     """
     errors = ops.mean(ops.square(student - target), axis=1)  # [B, T, T]
     return ops.sum(ops.where(related, errors, ops.zeros_like(errors)), axis=(1, 2))
+
+
+def without_masked(scores):
+    """Returns scores with 0 for -100 or less, by which TinyBERT's release knows what is masked."""
+    return ops.where(scores <= -100, ops.zeros_like(scores), scores)
 
 
 def relation_divergence(student, target, related):

@@ -202,7 +202,7 @@ class Objective(mixed.Reader):
         first = ops.minimum(first, length - 1)
         logits = self.end_logits(states, first)  # [B, S, T]
         chances = ops.log_softmax(ops.where(allowed[:, None], logits, NEVER))
-        far = ops.arange(length)[None, None, :] - first[:, :, None]  # [B, S, T]
+        far = ops.arange(length, dtype="int32")[None, None, :] - first[:, :, None]  # [B, S, T]
         fits = ends[:, None] & (far >= 0) & (far < config.max_answer_length)
         chances = ops.pad(
             ops.where(fits, chances, NEVER),

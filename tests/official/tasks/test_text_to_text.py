@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from official import tasks
 from official.tasks import text_to_text
@@ -96,12 +97,31 @@ def test_scores_are_multiples_of_a_fifth():
     assert found == {f"{n / 5:.1f}" for n in range(26)}
 
 
-def test_blanks_round_the_punctuation_of_questions():
-    assert text_to_text.question_text("Who's  there?", "A (tall)\nman, née\u00a0X.") == (
-        "question: Who ' s there ? context: A ( tall ) man , née X ."
+# What the release does with TensorFlow, before and since April 2022.
+RELEASED = {"non_word": r"(\W)", "ascii": r"([[:punct:]])"}
+
+
+@pytest.mark.parametrize("punctuation", RELEASED)
+def test_blanks_round_the_punctuation_of_questions(punctuation):
+    known = set(text_to_text.PUNCTUATION)
+    assert known == set(RELEASED)
+    rng = np.random.default_rng(0)
+    signs = [*map(chr, range(32, 127)), *"\t\n\x0béÀñß“”–…，。東京हि\u0301\u00a0\u3000€½x"]
+    texts = ["".join(rng.choice(signs, rng.integers(0, 30))) for _ in range(300)]
+    wanted = tf.strings.regex_replace(texts, RELEASED[punctuation], r" \1 ")
+    wanted = tf.strings.regex_replace(wanted, r"\s+", " ").numpy()
+    for text, padded in zip(texts, wanted, strict=True):
+        assert text_to_text.spaced(text, punctuation) == padded.decode().strip(" "), text
+
+
+def test_both_rules_of_punctuation_by_hand():
+    asked = "Who's  there?", "A (tall)\nman, née a_b “X”."
+    assert text_to_text.question_text(*asked, "ascii") == (
+        "question: Who ' s there ? context: A ( tall ) man , née a _ b “X” ."
     )
-    # An accent of its own, the vowel signs of "Hindi", an underscore, a currency sign, a fraction.
-    assert text_to_text.spaced("ne\u0301e हिन्दी, a_b €2 ½x") == "ne\u0301e हिन्दी , a_b € 2 ½x"
+    assert text_to_text.question_text(*asked, "non_word") == (
+        "question: Who ' s there ? context: A ( tall ) man , n é e a_b “ X ” ."
+    )
 
 
 def test_answers_outside_the_labels_are_wrong():

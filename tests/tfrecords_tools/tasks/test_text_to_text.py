@@ -239,11 +239,18 @@ def test_command_line(tmp_path):
     columns = "--text_column=s", "--label_column=t"
     task, _ = _plan("--task=generation", *columns, "--prefix=go: ", file)
     assert task == forms.generation("s", "t", "go: ")
+    asked = "--task=squad1", "--text_to_text", file
+    assert _plan(*asked)[0].description().punctuation == "ascii"
+    assert _plan(*asked, "--punctuation=non_word")[0].description().punctuation == "non_word"
     task, _ = _plan("--task=classification", *columns, "--text_to_text", "--prefix=mine", file)
     assert (task.prefix, task.fields, task.answers) == ("mine", ("s",), "classification")
     for arguments, message in (
         (("--task=rte", "--prefix=x", file), "--prefix is for tasks of text to text: add --text_t"),
         (("--task=generation", *columns, "--labels=a,b", file), "--labels is not for --task=gener"),
+        (
+            ("--task=rte", "--text_to_text", "--punctuation=ascii", file),
+            "--punctuation=ascii: is of questions with a context .squad1, squad2., and rte has no",
+        ),
         (("--task=generation", file), "--task=generation wants --text_column"),
     ):
         with pytest.raises(UserError, match=message):

@@ -21,6 +21,7 @@ from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLM
 from official.modeling.layers.random import Draws
 from official.modeling.model import Model
 from official.utils.errors import UserError
+from tests import small
 from tests.official.modeling.objectives.test_matching import kl, softmax
 
 STUDENT = TransformerConfig(
@@ -271,6 +272,32 @@ def test_attention_scores():
     assert loss_of(model, "scores") == (pytest.approx(expected, abs=1e-9), pairs)
 
 
+def test_means_of_the_release_of_tinybert():
+    """Plain means over all positions, of states and of scores with 0 for what is masked."""
+    model, (teacher,) = distilled(scores=1.0, hidden=1.0, means="released")
+    mine, theirs = outputs(model), outputs(teacher)
+    hidden = np.where(REAL[:2], 0.0, -10000.0)[:, None, None, :]  # [B, 1, 1, T]
+
+    def masked(scores):
+        scores = scores[:2] + hidden
+        return np.where(scores <= -100, 0.0, scores)
+
+    expected = sum(
+        np.mean(np.square(masked(mine["attention_parts"][i].scores) - masked(part.scores)))
+        for i, part in enumerate(theirs["attention_parts"][1::2])
+    )
+    loss, weight = loss_of(model, "scores")
+    assert (loss / weight, weight) == (pytest.approx(expected, abs=1e-9), 2 * 8 * 8)
+    variables = {p: np.asarray(v) for p, v in model.variables_by_path().items()}
+    kernel, bias = (variables[f"distillation/projection/{name}"] for name in ("kernel", "bias"))
+    expected = sum(
+        np.mean(np.square(state[:2] @ kernel + bias - theirs["hidden_states"][2 * i][:2]))
+        for i, state in enumerate(mine["hidden_states"])
+    )
+    loss, weight = loss_of(model, "hidden")
+    assert (loss / weight, weight) == (pytest.approx(expected, abs=1e-9), 2 * 8)
+
+
 @pytest.mark.parametrize("layer", [None, 3])
 def test_relations_of_minilm(layer):
     model, (teacher,) = distilled(relation=1.0, relation_layer=layer)
@@ -341,6 +368,12 @@ def test_sequences_that_share_a_row_have_the_losses_of_rows_of_their_own():
         loss, weight = loss_of(model, term, apart)
         assert loss_of(model, term, together) == (pytest.approx(loss, abs=1e-9), weight), term
         assert loss > 1e-3
+
+
+def test_padding_of_packed_rows_is_not_counted():
+    objective = {"type": "distillation", "scores": 1.0, "means": "released"}
+    with pytest.raises(UserError, match="means: released counts the padding of rows of one seq"):
+        small.config(objectives=[objective], segments__packing=2)
 
 
 def test_a_student_that_is_its_teacher_has_no_loss():
