@@ -53,7 +53,7 @@ class Source:
         task = Description("cola", kind, labels=("no", "yes"))
         self.manifest = types.SimpleNamespace(task=task)
 
-    def dataset(self, batch_size, start_step=0, workers=1, worker=0, replicas_per_worker=1):
+    def dataset(self, batch_size, replicas_per_worker=1, **options):
         size = batch_size // replicas_per_worker
 
         def batches():
