@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint imports torture parity parity-environments bench docs clean
+.PHONY: help demo test test-all lint imports torture parity parity-environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
 	{ echo $$p; break; }; done)
@@ -62,12 +62,22 @@ imports: .venv/.ready
 torture: .venv/.ready
 	$(PY) -m benchmarks.torture --quick
 
-.parity/%/.ready: tests/parity/requirements-%.txt
+# `.ready` is a copy of the requirements that are installed (an empty one is of an earlier version).
+# What a link leads to belongs to another checkout, and is never cleared.
+.parity/%/.ready: tests/parity/requirements-%.txt always
+	@cmp -s $< $@ || { test ! -s $@ -a $@ -nt $< && cp $< $@; } || \
+	  $(MAKE) --no-print-directory install-parity-$*
+
+install-parity-%: tests/parity/requirements-%.txt
 	@test -n "$(PARITY_PYTHON)" || { echo "error: the references need Python 3.11: install it, or" \
 	  "name it: make $(MAKECMDGOALS) PARITY_PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@for path in .parity .parity/$*; do test ! -L $$path || { echo "error: $$path is a link to an" \
+	  "environment with other requirements than $<: remove the link" >&2; exit 2; }; done
 	$(PARITY_PYTHON) -m venv --clear .parity/$*
 	.parity/$*/bin/python -m pip install $(PIP) -r $<
-	@touch $@
+	@cp $< .parity/$*/.ready
+
+always:
 
 parity-environments: .parity/hf/.ready .parity/tfm/.ready .parity/tfa/.ready
 

@@ -8,7 +8,7 @@ from official import config as configs
 from official.shards import manifest
 from official.utils.errors import UserError
 from tests import commands, sentences, small, systems
-from tfrecords_tools.pretraining import builder
+from tfrecords_tools.pretraining import builder, stream_builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.text import corpus
 from tfrecords_tools.vocabulary import builder as vocabulary
@@ -114,9 +114,11 @@ def test_errors_are_those_of_one_machine(tmp_path, text):
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
     settings = Settings.from_config(small.config(), tokenizer)
     bad = tmp_path / "bad.txt"
+    some = "\n\n".join("\n".join(each) for each in TEXTS[:5]).encode()
     for content, message in (
         (b"ba\n\xff\n", r"bad\.txt:2: not UTF-8 .*--on_bad_utf8=skip to leave such lines out$"),
         (b"ba be\nbi\n\nbo\n", r"^\d examples do not fill 9 shards: name fewer with --num_shards$"),
+        (some, r"^shard \d of 9 would have no example: name fewer shards with --num_shards$"),
         (b"\n\n", r"^no text in the input \(.*bad\.txt\): no examples$"),
     ):
         bad.write_bytes(content)
@@ -124,6 +126,16 @@ def test_errors_are_those_of_one_machine(tmp_path, text):
             with pytest.raises(UserError, match=message):
                 builder.build(settings, str(bad), tmp_path / "out", where, num_shards=9, **SILENT)
         assert {path.name for path in tmp_path.iterdir()} == {"tokenizer", "bad.txt"}
+
+
+def test_text_with_more_parts_than_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream_builder, "_PART_BYTES", 40)
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join("\n".join(each) for each in TEXTS[:5]))
+    tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
+    settings = Settings.from_config(small.config(**FORMATS["stream"]), tokenizer)
+    here = shards(tmp_path, text, settings, HERE, "here")
+    assert shards(tmp_path, text, settings, BEAM, "beam") == here
 
 
 def test_options_that_do_not_go_together(tmp_path):

@@ -5,6 +5,7 @@ the number of processes. A gzipped file is a single unit of work, because its pa
 alone.
 """
 
+import csv
 import dataclasses
 import glob
 from collections.abc import Iterator, Sequence
@@ -149,32 +150,54 @@ def read(group: Group, size: int, skip_long_lines: bool = False) -> Iterator[tup
 def expand(globs: Sequence[str] | str) -> list[AnyPath]:
     """Returns the files that match, each once, in the order of `globs` and sorted within a glob.
 
+    A file that matches under several names (`a.txt`, `./a.txt`, a link to it) is read under the
+    first one.
+
     Args:
-      globs: paths or glob patterns (`**` matches folders at any depth), or comma-separated lists.
+      globs: paths or glob patterns (`**` matches folders at any depth), or lists of them with
+        commas between, as CSV has them: a name that has a comma stands in double quotes. It needs
+        none if it is alone and matches.
 
     Raises:
       UserError: a pattern matches no file, a file is missing, or all files together are empty.
     """
-    patterns = [globs] if isinstance(globs, str) else globs
-    patterns = [part.strip() for pattern in patterns for part in pattern.split(",")]
-    found: dict[AnyPath, None] = {}
+    given = [globs] if isinstance(globs, str) else globs
+    patterns = [
+        part
+        for text in given
+        for part in ([text] if "," in text and any(_matches(text)) else _listed(text))
+    ]
+    found: dict[AnyPath, AnyPath] = {}
     for pattern in filter(None, patterns):
         matches = list(_matches(pattern))
         files = [path for path in matches if not path.is_dir()]
         if not files:
-            raise UserError(_no_file(pattern, bool(matches)))
-        found.update(dict.fromkeys(files))
+            raise UserError(_no_file(pattern, bool(matches), ",".join(patterns)))
+        for path in files:
+            found.setdefault(path.resolve(), path)
     if not found:
         raise UserError("no input files named: give paths or globs, separated by commas")
-    for path in found:
+    for path in found.values():
         if _suffix(path) in _OTHER_FORMATS:
             raise UserError(
                 f"{path}: cannot read this format: unpack or convert it to text (one sentence a "
                 "line, a blank line between documents) or .jsonl with a `text` field, plain or .gz"
             )
-    if not any(path.stat().st_size for path in found):
-        raise UserError(f"the input is empty: {', '.join(map(str, found))} hold no bytes")
-    return list(found)
+    if not any(path.stat().st_size for path in found.values()):
+        raise UserError(f"the input is empty: {', '.join(map(str, found.values()))} hold no bytes")
+    return list(found.values())
+
+
+def _listed(text: str) -> list[str]:
+    """Returns the values of a list with commas."""
+    try:
+        return [
+            part.strip()
+            for row in csv.reader([text], strict=True, skipinitialspace=True)
+            for part in row
+        ]
+    except csv.Error as error:
+        raise UserError(f'--input={text}: {error}: a name with a comma is "NAME"') from None
 
 
 def _matches(pattern: str) -> Iterator[AnyPath]:
@@ -193,9 +216,13 @@ def _suffix(path: AnyPath) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def _no_file(pattern: str, matched_folders: bool) -> str:
+def _no_file(pattern: str, matched_folders: bool, given: str) -> str:
     if matched_folders:
         return f"{pattern} is a folder: name the files in it, for example {pattern}/*.txt"
+    if given != pattern and paths.path(given).exists():
+        return (
+            f"{pattern}: no such file; a name with a comma stands in quotes: --input='\"{given}\"'"
+        )
     if glob.has_magic(pattern):
         return f"no file matches {pattern!r}: check the pattern and the folder it starts from"
     return f"{pattern}: no such file"

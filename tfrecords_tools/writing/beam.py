@@ -111,6 +111,9 @@ class BeamRunner:
             raise UserError(number)
         for item, each in zip(items, made.read(len(items)), strict=True):
             counted(_content(item), each)
+        for part in range(number):
+            if not written.path(part).exists():  # No key is in it.
+                written.store(part, write(Part(part, number, [])))
         return list(written.read(number))
 
     @contextlib.contextmanager

@@ -4,9 +4,10 @@ import gzip
 
 import numpy as np
 import pytest
+from absl import flags
 
 from official.utils.errors import UserError
-from tfrecords_tools.text import chunks, corpus, pieces
+from tfrecords_tools.text import chunks, corpus, options, pieces
 from tfrecords_tools.text.chunks import Reading
 from tfrecords_tools.text.corpus import Corpus
 
@@ -138,6 +139,36 @@ def test_expand(tmp_path):
     assert names([f"{tmp_path}/b.txt", f"{tmp_path}/?.txt"]) == ["b.txt", "a.txt"]
     assert names(f"{tmp_path}/**/d.txt") == ["d.txt"]
     assert names(f"{tmp_path}/odd[1].txt") == ["odd[1].txt"]
+
+
+def test_a_file_under_several_names_is_read_once(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "link.txt").symlink_to(tmp_path / "a.txt")
+    (tmp_path / "folder").symlink_to(tmp_path / "sub")
+    monkeypatch.chdir(tmp_path)
+    for globs in ("a.txt,./a.txt", f"a.txt,{tmp_path}/sub/../a.txt", "a.txt,**/*.txt"):
+        assert [str(path) for path in corpus.expand(globs)] == ["a.txt"]
+    assert [str(path) for path in corpus.expand("sub/*,folder/*,a.txt")] == ["sub/link.txt"]
+
+
+def test_names_with_commas(tmp_path):
+    for name in ("a,b.txt", "c, d.txt", "e.txt"):
+        (tmp_path / name).write_text("x")
+    names = lambda globs: [path.name for path in corpus.expand(globs)]  # noqa: E731
+    assert names(f'"{tmp_path}/a,b.txt",{tmp_path}/e.txt') == ["a,b.txt", "e.txt"]
+    assert names(f'{tmp_path}/e.txt, "{tmp_path}/c, *.txt"') == ["e.txt", "c, d.txt"]
+    assert names(f"{tmp_path}/a,b.txt") == ["a,b.txt"]
+    assert names([f"{tmp_path}/a,*.txt", f"{tmp_path}/e.txt"]) == ["a,b.txt", "e.txt"]
+    values = flags.FlagValues()
+    options.define("output", values)
+    values(["build", f'--input="{tmp_path}/a,b.txt",{tmp_path}/e.txt'])
+    assert names(values.input) == ["a,b.txt", "e.txt"]
+    values(["build", f"--input={tmp_path}/a,b.txt"])
+    with pytest.raises(UserError, match="/a: no such file; a name with a comma stands in quotes"):
+        corpus.expand(values.input)
+    with pytest.raises(UserError, match="unexpected end of data: a name with a comma is"):
+        corpus.expand('"a.txt')
 
 
 def test_expand_errors(tmp_path):
