@@ -29,7 +29,10 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("seed", None, "default: the seed of the config", lower_bound=0)
     flags.DEFINE_enum(
-        "format", "examples", ["examples", "tf_models"], "tf_models: for the TF Model Garden"
+        "format",
+        "examples",
+        ["examples", "tf_models", "tf_models_v2"],
+        "tf_models: for the TF Model Garden; tf_models_v2: for its use_v2_feature_names",
     )
     flags.DEFINE_string("phrases", None, "lexicon for `unit: phrase`, one on each line")
     flags.DEFINE_string("entities", None, "lexicon for `unit: entity`, one on each line")

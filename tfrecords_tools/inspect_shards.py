@@ -179,7 +179,7 @@ def _example(
 ) -> Iterator[str]:
     """Yields a summary of an example, and the text of each segment."""
     facts = []
-    if "input_ids" in values:
+    if "input_mask" in values:
         values = _from_tf_models(values)
     parts = values.get("part_lengths") or values.get("sequence_lengths")
     parts = parts or [len(values["token_ids"])]
@@ -213,11 +213,13 @@ def _example(
 
 
 def _from_tf_models(values: Mapping[str, list]) -> dict[str, list]:
+    ids = values.get("input_ids") or values["input_word_ids"]
+    segments = values.get("segment_ids") or values["input_type_ids"]
     length = sum(values["input_mask"])
-    second = sum(values["segment_ids"])
+    second = sum(segments)
     predictions = sum(weight > 0 for weight in values["masked_lm_weights"])
     return {
-        "token_ids": values["input_ids"][:length],
+        "token_ids": ids[:length],
         "segment_lengths": [length - second, second],
         "next_sentence_label": values["next_sentence_labels"],
         "masked_positions": values["masked_lm_positions"][:predictions],

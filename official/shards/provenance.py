@@ -18,7 +18,8 @@ class PretrainingSettings:
     Attributes:
       segments: how documents became sequences.
       corruption: the corruption of static masks; None if masks are drawn during training.
-      format: 'examples', or 'tf_models' for the features of the TF Model Garden's loader.
+      format: 'examples', or 'tf_models' or 'tf_models_v2' for the features of the TF Model Garden's
+        loader.
       split_sentences: whether paragraphs were split into sentences.
       lexicons: file names of the lexicons of phrases and entities.
     """

@@ -34,15 +34,17 @@ def build(run_config, text, tokenizer, output, format="examples"):
     return builder.build(settings, str(text), output, Execution(2))
 
 
-@pytest.mark.parametrize("unit", ["token", "word"])
-def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, unit):
+@pytest.mark.parametrize(
+    ("unit", "format_"), [("token", "tf_models"), ("word", "tf_models"), ("word", "tf_models_v2")]
+)
+def test_their_loader_gives_the_tensors_of_ours(tfm, tmp_path, text, tokenizer, unit, format_):
     settings = small.config(
         corruption__unit=unit, segments__static_masks=True, segments__duplicates=2
     )
-    build(settings, text, tokenizer, tmp_path / "theirs", format="tf_models")
+    build(settings, text, tokenizer, tmp_path / "theirs", format=format_)
     built = build(settings, text, tokenizer, tmp_path / "ours")
     out = tmp_path / "read.npz"
-    tfm.run(HERE / "tfm_read_shards.py", tmp_path / "theirs" / "train-*", 32, 5, out)
+    tfm.run(HERE / "tfm_read_shards.py", tmp_path / "theirs" / "train-*", 32, 5, out, format_)
     theirs = dict(np.load(out))
     source = ShardDataset(tmp_path / "ours", settings, training=False)
     batches = list(source.dataset(16).as_numpy_iterator())

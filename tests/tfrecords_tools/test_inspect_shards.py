@@ -158,15 +158,17 @@ def test_examples_of_several_parts(tmp_path):
     ]
 
 
-def test_examples_of_the_model_garden(tmp_path):
+@pytest.mark.parametrize("format_", tf_models.FORMATS)
+def test_examples_of_the_model_garden(tmp_path, format_):
+    ids_name, _, segments_name = tf_models.FORMATS[format_][:3]
     records = []
     for example in pairs():
         a, b = example["segment_lengths"]
         count = len(example["masked_ids"])
         columns = {
-            "input_ids": example["token_ids"] + [0] * 3,
+            ids_name: example["token_ids"] + [0] * 3,
             "input_mask": [1] * (a + b) + [0] * 3,
-            "segment_ids": [0] * a + [1] * b + [0] * 3,
+            segments_name: [0] * a + [1] * b + [0] * 3,
             "masked_lm_positions": example["masked_positions"] + [0] * (4 - count),
             "masked_lm_ids": example["masked_ids"] + [0] * (4 - count),
             "next_sentence_labels": [example["next_sentence_label"]],
@@ -178,7 +180,7 @@ def test_examples_of_the_model_garden(tmp_path):
         records += example_bytes.serialize(
             {**columns, "masked_lm_weights": example_bytes.rows(weights.numpy())}
         )
-    folder = write_folder(tmp_path / "made", records, "tf_models", tf_models.FEATURES)
+    folder = write_folder(tmp_path / "made", records, "tf_models", tf_models.FORMATS[format_])
     assert list(inspect_shards.examples(folder, 2)) == EXPECTED
 
 

@@ -110,7 +110,7 @@ class _Build:
             settings = self._with_token_counts(settings, groups)
         written, counts = self._shards(settings, groups, facts)
         built = manifest.Manifest(
-            kind="tf_models" if settings.format == "tf_models" else "pretraining",
+            kind="pretraining" if settings.format == "examples" else "tf_models",
             features=settings.features,
             tokenizer=facts.files,
             tokenizer_fingerprint=facts.fingerprint,

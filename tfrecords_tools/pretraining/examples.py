@@ -264,10 +264,11 @@ def _columns(
         # [E, T]: masks are drawn for each example, whatever else is in its row.
         padding_mask = np.arange(settings.segments.max_length) < np.diff(part_splits)[:, None]
         masked = tools.mask({"token_ids": ids, **inner}, padding_mask, *counters)
-        if settings.format == "tf_models":
+        if settings.format in tf_models.FORMATS:
             pair_lengths = lengths.reshape(-1, 2)
             return tf_models.columns(
-                {**masked, "segment_lengths": pair_lengths, "next_sentence_label": examples.labels}
+                {**masked, "segment_lengths": pair_lengths, "next_sentence_label": examples.labels},
+                settings.format,
             )
         columns |= static_masks.columns(masked, padding_mask, part_splits, parts)
     if settings.segments.format == "blocks":

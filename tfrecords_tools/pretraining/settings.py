@@ -14,7 +14,7 @@ from official.utils import paths, strict
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models
 
-FORMATS = ("examples", "tf_models")
+FORMATS = ("examples", *tf_models.FORMATS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Settings:
       corruption: the static masks, or None.
       tokenizer: a tokenizer folder.
       seed: the seed of every draw.
-      format: 'examples' (`official.shards.features`) or 'tf_models'.
+      format: one of `FORMATS`; see `official.shards.features` and `tf_models`.
       split_sentences: whether lines are paragraphs that are split into sentences.
       lexicons: (feature, path) of each file of phrases or entities.
       token_counts: a folder with the count of each vocabulary entry in the corpus, which static
@@ -73,12 +73,12 @@ class Settings:
         if config.segments is None:
             raise UserError(f"config {config.name!r} has no `segments`: it is not for pretraining")
         _check_duplicates(config.segments)
-        if format == "tf_models":
+        if format in tf_models.FORMATS:
             tf_models.check(config)
         seed = config.seed if seed is None else seed
         if seed < 0:
             raise UserError(f"seed: {seed} is negative: name one from 0 up")
-        static = config.segments.static_masks or format == "tf_models"
+        static = config.segments.static_masks or format in tf_models.FORMATS
         segments = config.segments
         if segments.format in TEXT_FORMATS:
             if not isinstance(config.corruption, TextToTextConfig):
@@ -103,8 +103,8 @@ class Settings:
     @property
     def features(self) -> tuple[str, ...]:
         """The features of every example."""
-        if self.format == "tf_models":
-            return tf_models.FEATURES
+        if self.format in tf_models.FORMATS:
+            return tf_models.FORMATS[self.format]
         names = {"token_ids", "segment_lengths", self.segments.label}
         names |= self.segments.row_features
         if self.segments.packing > 1:

@@ -1,4 +1,7 @@
-"""The pretraining features (v1) of the TF Model Garden, which its `BertPretrainDataLoader` reads.
+"""The pretraining features of the TF Model Garden, which its `BertPretrainDataLoader` reads.
+
+The token ids and the segments have two pairs of names: those of BERT's release, and those of the
+Keras model, which the loader takes with `use_v2_feature_names`.
 
 Masks are static, and every list is padded: token lists to the maximum length, predictions to the
 maximum number of predictions.
@@ -23,6 +26,12 @@ FEATURES = (
     "masked_lm_weights",
     "next_sentence_labels",
 )
+V2_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+# --format → its features.
+FORMATS = {
+    "tf_models": FEATURES,
+    "tf_models_v2": tuple(V2_NAMES.get(name, name) for name in FEATURES),
+}
 
 
 def check(config: Config) -> None:
@@ -57,13 +66,14 @@ def check(config: Config) -> None:
         )
 
 
-def columns(batch: Mapping[str, np.ndarray]) -> dict[str, example_bytes.Column]:
+def columns(batch: Mapping[str, np.ndarray], format: str) -> dict[str, example_bytes.Column]:
     """Returns the features of a batch.
 
     Args:
       batch: token_ids int32 [B, T] after masking, padding_mask bool [B, T], segment_lengths
         [B, 2], masked_positions and masked_ids int32 [B, P], masked_weights float32 [B, P],
         next_sentence_label [B].
+      format: one of `FORMATS`.
     """
     positions = np.arange(batch["token_ids"].shape[1])
     in_second = (positions >= batch["segment_lengths"][:, :1]) & batch["padding_mask"]
@@ -76,4 +86,5 @@ def columns(batch: Mapping[str, np.ndarray]) -> dict[str, example_bytes.Column]:
         "masked_lm_weights": batch["masked_weights"],
         "next_sentence_labels": batch["next_sentence_label"][:, None],
     }
-    return {name: example_bytes.rows(features[name]) for name in FEATURES}
+    names = zip(FEATURES, FORMATS[format], strict=True)
+    return {named: example_bytes.rows(features[name]) for name, named in names}

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 def settings(folder, format="examples", split_sentences=False, **options):
     changes = {f"segments__{name}": value for name, value in options.items()}
     model_config = small.config(corruption__unit="word", **changes)
-    static = model_config.segments.static_masks or format == "tf_models"
+    static = model_config.segments.static_masks or format != "examples"
     corruption = model_config.corruption if static else None
     return Settings(model_config.segments, corruption, folder, 7, format, split_sentences)
 
@@ -236,14 +236,21 @@ def test_static_masks_are_those_of_the_corruption(folder):
     assert some_hidden > 0.9 * len(expected)
 
 
-def test_tf_models_features(folder):
+@pytest.mark.parametrize(
+    ("format_", "ids_name", "segments_name"),
+    [
+        ("tf_models", "input_ids", "segment_ids"),
+        ("tf_models_v2", "input_word_ids", "input_type_ids"),
+    ],
+)
+def test_tf_models_features(folder, format_, ids_name, segments_name):
     """The same examples and masks as ours, padded, under the other names."""
     names = ["token_ids", "segment_lengths", "masked_positions", "masked_ids"]
     ours, _ = examples.process_chunk(text_chunk(), settings(folder, static_masks=True))
     got = parsed(ours, *names, "next_sentence_label")
-    theirs, _ = examples.process_chunk(text_chunk(), settings(folder, format="tf_models"))
-    kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in ("input_ids", "input_mask")}
-    kinds["segment_ids"] = kinds["input_ids"]
+    theirs, _ = examples.process_chunk(text_chunk(), settings(folder, format=format_))
+    kinds = {name: tf.io.FixedLenFeature([32], tf.int64) for name in (ids_name, "input_mask")}
+    kinds[segments_name] = kinds[ids_name]
     for name in ("masked_lm_positions", "masked_lm_ids"):
         kinds[name] = tf.io.FixedLenFeature([5], tf.int64)
     kinds["masked_lm_weights"] = tf.io.FixedLenFeature([5], tf.float32)
@@ -255,9 +262,9 @@ def test_tf_models_features(folder):
         a, b = got["segment_lengths"][i]
         count = len(got["masked_ids"][i])
         padded = {
-            "input_ids": [*ids, *[0] * (32 - len(ids))],
+            ids_name: [*ids, *[0] * (32 - len(ids))],
             "input_mask": [1] * len(ids) + [0] * (32 - len(ids)),
-            "segment_ids": [0] * a + [1] * b + [0] * (32 - a - b),
+            segments_name: [0] * a + [1] * b + [0] * (32 - a - b),
             "masked_lm_positions": [*got["masked_positions"][i], *[0] * (5 - count)],
             "masked_lm_ids": [*got["masked_ids"][i], *[0] * (5 - count)],
             "masked_lm_weights": [1.0] * count + [0.0] * (5 - count),
