@@ -171,24 +171,28 @@ class _Table:
         self._indices = [_index(column) for column in self._names]
         self._has_tags = labelled or None  # None = the first line tells
         self._first: tuple[int, str, int] | None = None  # line, separator and number of columns
+        self._tags: set[str] = set()  # those that are checked
 
     def record(self, block: Sequence[_Line]) -> TaggedWords:
         """Returns the text of some lines."""
         words, tags = [], []
         for line in block:
             cells = self._cells(line)
-            where = f"{self._path}, line {line.number}"
-            words.append(self._cell(cells, 0, where))
+            words.append(self._cell(cells, 0, line))
             if self._has_tags:
-                tags.append(_checked_tag(self._cell(cells, 1, where), where))
+                tags.append(self._cell(cells, 1, line))
+                if tags[-1] not in self._tags:
+                    self._tags.add(_checked_tag(tags[-1], self._where(line)))
         lines = tuple(line.number for line in block)
         where = location(self._path, lines[0])
         return TaggedWords(tuple(words), tuple(tags) if self._has_tags else None, where, lines)
 
+    def _where(self, line: _Line) -> str:
+        return f"{self._path}, line {line.number}"
+
     def _cells(self, line: _Line) -> list[str]:
-        where = f"{self._path}, line {line.number}"
         if line.text is None:
-            raise Unusable("not UTF-8", f"{where}: not UTF-8: convert the file")
+            raise Unusable("not UTF-8", f"{self._where(line)}: not UTF-8: convert the file")
         tabs = "\t" in line.text
         cells = [cell.strip(" ") for cell in line.text.split("\t")] if tabs else line.text.split()
         separator = "tabs" if tabs else "blanks" if len(cells) > 1 else ""
@@ -196,6 +200,9 @@ class _Table:
             self._first = line.number, separator, len(cells)
             self._has_tags = self._has_tags or len(cells) > 1
         first, wanted, width = self._first
+        if separator == wanted and len(cells) == width > 1:
+            return cells
+        where = self._where(line)
         if self._has_tags and len(cells) < 2:
             raise Unusable(
                 "wrong number of columns",
@@ -217,15 +224,15 @@ class _Table:
             )
         return cells
 
-    def _cell(self, cells: list[str], which: int, where: str) -> str:
+    def _cell(self, cells: list[str], which: int, line: _Line) -> str:
         index, what = self._indices[which], ("word", "tag")[which]
         if not -len(cells) <= index < len(cells):
             raise UserError(
-                f"{where}: no column {self._names[which]} for the {what}: the line has "
+                f"{self._where(line)}: no column {self._names[which]} for the {what}: the line has "
                 f"{_count(len(cells))} (--text_column, --label_column)"
             )
         if not cells[index]:
-            raise Unusable(f"empty {what}", f"{where}: the {what} is empty")
+            raise Unusable(f"empty {what}", f"{self._where(line)}: the {what} is empty")
         return cells[index]
 
 
