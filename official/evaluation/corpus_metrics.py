@@ -3,7 +3,7 @@
 | metric | library | settings (Raffel et al. 2020, section 2.3) |
 |---|---|---|
 | bleu | sacrebleu | of the corpus; smoothing `exp`, tokenization `intl` |
-| rouge_1, rouge_2 | rouge-score | F1 of unigrams and bigrams, with stems; mean over the texts |
+| rouge_1, rouge_2 | rouge-score | F1 of unigrams and bigrams, without stems; mean over the texts |
 | rouge_l | rouge-score | F1 of the longest common subsequences of sentences; mean over the texts |
 
 ROUGE is of English: only letters a to z and digits count. A sentence ends at a line break, or at a
@@ -52,7 +52,7 @@ def rouge(name: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> 
     """
     from rouge_score import rouge_scorer
 
-    scorer = rouge_scorer.RougeScorer([_ROUGE[name]], use_stemmer=True)
+    scorer = rouge_scorer.RougeScorer([_ROUGE[name]])
     scores = [
         scorer.score_multi([_sentences(right) for right in each], _sentences(text))
         for text, each in zip(texts, answers, strict=True)
