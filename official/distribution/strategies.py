@@ -107,6 +107,33 @@ def gather_texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
     return [bytes(row[:size].tolist()).decode() for row, size in zip(rows, sizes, strict=True)]
 
 
+def check_run(
+    strategy: tf.distribute.Strategy,
+    config: configs.Config,
+    flags: Mapping[str, Any],
+    data: Mapping[str, ShardDataset | Mixture | None],
+) -> None:
+    """Checks that all workers have the same config, flags and data.
+
+    Folders may have other names: each machine may have copies of its own.
+
+    Args:
+      strategy: the strategy of the workers.
+      config: the resolved config.
+      flags: values of flags by name.
+      data: open data by the name of its flag; None = none.
+
+    Raises:
+      UserError: see `check_settings`.
+    """
+    settings = {**dict(configs.flatten(configs.to_dict(config))), **flags}
+    for flag, source in data.items():
+        if source is not None:
+            settings[f"{flag} (examples)"] = source.num_examples
+            settings[f"{flag} (fingerprint)"] = source.fingerprint
+    check_settings(strategy, settings)
+
+
 def check_settings(strategy: tf.distribute.Strategy, settings: Mapping[str, Any]) -> None:
     """Checks that all workers have the same settings, before they make variables together.
 

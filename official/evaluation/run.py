@@ -177,6 +177,8 @@ class _TrainedModel:
                 # memory.
                 streams.check_memory(source.folder, self.config, source.manifest)
             source.check_tokenizer(self.model_dir / "tokenizer")
+            flags = {"--mode": "predict" if predicting else "eval", "--split": split}
+            strategies.check_run(self.strategy, self.config, flags, {"--data": source})
             if model is None:
                 model = strategies.build_model(self.config, self.strategy)
                 warm_start.start_from(model, str(self.model_dir), self.checkpoint, "all")

@@ -83,7 +83,10 @@ def train(
         held_out = None
         if evaluate:
             held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
-        _check_workers(strategy, config, source, held_out)
+        mode = "train_and_eval" if evaluate else "train"
+        strategies.check_run(
+            strategy, config, {"--mode": mode}, {"--data": source, "--validation_data": held_out}
+        )
         with _locked(strategy, model_dir, report) as check_lock:
             resuming.check_same_run(config, model_dir)
 
@@ -98,25 +101,6 @@ def train(
                 train_on()
             else:
                 _with_patience(train_on, source.folder, model_dir, report)
-
-
-def _check_workers(
-    strategy: tf.distribute.Strategy,
-    config: configs.Config,
-    source: ShardDataset | Mixture,
-    held_out: ShardDataset | Mixture | None,
-) -> None:
-    """Refuses workers that were started with other commands, configs or data.
-
-    Their folders may have other names: each machine may have copies of its own.
-    """
-    settings = dict(configs.flatten(configs.to_dict(config)))
-    settings["--mode"] = "train" if held_out is None else "train_and_eval"
-    for flag, data in (("--data", source), ("--validation_data", held_out)):
-        if data is not None:
-            settings[f"{flag} (examples)"] = data.num_examples
-            settings[f"{flag} (fingerprint)"] = data.fingerprint
-    strategies.check_settings(strategy, settings)
 
 
 @contextlib.contextmanager

@@ -6,9 +6,13 @@ import pytest
 import tensorflow as tf
 
 from official.distribution import numerics
+from official.saving import model_folder
 from official.training import optimizers
-from tests import GOLDEN
+from official.training.optimizers import column_blocks
+from official.utils import keras_private
+from tests import GOLDEN, small
 from tests.official.training import optimizer_variables
+from tests.systems import SYSTEMS
 
 NAMES = ["kernel", "bias", "norm/offset", "table", "deep"]
 # As in make_lamb_golden.py.
@@ -108,6 +112,17 @@ def test_whole_blocks_move_as_with_the_variables_of_the_release(float64, model, 
         assert actual.keys() == start.keys()
         for name in start if step in (20, 200) else ():
             assert_near(actual[name], stored[f"{model}/{step}/{name}"], 1e-10)
+
+
+@pytest.mark.parametrize("name", ["bert", *SYSTEMS])
+def test_every_system_declares_the_matrices_that_it_joins(name):
+    config = small.config(**SYSTEMS.get(name, {}))
+    with keras_private.uninitialized_variables():
+        variables = model_folder.build(config).trainable_variables
+    for variable in variables:
+        layer = variable.path.split("/")[-2]
+        parts = optimizer_variables.JOINED.get(layer, (layer,))
+        assert column_blocks.count(variable) == len(parts), variable.path
 
 
 def test_two_replicas_are_one_device(golden, float64, mirrored):
