@@ -79,10 +79,6 @@ def _lock(file: Path) -> int | None:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(descriptor, file):
-                os.truncate(descriptor, 0)
-                os.write(descriptor, json.dumps(_owner()).encode())
-                return descriptor
         except BlockingIOError:
             os.close(descriptor)
             raise _refused(file, _read(file)) from None
@@ -91,7 +87,17 @@ def _lock(file: Path) -> int | None:
             if error.errno in _NO_LOCKS:
                 return None
             raise
+        if _is_at(descriptor, file):
+            break
         os.close(descriptor)  # the run that held it has just removed the file
+    try:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, json.dumps(_owner()).encode())
+    except OSError:
+        file.unlink()
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _is_at(descriptor: int, file: Path) -> bool:

@@ -160,3 +160,16 @@ def test_a_remote_folder_is_locked_by_a_file(monkeypatch):
         thread.join(30)
         assert inside.is_set() and f"(process {os.getpid()} of " in failed[0]
     assert not (model / run_lock.FILE).exists()
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
+    def write(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", write)
+    with (
+        pytest.raises(UserError, match=r"no room to write .*training\.lock"),
+        run_lock.held(tmp_path / "model"),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
