@@ -5,15 +5,18 @@
 Examples are shown as text. A masked token is shown as {original → replacement}, and a token that is
 predicted but not replaced as {original}. --entropy shows the entropy of the token frequencies, in
 nats. It is the masked-LM loss of a model that knows the frequency of each token and nothing of its
-context. --verify checks every checksum and record; the exit status is 1 if anything is wrong.
+context. --verify checks every checksum, parses every example, and checks that ids, positions,
+labels and lengths are in their ranges; the exit status is 1 if anything is wrong.
 """
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
+from google.protobuf import message
 
 from official.utils import checksums, errors, paths, strict
 from official.utils.errors import UserError
@@ -22,11 +25,16 @@ from official.utils.paths import AnyPath
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from official.shards import ranges
     from official.shards.manifest import Manifest
     from official.tasks import Description
 
 _SHARDS_SHOWN = 8
 _LENGTH_GROUPS = 8
+_AT_ONCE = 1024  # examples
+_PROBLEMS_SHOWN = 20
+# What an example with numbers out of range, or a record that is no example, leads to.
+_NO_EXAMPLE = (message.DecodeError, LookupError, ValueError, RuntimeError, StopIteration)
 # The meaning of 0 and 1 in the labels of pairs and in the features of a stream.
 _ANSWERS = {
     "next_sentence_label": ("B follows A", "B is from another document"),
@@ -40,7 +48,7 @@ def define_flags() -> None:
     """Defines the flags of this command."""
     flags.DEFINE_integer("examples", 3, "number of examples to show", lower_bound=0)
     flags.DEFINE_bool("entropy", False, "show the entropy of the token frequencies")
-    flags.DEFINE_bool("verify", False, "check every checksum and record")
+    flags.DEFINE_bool("verify", False, "check every checksum, record and number")
 
 
 def summary(folder: AnyPath) -> Iterator[str]:
@@ -90,13 +98,16 @@ def examples(folder: AnyPath, count: int) -> Iterator[str]:
     tokenizer = tokenizers.load(folder / manifest.TOKENIZER_FOLDER)
     try:
         for number, record in enumerate(itertools.islice(_records(folder, stored), count)):
-            example = tf.train.Example.FromString(record.numpy())
-            values = {
-                name: list(feature.int64_list.value or feature.float_list.value)
-                for name, feature in example.features.feature.items()
-                if not feature.bytes_list.value
-            }
-            facts, *texts = _example(values, tokenizer, stored.task)
+            try:
+                example = tf.train.Example.FromString(record.numpy())
+                values = {
+                    name: list(feature.int64_list.value or feature.float_list.value)
+                    for name, feature in example.features.feature.items()
+                    if not feature.bytes_list.value
+                }
+                facts, *texts = _example(values, tokenizer, stored.task)
+            except _NO_EXAMPLE:
+                facts, texts = "cannot be shown: --verify says what is wrong with it", []
             yield "\n  ".join([f"example {number}: {facts}", *texts])
     except tf.errors.OpError:
         raise UserError(f"{folder}: a shard is damaged or missing: --verify says which") from None
@@ -141,6 +152,74 @@ def verify(folder: AnyPath) -> list[str]:
         if problem := checksums.problem(folder / manifest.TOKENIZER_FOLDER / name, digest):
             problems.append(problem)
     return problems
+
+
+def verify_examples(folder: AnyPath) -> tuple[list[str], int]:
+    """Parses all examples of a folder, and checks that their numbers are in their ranges.
+
+    Returns:
+      A sentence for each broken example, at most 20; and the number of examples that were read.
+
+    Raises:
+      UserError: the manifest or the tokenizer cannot be read, or a shard is damaged.
+    """
+    import tensorflow as tf
+
+    from official import tokenizers
+    from official.shards import manifest, ranges
+
+    stored = manifest.read(folder)
+    size = tokenizers.load(folder / manifest.TOKENIZER_FOLDER).vocab_size
+    problems, total = [], 0
+    for split in dict.fromkeys(shard.split for shard in stored.shards):
+        limits = ranges.Limits.of(str(folder), stored, split, size)
+        rules = _rules(stored, split, limits)
+        for shard in stored.split(split):
+            try:
+                first = 0
+                for batch in _read([str(folder / shard.name)], _AT_ONCE):
+                    if rules(batch):
+                        problems += [
+                            f"{folder / shard.name}: example {first + i}: {'; '.join(found)}"
+                            for i in range(len(batch))
+                            if (found := rules(batch[i : i + 1]))
+                        ]
+                        if len(problems) >= _PROBLEMS_SHOWN:
+                            return problems[:_PROBLEMS_SHOWN], total + first
+                    first += len(batch)
+                total += first
+            except tf.errors.OpError as error:
+                raise UserError(f"{folder / shard.name}: cannot be read ({error})") from None
+    return problems, total
+
+
+def _rules(
+    stored: "Manifest", split: str, limits: "ranges.Limits"
+) -> "Callable[[tf.Tensor], list[str]]":
+    """Returns a function from records to the rules that they break, in words."""
+    import tensorflow as tf
+
+    from official.shards import features, parsing, ranges
+
+    read = stored.features_of(split)
+    if stored.kind == "tf_models":
+        read &= frozenset(features.TF_MODELS_FEATURES)
+    names: list[str] = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def broken(records: tf.Tensor) -> tf.Tensor:
+        found = ranges.broken(parsing.parse_wide(records, read), limits)
+        names[:] = found
+        return tf.stack(list(found.values()))
+
+    def of_records(records: tf.Tensor) -> list[str]:
+        try:
+            flags = broken(records).numpy()
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+            return [ranges.problem(error) or str(error)]
+        return [name for name, flag in zip(names, flags, strict=True) if flag]
+
+    return of_records
 
 
 def unigram_entropy(folder: AnyPath) -> tuple[float, int]:
@@ -243,6 +322,8 @@ def _text(
 
 
 def _plain(token: int, tokenizer: Any) -> str:
+    if token < 0:
+        raise IndexError(token)
     piece = tokenizer.pieces[token]
     return piece.removeprefix("▁" if tokenizer.word_starts[token] else "##") or piece
 
@@ -283,6 +364,11 @@ def main(argv: list[str]) -> None:
     if flags.FLAGS.verify:
         problems = verify(folder)
         print("\n".join(problems) or "verified: every file is as it was written")
+        if not problems:
+            started = time.monotonic()
+            problems, count = verify_examples(folder)
+            rate = count / max(time.monotonic() - started, 1e-9)
+            print("\n".join(problems) or f"verified: {count:,} examples, {rate:,.0f} a second")
         if problems:
             sys.exit(1)
 

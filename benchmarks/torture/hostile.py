@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.torture import folders, hostile_elmo, parts, spoiling
+from benchmarks.torture import folders, hostile_elmo, hostile_examples, parts, spoiling
 from benchmarks.torture.materials import Materials, environment
 
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
-CASES = (*folders.CASES, *hostile_elmo.CASES)
+CASES = (*folders.CASES, *hostile_elmo.CASES, *hostile_examples.CASES)
 
 
 class Part(parts.Part):
@@ -71,6 +71,8 @@ class Part(parts.Part):
                 "elmo": str(self._materials.elmo()),
                 "load": str(self._materials.tuned()),
                 "shards": str(self._materials.shards("bert")),
+                "examples": str(self._materials.shards("bert")),
+                "verify": str(self._materials.shards("bert")),
             }
             self._send(good, 120.0)
         return self._send(question, 3 * _MAX_SECONDS)

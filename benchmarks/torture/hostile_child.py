@@ -13,9 +13,10 @@ from typing import Any
 from official import config as configs
 from official import tokenizers
 from official.convert import elmo_folders, huggingface, tf1
-from official.data import ShardDataset
+from official.data import ShardDataset, retries
 from official.serving import loaded_model
 from official.utils.errors import UserError
+from tfrecords_tools import inspect_shards
 from tfrecords_tools.text import pieces
 
 ROOM = 2 << 30  # bytes of addresses beyond those of the start
@@ -26,6 +27,17 @@ def _shards(folder: str) -> Any:
     return ShardDataset(folder, configs.load(name), "train")
 
 
+def _examples(folder: str) -> Any:
+    for _ in retries.each_batch(_shards(folder), 64):
+        pass
+
+
+def _verify(folder: str) -> Any:
+    problems, _ = inspect_shards.verify_examples(Path(folder))
+    if problems:
+        raise UserError("; ".join(problems))
+
+
 READERS = {
     "hf": huggingface.read,
     "tf1": tf1.read,
@@ -33,6 +45,8 @@ READERS = {
     "load": loaded_model.load,
     "tokenizer": tokenizers.load,
     "shards": _shards,
+    "examples": _examples,
+    "verify": _verify,
     "text": lambda folder: list(pieces.unpack(Path(folder, "text.txt.gz"), 1 << 20)),
 }
 

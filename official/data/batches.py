@@ -18,7 +18,7 @@ from official.corruption import targets
 from official.corruption.vocabulary import Vocabulary
 from official.data import packing as packed
 from official.data import sequences, tagged, words
-from official.shards import features, layer_states, parsing
+from official.shards import features, layer_states, parsing, ranges
 from official.tokenizers import packing, windows
 from official.utils import seeding
 
@@ -51,6 +51,7 @@ class BatchBuilder:
       corruption: the corruption of the config; None = none.
       seed: the seed of the run.
       features: the features of an example.
+      limits: what the numbers of examples are limited to.
       max_length: T, unless the records have a length of their own.
       layout: the layout of a task's texts; see `official.tokenizers.packing`.
       parts: the largest number of parts of a row; 1 = rows are not shared.
@@ -71,6 +72,7 @@ class BatchBuilder:
     corruption: Any
     seed: int
     features: frozenset[str]
+    limits: ranges.Limits
     max_length: int
     layout: str
     parts: int
@@ -145,9 +147,9 @@ class BatchBuilder:
         if "word_ids" in parsed:
             batch |= tagged.fields(parsed, batch["padding_mask"], self.layout)
         if "backward_word_bytes" in parsed:
-            batch |= words.fields(parsed, size, self.max_length)
+            batch |= words.fields(self.tokenizer, parsed, size, self.max_length)
         elif "word_bytes" in parsed:
-            batch["character_ids"] = words.characters(parsed, size, length)
+            batch["character_ids"] = words.characters(self.tokenizer, parsed, size, length)
         batch |= self._fields_of_heads(batch)
         if self.draws:
             batch["row_seeds"] = seeding.network_seeds(seeds)
@@ -164,7 +166,7 @@ class BatchBuilder:
 
     def _parsed(self, records: tf.Tensor, size: int, seeds: tf.Tensor) -> dict[str, Any]:
         """Parses records, and corrupts the parts of rows that several sequences share."""
-        parsed = parsing.parse(tf.ensure_shape(records, [size]), sorted(self.features))
+        parsed = parsing.parse(tf.ensure_shape(records, [size]), self.features, self.limits)
         if self.corruption is not None and self.parts > 1 and not self.static_masks:
             flags = {
                 name: _flags(parsed[name], parsed["token_ids"]) for name in self.corruption.needs()

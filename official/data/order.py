@@ -14,7 +14,7 @@ from official.data.example_order import Files
 from official.data.lanes import Lanes
 from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
-from official.shards import parsing
+from official.shards import parsing, ranges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Order:
       bounds: the lengths that batches are padded to, in ascending order; empty = all have one
         length.
       sequences: whether an example has several sequences, each of which is padded to the length.
+      limits: what the numbers of examples are limited to; None = they are not checked.
     """
 
     folders: Sequence[Folder]
@@ -41,6 +42,7 @@ class Order:
     rows: int | None = None
     bounds: Sequence[int] = ()
     sequences: bool = False
+    limits: ranges.Limits | None = None
 
     def dataset(
         self, batch_size: int, start: int, workers: int, worker: int, replicas_per_worker: int
@@ -95,7 +97,7 @@ class Order:
     def _lengths(self, records: tf.Tensor) -> tf.Tensor:
         """Returns the tokens of examples, or of the longest sequence of each: int32 [n]."""
         if self.sequences:
-            lengths = parsing.parse(records, ["sequence_lengths"])["sequence_lengths"]
+            lengths = parsing.parse(records, ["sequence_lengths"], self.limits)["sequence_lengths"]
             return tf.reduce_max(lengths, axis=1)
-        lengths = parsing.parse(records, ["segment_lengths"])["segment_lengths"]
+        lengths = parsing.parse(records, ["segment_lengths"], self.limits)["segment_lengths"]
         return tf.reduce_sum(lengths, axis=1)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from official.shards import ranges
 from official.utils import gfile
 
 if TYPE_CHECKING:
@@ -13,5 +14,13 @@ if TYPE_CHECKING:
 
 
 def each_batch(source: "ShardDataset | Mixture", batch_size: int) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the batches of a source in this process; see `gfile.each`."""
-    return gfile.each(lambda start: source.dataset(batch_size, start_step=start), source.folder)
+    """Yields the batches of a source in this process; see `gfile.each`.
+
+    Raises:
+      UserError: a batch cannot be read after several tries, or has examples that are damaged or out
+        of range.
+    """
+    with ranges.reported(source.folder):
+        yield from gfile.each(
+            lambda start: source.dataset(batch_size, start_step=start), source.folder
+        )

@@ -6,6 +6,7 @@ therefore reads the same batches, with any number of workers; see `official.data
 Shapes: B examples of a replica's batch, C sequences of an example, T tokens with padding.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -21,12 +22,10 @@ from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
-from official.shards import folder, layer_states, manifest, token_counts
-from official.tasks import KINDS
+from official.shards import folder, layer_states, manifest, ranges, token_counts
 from official.utils import paths
 from official.utils.errors import UserError
 
-_TARGETS = frozenset(name for kind in KINDS.values() for name in kind.targets)
 _DERIVED = {"target_ids": {"target_mask"}}  # fields that come with a target
 
 
@@ -90,7 +89,7 @@ class ShardDataset:
         self.fingerprint = manifest.fingerprint(manifests, split, shares)
         checks.folders(folders, manifests, training)
         self.tokenizer = folder.load_tokenizer(paths.path(folders[0]), self.manifest)
-        features = self._features()
+        features = self.manifest.features_of(split)
         checks.packing(self.folder, features, config)
         checks.bare_rows(self.folder, self.manifest, config)
         self.rows = streams.rows(self.folder, config, manifests)
@@ -104,8 +103,12 @@ class ShardDataset:
             self._states = layer_states.read(given, split, self.fingerprint, required=training)
         self._numbered = numbered
         counts = [token_counts.read(*pair) for pair in zip(folders, manifests, strict=True)]
+        limits = ranges.Limits.of(self.folder, self.manifest, split, self.tokenizer.vocab_size)
+        parts = max(m.segments.packing if m.segments else 1 for m in manifests)
+        limits = dataclasses.replace(limits, tokens=self.max_length, parts=parts)
         self._build_batch = self._batch_builder(
-            parts=max(m.segments.packing if m.segments else 1 for m in manifests),
+            limits,
+            parts=parts,
             token_counts=None if any(c is None for c in counts) else sum(counts),
         )
         self._order = Order(
@@ -119,6 +122,7 @@ class ShardDataset:
             self.rows,
             self._bounds(),
             sequences=bool(self._build_batch.sequences),
+            limits=limits,
         )
 
     def _bounds(self) -> list[int]:
@@ -127,23 +131,21 @@ class ShardDataset:
         shorter = [bound for bound in bounds if bound < self.max_length]
         return [*shorter, self.max_length] if bounds else []
 
-    def _features(self) -> frozenset[str]:
-        """Returns the features of the split's examples."""
-        features = frozenset(self.manifest.features)
-        task = self.manifest.task
-        return features - _TARGETS if task and self.split in task.unlabelled else features
-
-    def _batch_builder(self, parts: int, token_counts: np.ndarray | None) -> BatchBuilder:
+    def _batch_builder(
+        self, limits: ranges.Limits, parts: int, token_counts: np.ndarray | None
+    ) -> BatchBuilder:
         """Returns the function from records to batches.
 
         Args:
+          limits: what the numbers of examples are limited to.
           parts: the largest number of sequences that share a row.
           token_counts: the count of each vocabulary entry in the corpus; None = unknown.
 
         Raises:
           UserError: the config expects other examples than these.
         """
-        config, task, features = self.config, self.manifest.task, self._features()
+        config, task = self.config, self.manifest.task
+        features = self.manifest.features_of(self.split)
         static = checks.static_masks(self.folder, self.manifest, features, config)
         if not static:
             checks.units(self.folder, features, config)
@@ -159,6 +161,7 @@ class ShardDataset:
             corruption=config.corruption,
             seed=config.seed,
             features=features,
+            limits=limits,
             max_length=self.max_length,
             layout=layout,
             parts=parts,
@@ -195,7 +198,7 @@ class ShardDataset:
         else:
             self._check_shares(recipe.eval_batch_size or recipe.batch_size, replicas)
         fields = set(self.fields)
-        for name in _TARGETS & set(self.manifest.features) if predicting else ():
+        for name in manifest.TARGETS & set(self.manifest.features) if predicting else ():
             fields |= {name} | _DERIVED.get(name, set())
         heads = self._build_batch.heads
         if predicting:

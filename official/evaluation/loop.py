@@ -12,6 +12,7 @@ import tensorflow as tf
 from official.data import ShardDataset
 from official.distribution.numerics import restrict_graph_optimizer
 from official.distribution.strategies import can_lose, distribute
+from official.shards import ranges
 from official.utils import gfile
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
@@ -86,13 +87,14 @@ class ReplicaLoop:
         return np.stack(sums), joined
 
     def _batches(self, source: ShardDataset, batch_size: int) -> Iterable:
-        """Returns the batches; a run on one machine tries again to read one that cannot be read."""
+        """Yields the batches; a run on one machine tries again to read one that cannot be read."""
 
         def read(start):
             return distribute(self._strategy, source, batch_size, start)
 
         lone = not can_lose(self._strategy)
-        return gfile.each(read, source.folder) if lone else read(0)
+        with ranges.reported(source.folder):
+            yield from gfile.each(read, source.folder) if lone else read(0)
 
     def _run(self, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         with self._scope():  # Replicas are traced in threads, so each cannot have its own.

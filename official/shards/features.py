@@ -23,46 +23,129 @@ class Feature:
         'part' (one number for each part of the example: a list if the manifest names
         `part_lengths`, otherwise one number).
       doc: the meaning of the values.
+      below: what all numbers are less than: a number; `ids`, the entries of the vocabulary;
+        `labels` of the task; `tokens` or `sequences` of the example. None = 2^31.
+      low: the least number.
+      as_many_as: the list that has as many numbers.
+      sum_of: the list or string that has as many numbers or bytes as the sum of this list.
     """
 
     kind: str
     doc: str
+    below: int | str | None = None
+    low: int = 0
+    as_many_as: str | None = None
+    sum_of: str | None = None
 
 
 FEATURES: dict[str, Feature] = {
-    "token_ids": Feature("ints", "ids with specials; as the encoder sees them if masks are static"),
-    "segment_lengths": Feature("ints", "tokens of each segment with its specials, in order"),
-    "sequence_lengths": Feature("ints", "tokens of each sequence, where an example has several"),
-    "part_lengths": Feature("ints", "packing: tokens of each example that shares the row"),
-    "next_sentence_label": Feature("part", "1 if the second segment is a random one, else 0"),
-    "sentence_order_label": Feature("part", "1 if the two segments are swapped, else 0"),
-    "masked_positions": Feature("ints", "static masks: positions to predict, as often as drawn"),
-    "masked_ids": Feature("ints", "static masks: the original ids at masked_positions"),
-    "phrase_inner": Feature("ints", "positions that continue the phrase before them, ascending"),
-    "entity_inner": Feature("ints", "positions that continue the entity before them, ascending"),
-    "continues": Feature("int", "stream: 1 if the row continues the same row of the batch before"),
-    "backward": Feature("int", "stream: 1 if the row is of text reversed"),
-    "next_id": Feature("int", "blocks, and streams of text alone: the token that follows the row"),
-    "word_lengths": Feature("ints", "whole words: bytes of each, at most 48; 0 = a mark"),
+    "token_ids": Feature(
+        "ints", "ids with specials; as the encoder sees them if masks are static", "ids"
+    ),
+    "segment_lengths": Feature(
+        "ints", "tokens of each segment with its specials, in order", sum_of="token_ids"
+    ),
+    "sequence_lengths": Feature(
+        "ints", "tokens of each sequence, where an example has several", low=1, sum_of="token_ids"
+    ),
+    "part_lengths": Feature(
+        "ints", "packing: tokens of each example that shares the row", low=1, sum_of="token_ids"
+    ),
+    "next_sentence_label": Feature(
+        "part", "1 if the second segment is a random one, else 0", 2, as_many_as="part_lengths"
+    ),
+    "sentence_order_label": Feature(
+        "part", "1 if the two segments are swapped, else 0", 2, as_many_as="part_lengths"
+    ),
+    "masked_positions": Feature(
+        "ints", "static masks: positions to predict, as often as drawn", "tokens"
+    ),
+    "masked_ids": Feature(
+        "ints",
+        "static masks: the original ids at masked_positions",
+        "ids",
+        as_many_as="masked_positions",
+    ),
+    "phrase_inner": Feature(
+        "ints", "positions that continue the phrase before them, ascending", "tokens"
+    ),
+    "entity_inner": Feature(
+        "ints", "positions that continue the entity before them, ascending", "tokens"
+    ),
+    "continues": Feature(
+        "int", "stream: 1 if the row continues the same row of the batch before", 2
+    ),
+    "backward": Feature("int", "stream: 1 if the row is of text reversed", 2),
+    "next_id": Feature(
+        "int", "blocks, and streams of text alone: the token that follows the row", "ids"
+    ),
+    "word_lengths": Feature(
+        "ints",
+        "whole words: bytes of each, at most 48; 0 = a mark",
+        49,
+        as_many_as="token_ids",
+        sum_of="word_bytes",
+    ),
     "word_bytes": Feature("bytes", "whole words: the first bytes of all, one after another"),
-    "backward_token_ids": Feature("ints", "sentences: the same, each read from its end"),
-    "backward_next_id": Feature("int", "sentences: the token that follows backward_token_ids"),
-    "backward_word_lengths": Feature("ints", "sentences: word_lengths of backward_token_ids"),
+    "backward_token_ids": Feature("ints", "sentences: the same, each read from its end", "ids"),
+    "backward_next_id": Feature(
+        "int", "sentences: the token that follows backward_token_ids", "ids"
+    ),
+    "backward_word_lengths": Feature(
+        "ints",
+        "sentences: word_lengths of backward_token_ids",
+        49,
+        as_many_as="backward_token_ids",
+        sum_of="backward_word_bytes",
+    ),
     "backward_word_bytes": Feature("bytes", "sentences: word_bytes of backward_token_ids"),
-    "target_ids": Feature("ints", "text to text: ids of the target, with the one that ends it"),
-    "word_ids": Feature("ints", "tagging: number of the word at its first token; -1 elsewhere"),
-    "tag_ids": Feature("ints", "tagging: number of its tag in the task's labels; -1 elsewhere"),
-    "label": Feature("int", "number of the class in the task's labels"),
+    "target_ids": Feature(
+        "ints", "text to text: ids of the target, with the one that ends it", "ids"
+    ),
+    "word_ids": Feature(
+        "ints",
+        "tagging: number of the word at its first token; -1 elsewhere",
+        low=-1,
+        as_many_as="token_ids",
+    ),
+    "tag_ids": Feature(
+        "ints",
+        "tagging: number of its tag in the task's labels; -1 elsewhere",
+        "labels",
+        low=-1,
+        as_many_as="token_ids",
+    ),
+    "label": Feature("int", "number of the class in the task's labels", "labels"),
     "score": Feature("float", "target of a regression"),
-    "answer": Feature("int", "number of the right one among the choices, each a sequence"),
+    "answer": Feature(
+        "int", "number of the right one among the choices, each a sequence", "sequences"
+    ),
     "row": Feature("int", "number of the example's row in its source file, from 0"),
-    "context_start": Feature("int", "window: where the row has the first token of the context"),
+    "context_start": Feature(
+        "int", "window: where the row has the first token of the context", "tokens"
+    ),
     "context_length": Feature("int", "window: how many tokens of the context it has"),
     "window_start": Feature("int", "window: the number of the first of them in the whole context"),
     "own_start": Feature("int", "window: number of the first token that it owns (see windows)"),
     "own_end": Feature("int", "window: number behind the last token that it owns"),
-    "answer_start": Feature("int", "window: number of the answer's first token; -1 = not in it"),
-    "answer_end": Feature("int", "window: number of the answer's last token; -1 = not in it"),
+    "answer_start": Feature(
+        "int", "window: number of the answer's first token; -1 = not in it", low=-1
+    ),
+    "answer_end": Feature(
+        "int", "window: number of the answer's last token; -1 = not in it", low=-1
+    ),
+}
+
+# Those of --format=tf_models that list whole numbers, padded.
+TF_MODELS_FEATURES: dict[str, Feature] = {
+    "input_ids": Feature("ints", "token_ids", "ids"),
+    "input_word_ids": Feature("ints", "token_ids", "ids"),
+    "input_mask": Feature("ints", "1 at tokens, 0 at padding", 2),
+    "segment_ids": Feature("ints", "1 in the second segment", 2),
+    "input_type_ids": Feature("ints", "1 in the second segment", 2),
+    "masked_lm_positions": Feature("ints", "masked_positions", "tokens"),
+    "masked_lm_ids": Feature("ints", "masked_ids", "ids", as_many_as="masked_lm_positions"),
+    "next_sentence_labels": Feature("ints", "next_sentence_label", 2),
 }
 
 # The option of build_shards that gives the lexicon which a feature comes from.

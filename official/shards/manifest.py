@@ -17,6 +17,7 @@ from official.shards.provenance import (
     TaskSettings,
     TaskTotals,
 )
+from official.tasks import KINDS as TASK_KINDS
 from official.tasks import SPLITS
 from official.tasks.description import Description, MixtureDescription, description_from_dict
 from official.utils import atomic, checksums, json_files, paths, strict
@@ -28,6 +29,8 @@ TOKENIZER_FOLDER = "tokenizer"
 FORMAT_VERSION = 1
 MAX_TOKENS = 1 << 20  # of a row
 KINDS = ("pretraining", "task", "tf_models")
+# The features of what is to be predicted.
+TARGETS = frozenset(name for kind in TASK_KINDS.values() for name in kind.targets)
 # What to do about a file that is missing or has changed.
 ADVICE = "copy the folder again, or make the shards again"
 
@@ -117,6 +120,11 @@ class Manifest:
     def split(self, name: str) -> tuple[Shard, ...]:
         """Returns the shards of a split, in order."""
         return tuple(shard for shard in self.shards if shard.split == name)
+
+    def features_of(self, split: str) -> frozenset[str]:
+        """Returns the features of a split's examples; without labels, some lack their targets."""
+        unlabelled = self.task is not None and split in self.task.unlabelled
+        return frozenset(self.features) - (TARGETS if unlabelled else frozenset())
 
     @property
     def segments(self) -> Segments | None:

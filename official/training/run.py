@@ -15,6 +15,7 @@ from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
+from official.shards import ranges
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
 from official.utils import atomic, gfile, paths
@@ -71,7 +72,7 @@ def train(
         raise UserError(f"{config.name}: objectives: at least one is needed to train")
     config = resolve.inherit(config, initial)
     model_dir = paths.path(model_dir)
-    with strategies.lost_workers(strategy), _damaged_records():
+    with strategies.lost_workers(strategy), ranges.reported("--data or --validation_data"):
         config = _on_devices(config, strategy, model_dir)
         numerics.set_precision(config.recipe.precision)
         source = open_data(data, config, "train", training=True, verify=verify_data)
@@ -162,18 +163,6 @@ def _with_patience(
                 patience = gfile.Patience(folder)
             patience.wait(error)
             report(f"{gfile.words(error)}: training again from step {reached or 0}")
-
-
-@contextlib.contextmanager
-def _damaged_records() -> Iterator[None]:
-    """Reports a record that differs from its checksum as a user error."""
-    try:
-        yield
-    except tf.errors.DataLossError as error:
-        raise UserError(
-            "--data or --validation_data: a record differs from its checksum, so a shard has "
-            "changed since it was written: --verify_data says which one"
-        ) from error
 
 
 def _nothing(line: str) -> None:

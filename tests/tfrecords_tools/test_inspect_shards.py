@@ -268,6 +268,32 @@ def test_unigram_entropy_leaves_specials_out(tmp_path):
     assert entropy == pytest.approx(math.log(3) / 3 + 4 * math.log(6) / 6)
 
 
+def test_examples_that_are_out_of_range_are_named(tmp_path):
+    good, bad = pairs()
+    bad = {**bad, "token_ids": [2, -5, *bad["token_ids"][2:]], "segment_lengths": [5, 5]}
+    folder = write_folder(tmp_path / "made", features.serialize([good, bad]), "pretraining", good)
+    assert inspect_shards.verify(folder) == []
+    problems, count = inspect_shards.verify_examples(folder)
+    assert count == 2
+    assert problems == [
+        f"{folder}/train-00001-of-00002.tfrecord: example 0: "
+        "segment_lengths: the sum is not the length of token_ids; "
+        "token_ids: a number is not from 0 to 124"
+    ]
+
+
+def test_records_that_are_no_examples_are_named(tmp_path):
+    records = [features.serialize(pairs())[0], b"\xff\xff"]
+    folder = write_folder(tmp_path / "made", records, "pretraining", pairs()[0])
+    problems, _ = inspect_shards.verify_examples(folder)
+    assert problems == [
+        f"{folder}/train-00001-of-00002.tfrecord: example 0: an example cannot be parsed"
+    ]
+    first, second = inspect_shards.examples(folder, 2)
+    assert first.startswith("example 0: 9 tokens")
+    assert second == "example 1: cannot be shown: --verify says what is wrong with it"
+
+
 def run(*arguments):
     return commands.run("tfrecords_tools.inspect_shards", *arguments)
 
@@ -278,7 +304,7 @@ def test_command_line(tmp_path):
     done = run(folder, "--verify", "--examples", "1")
     assert done.returncode == 0, done.stderr
     assert EXPECTED[0] in done.stdout and "example 1" not in done.stdout
-    assert done.stdout.endswith("verified: every file is as it was written\n")
+    assert "\nverified: every file is as it was written\nverified: 2 examples, " in done.stdout
     _flip(folder / "train-00001-of-00002.tfrecord")
     done = run("--verify", "--examples=0", folder)
     assert done.returncode == 1
