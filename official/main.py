@@ -331,13 +331,15 @@ def _embed() -> None:
     embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
     layer = "all" if FLAGS.layers == "all" else FLAGS.layer
     options = {"pooling": FLAGS.pooling, "layer": layer, "tokens": FLAGS.tokens}
-    write(embedder, texts, FLAGS.output, **options)
+    write(embedder, texts, FLAGS.output, state=FLAGS.state, **options)
 
 
 def _embed_shards() -> None:
     """Writes the states of all layers for the examples of a shard folder."""
     from official.evaluation import layer_states
 
+    if FLAGS.state != "fresh":
+        raise errors.UserError("--state=carry is for --texts: the examples of shards are shuffled")
     if FLAGS.layers != "all":
         raise errors.UserError("--data: heads read all layers of shards: give --layers=all")
     splits = [FLAGS.split] if FLAGS.split else []

@@ -11,29 +11,26 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from official.tokenizers import word_characters
-from official.tokenizers.characters import BEGIN_ID, END_ID
-
-# For each direction, the marks that its sentences begin with and that end them, as characters and
-# as targets.
-_MARKS = {
-    "": (word_characters.SENTENCE_BEGIN, BEGIN_ID, END_ID),
-    "backward_": (word_characters.SENTENCE_END, END_ID, BEGIN_ID),
-}
+from official.tokenizers.characters import Characters
 
 
 def characters(
-    parsed: Mapping[str, tf.RaggedTensor], size: int, length: int | tf.Tensor
+    tokenizer: Characters,
+    parsed: Mapping[str, tf.RaggedTensor],
+    size: int,
+    length: int | tf.Tensor,
 ) -> tf.Tensor:
     """Returns the characters of the tokens of a task, int32 [B, T, C]; 0 in padding.
 
     Args:
+      tokenizer: the tokenizer of the words.
       parsed: token_ids, word_lengths and word_bytes.
       size: B.
       length: T.
     """
     lengths = parsed["word_lengths"]
     words = word_characters.of_bytes(parsed["word_bytes"], lengths)
-    begins = parsed["token_ids"].flat_values == BEGIN_ID
+    begins = parsed["token_ids"].flat_values == tokenizer.cls_id
     marks = tf.where(
         begins[:, None],
         word_characters.mark(word_characters.SENTENCE_BEGIN),
@@ -44,10 +41,13 @@ def characters(
     return lengths.with_flat_values(words).to_tensor(shape=shape)
 
 
-def fields(parsed: Mapping[str, tf.Tensor], size: int, length: int) -> dict[str, tf.Tensor]:
+def fields(
+    tokenizer: Characters, parsed: Mapping[str, tf.Tensor], size: int, length: int
+) -> dict[str, tf.Tensor]:
     """Returns the batch fields of rows of sentences.
 
     Args:
+      tokenizer: the tokenizer of the words.
       parsed: the features `official.config.segments.SENTENCE_FEATURES`, token_ids and next_id.
       size: B.
       length: T.
@@ -57,8 +57,15 @@ def fields(parsed: Mapping[str, tf.Tensor], size: int, length: int) -> dict[str,
       sentence; `backward_token_ids` [B, T], and `backward_character_ids` and `backward_target_ids`
       for it. All are int32.
     """
+    # For each direction, the marks that its sentences begin with and that end them, as characters
+    # and as targets.
+    first, last = tokenizer.cls_id, tokenizer.sep_id
+    marks = {
+        "": (word_characters.SENTENCE_BEGIN, first, last),
+        "backward_": (word_characters.SENTENCE_END, last, first),
+    }
     made = {}
-    for prefix, (mark, begins, ends) in _MARKS.items():
+    for prefix, (mark, begins, ends) in marks.items():
         tokens = parsed[f"{prefix}token_ids"].to_tensor(shape=[size, length])
         lengths = parsed[f"{prefix}word_lengths"]
         words = word_characters.of_bytes(parsed[f"{prefix}word_bytes"], lengths)

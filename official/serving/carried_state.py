@@ -7,11 +7,10 @@ both directions from one batch to the next, so that its vectors depend on what w
 Shapes: T words of a text with both marks, D hidden, L layers, C cells, P projection.
 """
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import tensorflow as tf
 
+from official.serving import word_vectors
 from official.serving.text_model import TextModel
 from official.tokenizers.packed_words import pack_words
 from official.utils.errors import UserError
@@ -32,32 +31,42 @@ def check(state: str, source: TextModel) -> None:
         raise UserError(f"state: carry is for ELMo (bilm), not for {encoder.type}: leave it out")
 
 
-def layers(source: TextModel, texts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yields all layers of texts, which are read in this order, each from the state of the last.
+class Reader:
+    """Reads texts one after another, each from the state that the one before it left.
 
     Args:
       source: a model with an encoder of the type `bilm`. A text longer than its `max_length` is
         cut.
-      texts: the words of each text in UTF-8.
-
-    Yields:
-      float32 [T, L + 1, D], the marks included.
     """
-    encoder = source.config.encoder
-    count, _, size = encoder.memory_shape  # 2 L, C + P
-    state = tf.zeros((1, count, 1, size))
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(state.shape)],
-        autograph=False,
-    )
-    def read(words, state):
-        words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
-        batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
-        encoded = source.model.encode({**batch, "memory": state}, output_all=True)
-        states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
-        return tf.cast(states, tf.float32), encoded["memory"]
+    def __init__(self, source: TextModel):
+        encoder, head = source.config.encoder, word_vectors.head_of(source.model)
+        count, _, size = encoder.memory_shape  # 2 L, C + P
+        self._state = tf.zeros((1, count, 1, size))
 
-    for words in texts:
-        states, state = read(tf.constant(words.tolist(), tf.string), state)
-        yield states.numpy()
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec(self._state.shape)],
+            autograph=False,
+        )
+        def read(words, state):
+            words = tf.RaggedTensor.from_row_lengths(words, [tf.size(words)])
+            batch = pack_words([words], source.tokenizer, source.max_length, encoder.layout)
+            encoded = source.model.encode({**batch, "memory": state}, output_all=True)
+            states = tf.stack([x[0] for x in encoded["hidden_states"]], axis=1)
+            mixed = word_vectors.mixed(encoded, head)[0]
+            return tf.cast(states, tf.float32), mixed, encoded["memory"]
+
+        self._read = read
+
+    def __call__(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reads a text.
+
+        Args:
+          words: its words in UTF-8.
+
+        Returns:
+          All layers, float32 [T, L + 1, D], and the vectors of `word_vectors.mixed`, float32
+          [T, D]; the marks are included.
+        """
+        states, mixed, self._state = self._read(tf.constant(words.tolist(), tf.string), self._state)
+        return states.numpy(), mixed.numpy()

@@ -60,7 +60,20 @@ def define_embedding() -> None:
         "texts", None, "embed: a file with one text per line. --output: .npy or .jsonl."
     )
     flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
-    flags.DEFINE_integer("layer", -1, "embed: 0 = embeddings, 1 = first layer, -1 = last layer.")
+    flags.DEFINE_integer(
+        "layer",
+        None,
+        "embed: 0 = embeddings, 1 = first layer, -1 = last layer. Default: the last layer; for the "
+        "vectors of texts of ELMo the mix of its head, or without one the mean of all layers.",
+    )
+    flags.DEFINE_enum(
+        "state",
+        "fresh",
+        ["fresh", "carry"],
+        "embed, of ELMo: carry = the lines of --texts are read one after another, each from the "
+        "state of the LSTMs that the line before it left, as in ELMo's release. fresh = each "
+        "begins with a fresh state.",
+    )
     flags.DEFINE_enum(
         "layers",
         "one",

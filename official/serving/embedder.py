@@ -11,14 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import gradient
-from official.serving import carried_state, text_lists
+from official.serving import carried_state, text_lists, word_vectors
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
 from official.utils.errors import UserError
 
-ALL = "all"  # in place of the number of a layer
+# In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
+ALL, MIX = "all", "mix"
 POOLINGS = ("mean", "first", "last", "pooled")
 
 
@@ -61,37 +62,74 @@ class Embedder:
         self,
         texts: Sequence[str],
         pooling: str = "mean",
-        layer: int | str = -1,
+        layer: int | str | None = None,
         batch_size: int = 32,
+        state: str | carried_state.Reader = "fresh",
     ) -> np.ndarray:
         """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
+
+        A `state` that is a `carried_state.Reader` reads on from the texts that it has read.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`; with the layer 'all' [number of
           texts, L + 1, D].
 
         Raises:
-          UserError: a single text is given instead of a list, or the pooling or the layer does not
-            exist.
+          UserError: a single text is given instead of a list, the pooling or the layer does not
+            exist, or the encoder has no state to carry.
         """
         if pooling not in POOLINGS:
             raise UserError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
+        layer = self.default_layer if layer is None else layer
         graph = self._graph(layer)
         if pooling == "pooled" and not self.config.encoder.pooler:
             raise UserError("pooling: this encoder has no pooler: take mean")
         if pooling == "pooled" and layer not in (-1, self._num_layers):
             raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
+        reader = self._reader(state)
         text_lists.check_texts(texts, batch_size)
         sequences = self._sequences(list(texts))
         vectors = np.zeros((len(sequences), *self.shape(layer)), np.float32)
-        for rows, outputs in self._batches(graph, sequences, batch_size):
-            vectors[rows] = _pooled(outputs, pooling)
+        batches = self._batches(graph, sequences, batch_size)
+        if reader is not None:
+            batches = self._in_order(reader, sequences, layer)
+        for rows, outputs in batches:
+            if pooling == "mean" and self._is_elmo:
+                vectors[rows] = word_vectors.mean(outputs["states"], outputs["padding_mask"])
+            else:
+                vectors[rows] = _pooled(outputs, pooling)
         return vectors
 
     @property
     def _layout(self) -> str:
         """The layout of the texts."""
         return self.config.encoder.text_layout
+
+    @property
+    def _is_elmo(self) -> bool:
+        """Whether the encoder is ELMo's, whose vectors of texts are those of its TF-Hub module."""
+        return self.config.encoder.type == "bilm"
+
+    @property
+    def default_layer(self) -> int | str:
+        """The layer of the vectors of texts that is read if none is given."""
+        return MIX if self._is_elmo else -1
+
+    def reader(self) -> carried_state.Reader:
+        """Returns what reads texts with a carried state, which is fresh.
+
+        Raises:
+          UserError: the encoder has no state to carry.
+        """
+        carried_state.check("carry", self._source)
+        return carried_state.Reader(self._source)
+
+    def _reader(self, state: str | carried_state.Reader) -> carried_state.Reader | None:
+        """Returns the reader of a carried state; None = each text begins with a fresh one."""
+        if isinstance(state, carried_state.Reader):
+            return state
+        carried_state.check(state, self._source)
+        return self.reader() if state == "carry" else None
 
     @property
     def _num_layers(self) -> int:
@@ -106,18 +144,21 @@ class Embedder:
     def tokens(
         self,
         texts: Sequence[str],
-        layer: int | str = -1,
+        layer: int | str | None = None,
         batch_size: int = 32,
-        state: str = "fresh",
+        state: str | carried_state.Reader = "fresh",
     ) -> list[TokenVectors]:
         """Computes a vector for each token of each text: see `loaded_model.LoadedModel.tokens`.
+
+        A `state` that is a `carried_state.Reader` reads on from the texts that it has read.
 
         Raises:
           UserError: a single text is given instead of a list, or the layer does not exist, or the
             encoder has no state to carry.
         """
+        layer = -1 if layer is None else layer
         graph = self._graph(layer)
-        carried_state.check(state, self._source)
+        reader = self._reader(state)
         text_lists.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
         sequences = [ids for ids, _, _ in encoded]
@@ -127,8 +168,8 @@ class Embedder:
         before = 1 if self._layout == "cls_first" else 0  # special tokens
         specials = num_specials(1, self.tokenizer, self._layout)
         batches = self._batches(graph, sequences, batch_size)
-        if state == "carry":
-            batches = self._in_order(sequences, layer)
+        if reader is not None:
+            batches = self._in_order(reader, sequences, layer)
         for rows, outputs in batches:
             real = outputs["padding_mask"]  # [B, T]
             for row, states, first, count in zip(
@@ -180,19 +221,23 @@ class Embedder:
             yield rows, {name: value.numpy() for name, value in graph(tokens).items()}
 
     def _in_order(
-        self, sequences: Sequence[np.ndarray], layer: int | str
+        self, reader: carried_state.Reader, sequences: Sequence[np.ndarray], layer: int | str
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields what `_batches` does for each text, with the state carried from text to text."""
         self._count_cut(sequences)
-        for row, states in enumerate(carried_state.layers(self._source, sequences)):
-            chosen = states if layer == ALL else states[:, layer]
+        for row, sequence in enumerate(sequences):
+            states, mixed = reader(sequence)
+            chosen = {ALL: states, MIX: mixed}.get(layer)
+            chosen = states[:, layer] if chosen is None else chosen
             real = np.ones((1, len(states)), bool)
             yield [row], {"states": chosen[None], "padding_mask": real}
 
     def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
         """Returns the function from tokens to the `states` of a layer, which is made once."""
         layers = self._num_layers
-        if layer != ALL:
+        if layer == MIX and not self._is_elmo:
+            raise UserError(f"layer: mix is of ELMo (bilm), not of {self.config.encoder.type}")
+        if layer not in (ALL, MIX):
             if not -layers - 1 <= layer <= layers:
                 raise UserError(
                     f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, "
@@ -203,6 +248,7 @@ class Embedder:
             return self._graphs[layer]
 
         pack_all = pack_words if self._reads_words else pack
+        head = word_vectors.head_of(self.model)
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             batch = pack_all([tokens], self.tokenizer, self.max_length, self._layout)
@@ -211,6 +257,8 @@ class Embedder:
             states = encoded["sequence_output"]
             if layer == ALL:
                 states = tf.stack(encoded["hidden_states"], axis=2)  # [B, T, L + 1, D]
+            elif layer == MIX:
+                states = word_vectors.mixed(encoded, head)
             elif layer < layers:
                 states = encoded["hidden_states"][layer]
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}

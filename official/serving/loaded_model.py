@@ -39,26 +39,34 @@ class LoadedModel(Predictor):
         texts: Sequence[str],
         batch_size: int = 32,
         pooling: str = "mean",
-        layer: int | str = -1,
+        layer: int | str | None = None,
+        state: str = "fresh",
     ) -> np.ndarray:
         """Computes a vector for each text.
 
         Args:
           texts: any number of texts. Texts longer than `max_length` are cut.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
-          pooling: `mean` over the tokens of a layer, special tokens included; `first` or `last`
-            token of a layer; or the `pooled` output.
+          pooling: `mean` over the tokens of a layer, special tokens included (of ELMo over the
+            words, without the marks of the sentence); `first` or `last` token of a layer; or the
+            `pooled` output.
           layer: 0 = the embeddings, 1 = the first layer, -1 = the last layer, 'all' = all of them.
+            'mix', of ELMo = the layer mix of its head, or without one the mean of all layers.
+            None = the last layer, or 'mix' of ELMo, so that its vectors are those of the output
+            `default` of an export.
+          state: of ELMo: 'fresh' = each text begins with a fresh state; 'carry' = the texts are
+            read one after another, each from the state that the one before it left, as in ELMo's
+            release.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`; for all layers [number of texts,
           L + 1, D].
 
         Raises:
-          UserError: a single text is given instead of a list, or the pooling or the layer does not
-            exist.
+          UserError: a single text is given instead of a list, the pooling or the layer does not
+            exist, or the encoder has no state to carry.
         """
-        return self.embedder.texts(texts, pooling, layer, batch_size)
+        return self.embedder.texts(texts, pooling, layer, batch_size, state)
 
     def tokens(
         self,
@@ -72,10 +80,8 @@ class LoadedModel(Predictor):
         Args:
           texts: as for `encode`.
           batch_size: as for `encode`.
-          layer: as for `encode`.
-          state: of ELMo: 'fresh' = each text begins with a fresh state; 'carry' = the texts are
-            read one after another, each from the state that the one before it left, as in ELMo's
-            release.
+          layer: a number, 'all' or 'mix', as for `encode`.
+          state: as for `encode`.
 
         Returns:
           For each text its tokens without special tokens: pieces, starts, ends and vectors.

@@ -25,8 +25,9 @@ def write(
     output: str | os.PathLike,
     *,
     pooling: str = "mean",
-    layer: int | str = -1,
+    layer: int | str | None = None,
     tokens: bool = False,
+    state: str = "fresh",
     report: Callable[[str], None] = print,
 ) -> None:
     """Writes the vectors of texts to a file. The file appears when it is complete.
@@ -41,12 +42,17 @@ def write(
       pooling: as for `Embedder.texts`; ignored for tokens.
       layer: as for `Embedder.texts`.
       tokens: whether to write vectors of tokens instead of texts.
+      state: as for `Embedder.texts`; `carry` goes on through the whole file.
       report: takes the lines of progress and the summary.
 
     Raises:
-      UserError: the file has another suffix, or is `.npy` for tokens.
+      UserError: the file has another suffix, or is `.npy` for tokens; or the encoder has no state
+        to carry.
     """
     check_output(output, tokens)
+    if layer is None:
+        layer = -1 if tokens else embedder.default_layer
+    reader = embedder.reader() if state == "carry" else state
     start_time, progress = time.monotonic(), Progress(len(texts), report, unit="texts")
     suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
@@ -57,12 +63,14 @@ def write(
         for start in range(0, len(texts), CHUNK):
             chunk = texts[start : start + CHUNK]
             if tokens:
-                _write_tokens(stream, chunk, embedder.tokens(chunk, layer))
-            elif suffix == ".npy":
-                stream.write(embedder.texts(chunk, pooling, layer).astype("<f4").tobytes())
+                _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
             else:
-                for text, vector in zip(chunk, embedder.texts(chunk, pooling, layer), strict=True):
-                    _write_line(stream, {"text": text, "vector": vector})
+                vectors = embedder.texts(chunk, pooling, layer, state=reader)
+                if suffix == ".npy":
+                    stream.write(vectors.astype("<f4").tobytes())
+                else:
+                    for text, vector in zip(chunk, vectors, strict=True):
+                        _write_line(stream, {"text": text, "vector": vector})
             progress(len(chunk))
     seconds = time.monotonic() - start_time
     report(

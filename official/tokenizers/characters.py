@@ -7,7 +7,9 @@ target, and keeps its characters as input. With `split_punctuation`, punctuation
 characters are words of their own, as in BERT's first step, for text that is not tokenized.
 
 The vocabulary is a text file of one word per line: `<S>`, `</S>` and `<UNK>`, then words by
-descending count, which the sampled softmax assumes. Text that spells a mark, such as a literal
+descending count, which the sampled softmax assumes. A vocabulary of a release may have the three
+marks on any lines, and the line `!!!MAXTERMID`, which is no word: it is left out and has no id, as
+in the release's reader (bilm-tf, `bilm/data.py`). Text that spells a mark, such as a literal
 "</S>", is an unknown word with the characters of the text.
 
 Shapes: N texts, C characters of a text; a ragged dimension is written None.
@@ -28,7 +30,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
-BEGIN_ID, END_ID, UNKNOWN_ID = range(3)
+_NO_WORD = "!!!MAXTERMID"
 _ROLES = {
     "pad_token": ("</S>",),
     "unk_token": ("<UNK>",),
@@ -124,23 +126,24 @@ class Characters(Tokenizer):
         """Makes a tokenizer from a list of words.
 
         Args:
-          pieces: `<S>`, `</S>`, `<UNK>`, and the words in the order of their ids.
+          pieces: the words in the order of their ids, with `<S>`, `</S>` and `<UNK>` among them.
           split_punctuation: see the class.
           settings: other settings of the settings file.
           source: the name of the vocabulary in messages.
 
         Raises:
-          UserError: the vocabulary is empty, has an empty or duplicate word, or does not begin with
-            the three special tokens.
+          UserError: the vocabulary is empty, has an empty or duplicate word, or lacks one of the
+            three special tokens.
         """
         piece_lines.check(pieces, source)
-        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
+        if lacking := [mark for mark in SPECIALS if mark not in pieces]:
             raise UserError(
-                f"{source} begins with {' '.join(pieces[: len(SPECIALS)])}, but a vocabulary of "
-                f"words begins with {' '.join(SPECIALS)}, one a line: put them there"
+                f"{source} lacks {' '.join(lacking)}: a vocabulary of words has "
+                f"{' '.join(SPECIALS)}, one a line: put them at its beginning"
             )
         self.split_punctuation = split_punctuation
-        splitter = CharacterSplitter(pieces, UNKNOWN_ID, split_punctuation)
+        unknown = pieces.index("<UNK>")
+        splitter = CharacterSplitter(pieces, unknown, split_punctuation)
         specials = find_specials(pieces, {}, source, _ROLES)
         super().__init__(pieces, specials, splitter, settings or {})
 
@@ -159,7 +162,8 @@ class Characters(Tokenizer):
                     f"{path.name} has only {' '.join(SPECIALS)}: leave it out"
                 )
         splits = bool(switch(settings, _SPLITS, False))
-        return cls(piece_lines.read(path), splits, settings, str(path))
+        pieces = [piece for piece in piece_lines.read(path) if piece != _NO_WORD]
+        return cls(pieces, splits, settings, str(path))
 
     def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the ids of all texts, and the words themselves.

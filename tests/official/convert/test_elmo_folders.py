@@ -158,12 +158,25 @@ def test_files_that_are_missing_or_too_many(release, change, message):
         elmo_folders.read(release)
 
 
+def test_a_released_vocabulary_has_its_marks_on_any_line(release, tmp_path):
+    """Vectors do not depend on it: the marks of a sentence are characters."""
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\nof\n!!!MAXTERMID\n<UNK>\n</S>\nand\n<S>\n")
+    model = convert(release, tmp_path / "model", path)
+    config, tokenizer, _ = model_folder.restore(model)
+    assert list(tokenizer.pieces) == ["the", "of", "<UNK>", "</S>", "and", "<S>"]
+    assert config.encoder.vocab_size == 6 and (tokenizer.cls_id, tokenizer.sep_id) == (5, 3)
+    (found,) = official.load(model).tokens(SENTENCES[:1])
+    recorded = np.load(GOLDEN / "outputs.npz")["0_0"].transpose(1, 0, 2).reshape(-1, 32)
+    np.testing.assert_allclose(found.vectors, recorded, atol=1e-5)
+
+
 def test_bad_vocabularies(release):
     with pytest.raises(UserError, match="no.txt is missing"):
         elmo_folders.read(release, release.parent / "no.txt")
     words = release.parent / "words.txt"
     words.write_text("the\nof\n")
-    with pytest.raises(UserError, match="a vocabulary of words begins with <S> </S> <UNK>"):
+    with pytest.raises(UserError, match="words.txt lacks <S> </S> <UNK>: a vocabulary of words"):
         elmo_folders.read(release, words)
 
 

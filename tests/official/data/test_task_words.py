@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from official import data, tasks, tokenizers
+from official.data import words as data_words
 from official.tokenizers import packed_words
 from tests import sentences, small
 from tests.official.tokenizers.test_characters import WORDS, ids_by_hand, odd_texts
@@ -78,3 +79,36 @@ def test_words_of_one_text(max_length):
         5: ([0, 1, 2, 48, 0], b"a\0\0" + b"x" * 48),
     }.get(max_length, ([0, 1, 2, 48, 1, 0], b"a\0\0" + b"x" * 48 + b"d"))
     assert packed["word_lengths"].tolist() == lengths and packed["word_bytes"] == data
+
+
+def test_characters_do_not_depend_on_the_lines_of_the_marks():
+    """Targets are the same words, under their other numbers."""
+    usual = ["<S>", "</S>", "<UNK>", "a", "b"]
+    other = ["b", "</S>", "a", "<UNK>", "<S>"]
+    forward, following = ["<S>", "a", "b", "<S>", "<UNK>"], "b"
+    backward, before = ["</S>", "b", "a", "</S>", "a"], "<UNK>"
+    found = {}
+    for pieces in (usual, other):
+        number = pieces.index
+        parsed = {}
+        for prefix, row, last in (("", forward, following), ("backward_", backward, before)):
+            lengths = [0 if word in usual[:2] else 1 for word in row]
+            parsed |= {
+                f"{prefix}token_ids": tf.ragged.constant([[*map(number, row)]], tf.int32),
+                f"{prefix}next_id": tf.constant([number(last)]),
+                f"{prefix}word_lengths": tf.ragged.constant([lengths], tf.int32),
+                f"{prefix}word_bytes": tf.constant([b"x" * sum(lengths)]),
+            }
+        tokenizer = tokenizers.Characters(pieces)
+        fields = data_words.fields(tokenizer, parsed, 1, len(forward))
+        found[pieces[0]] = {
+            name: value.numpy() if "characters" in name or "character_ids" in name
+            else np.array(pieces)[value.numpy()]
+            for name, value in fields.items()
+        }  # fmt: skip
+        task = data_words.characters(tokenizer, parsed, 1, len(forward)).numpy()
+        found[pieces[0]]["task"] = task
+    assert found["<S>"]["target_ids"].tolist() == [["a", "b", "</S>", "<UNK>", "b"]]
+    assert found["<S>"]["backward_target_ids"].tolist() == [["b", "a", "<S>", "a", "<UNK>"]]
+    for name, values in found["<S>"].items():
+        np.testing.assert_array_equal(values, found["b"][name], err_msg=name)

@@ -1,6 +1,7 @@
 """ELMo in Python and as a SavedModel, beside the encoder run by hand on one text at a time."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from official.config.heads import ClassificationConfig
 from official.config.mix import Mix
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
-from official.serving import saved_model
+from official.serving import saved_model, vector_files
 from tests import sentences
 from tests.official.serving.test_odd_strings import ODD
 from tests.official.test_export import ask
@@ -22,6 +23,7 @@ from tests.official.tokenizers.test_characters import ids_by_hand
 
 TEXTS = ["w1 né  w2", "", " \t", "w3 " * 20, "東京 ́w4 " + "z" * 10_000, "w9"]
 LENGTH = 12
+SIGNATURES = {"single", "pair", "default", "tokens", "carry", "serving_default"}
 ENCODER = BilmConfig(
     vocab_size=len(sentences.VOCABULARY),
     character_size=4,
@@ -92,7 +94,9 @@ def test_vectors_in_python(folder):
     pooled, tokens = loaded.encode(TEXTS, layer="all"), loaded.tokens(TEXTS, layer="all")
     for text, vector, own in zip(TEXTS, pooled, tokens, strict=True):
         words, states = by_hand(loaded, text)
-        np.testing.assert_allclose(vector, states.mean(axis=1), atol=1e-5)
+        # The marks of the sentence are no words.
+        mean = states[:, 1:-1].mean(axis=1) if words else np.zeros((3, 10))
+        np.testing.assert_allclose(vector, mean, atol=1e-5)
         np.testing.assert_allclose(own.vectors, states[:, 1:-1].transpose(1, 0, 2), atol=1e-5)
         assert [text[a:b] for a, b in zip(own.starts, own.ends, strict=True)] == words
     np.testing.assert_allclose(loaded.encode(TEXTS, layer=1, batch_size=4), pooled[:, 1], atol=1e-5)
@@ -100,7 +104,7 @@ def test_vectors_in_python(folder):
 
 def test_signatures_of_words(folder, saved):
     loaded, served = official.load(folder), tf.saved_model.load(saved).signatures
-    assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
+    assert set(served) == SIGNATURES
     outputs = served["default"](text=tf.constant(TEXTS))
     words = [text.split() for text in TEXTS]
     padded = [[*each, *[""] * (20 - len(each))] for each in words]
@@ -125,11 +129,48 @@ def test_signatures_of_words(folder, saved):
         np.testing.assert_allclose(vectors[row, : count + 2], states[2], atol=1e-5)
     for name, value in outputs.items():
         np.testing.assert_allclose(again[name], value, atol=1e-5, err_msg=name)
+    # `encode` gives the same vectors.
+    np.testing.assert_allclose(loaded.encode(TEXTS), outputs["default"], atol=1e-5)
+    np.testing.assert_allclose(loaded.encode(TEXTS, layer="mix"), outputs["default"], atol=1e-5)
+
+
+def test_a_state_is_carried_in_python_in_files_and_by_a_signature(
+    folder, saved, tmp_path, monkeypatch
+):
+    """Row by row in the signature; through the whole file where it is read in several chunks."""
+    loaded, texts = official.load(folder), [*TEXTS, "w1 w2"]
+    tokens = loaded.tokens(texts, layer="all", state="carry")
+    vectors = loaded.encode(texts, state="carry")
+    for own, vector, text in zip(tokens, vectors, texts, strict=True):
+        mean = own.vectors.mean(axis=(0, 1)) if text.split() else np.zeros(10)
+        np.testing.assert_allclose(vector, mean, atol=1e-5)
+    fresh = loaded.encode(texts)
+    assert np.abs(vectors[0] - fresh[0]).max() < 1e-5 < 1e-2 < np.abs(vectors[-1] - fresh[-1]).max()
+    monkeypatch.setattr(vector_files, "CHUNK", 2)
+    path = tmp_path / "vectors.npy"
+    vector_files.write(loaded.embedder, texts, path, state="carry", report=str)
+    np.testing.assert_allclose(np.load(path), vectors, atol=1e-6)
+    path = tmp_path / "tokens.jsonl"
+    options = {"tokens": True, "layer": "all", "state": "carry"}
+    vector_files.write(loaded.embedder, texts, path, report=str, **options)
+    for line, own in zip(path.read_text().splitlines(), tokens, strict=True):
+        found = [token["vector"] for token in json.loads(line)["tokens"]]
+        np.testing.assert_allclose(np.reshape(found, own.vectors.shape), own.vectors, atol=1e-6)
+    carry = tf.saved_model.load(saved).signatures["carry"]
+    state, others = tf.zeros([2, 4, 12]), loaded.tokens(texts[::-1], layer="all", state="carry")
+    for row, pair in enumerate(zip(tokens, others, strict=True)):
+        outputs = carry(text=tf.constant([texts[row], texts[-1 - row]]), state=state)
+        state = outputs["state"]
+        for b, own in enumerate(pair):
+            count = len(own.pieces)
+            for layer in (1, 2):
+                ours = outputs[f"lstm_outputs{layer}"][b, :count]
+                np.testing.assert_allclose(ours, own.vectors[:, layer], atol=1e-5)
 
 
 def test_a_classifier_reads_texts_of_different_lengths(classifier):
     loaded, served = classifier
-    assert set(served) == {"single", "pair", "default", "tokens", "serving_default"}
+    assert set(served) == SIGNATURES
     probabilities = served["serving_default"](text=tf.constant(TEXTS))["probabilities"].numpy()
     head = loaded.model.objectives[0]
     weights = np.exp(head.mix.layer_weights) / np.exp(head.mix.layer_weights).sum()
@@ -157,6 +198,10 @@ def test_a_layer_mix_is_served(classifier):
         assert not outputs["elmo"][row, count:].numpy().any()
         mean = mixed.mean(axis=0) if count else np.zeros(10)
         np.testing.assert_allclose(outputs["default"][row], mean, atol=1e-5)
+    np.testing.assert_allclose(loaded.encode(TEXTS), outputs["default"], atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.encode(TEXTS[:1], state="carry"), outputs["default"][:1], atol=1e-5
+    )
 
 
 def test_a_head_without_a_mix_has_no_vectors_of_words(tmp_path):

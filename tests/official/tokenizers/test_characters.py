@@ -171,7 +171,7 @@ def test_vocabularies_that_are_refused(tmp_path):
         return tokenizers.load(tmp_path)
 
     for text, message in {
-        b"the\ncat\n": "words.txt begins with the cat, but a vocabulary of words begins with "
+        b"the\ncat\n": "words.txt lacks <S> </S> <UNK>: a vocabulary of words has "
         "<S> </S> <UNK>, one a line",
         b"": "words.txt is empty",
         b"<S>\n</S>\n<UNK>\n\nthe\n": "words.txt, line 4: empty",
@@ -187,3 +187,18 @@ def test_vocabularies_that_are_refused(tmp_path):
         load(good, {"mask_token": "the"})
     with pytest.raises(UserError, match="split_punctuation is 3, but must be true or false"):
         load(good, {"split_punctuation": 3})
+
+
+def test_the_marks_may_be_on_any_line(tmp_path):
+    """As in vocabularies of releases, whose reader leaves `!!!MAXTERMID` out."""
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\n</S>\n!!!MAXTERMID\ncat\n<UNK>\n<S>\ndog\n")
+    tokenizer = tokenizers.Characters.read(path, {})
+    assert tokenizer.pieces == ["the", "</S>", "cat", "<UNK>", "<S>", "dog"]
+    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id) == (4, 1, 1)
+    (ids,) = tokenizer.encode(["dog the bird </S> !!!MAXTERMID cat"])
+    assert ids.tolist() == [5, 0, 3, 3, 3, 2]
+    graph = tokenizer.tokenize(tf.constant(["dog the bird </S> cat"]))
+    assert graph.to_list() == [[5, 0, 3, 3, 2]]
+    tokenizer.save(tmp_path / "saved")
+    assert tokenizers.load(tmp_path / "saved").pieces == tokenizer.pieces
