@@ -82,6 +82,8 @@ def main(argv: list[str]) -> None:
     from official.serving import precision_report, saved_model
     from official.serving.signatures import table
 
+    if FLAGS.data:
+        precision_report.check(FLAGS.model_dir, FLAGS.data, FLAGS.task)
     inputs, length = saved_model.export(
         FLAGS.model_dir,
         FLAGS.output,

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from official.serving.generation_defaults import GenerationDefaults
 from official.serving.sampling import Settings
 from official.tokenizers import Tokenizer
 from official.utils import json_files, strict
@@ -125,6 +126,44 @@ def read(folder: AnyPath, config: Mapping[str, Any], tokenizer: Tokenizer, decod
         tasks[task] = {"settings": values, "prefix": prefix}
     defaults = {"settings": settings, "tasks": tasks} if settings or tasks else {}
     return Found(defaults, tuple(dict.fromkeys(reader.left_out)))
+
+
+def written(
+    defaults: GenerationDefaults, described: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the content of `generation_config.json`, and `task_specific_params` of config.json.
+
+    Args:
+      defaults: those of the model folder.
+      described: config.json, whose ids of tokens are repeated: transformers does not look for them
+        there.
+
+    Raises:
+      UserError: a beam search has a rule for lengths that transformers does not have.
+    """
+    ids = {name: described[name] for name in sorted(described) if name.endswith("_token_id")}
+    tasks = {
+        name: {**_theirs(task.settings), **({"prefix": task.prefix} if task.prefix else {})}
+        for name, task in defaults.tasks.items()
+    }
+    return {**ids, **_theirs(defaults.settings)}, tasks
+
+
+def _theirs(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings by their names in transformers."""
+    if settings.get("num_beams", 1) > 1 and settings.get("length_rule") != "huggingface":
+        raise UserError(
+            "generation.json: num_beams: beam search of transformers has length_rule: huggingface "
+            "alone: set it, or leave num_beams out"
+        )
+    result = {name: settings[name] for name in (*_SAME, "early_stopping") if name in settings}
+    if (temperature := settings.get("temperature")) is not None:
+        result["do_sample"] = temperature > 0
+    if temperature:
+        ours = Settings()
+        draws = {"top_k": ours.top_k, "top_p": ours.top_p, **settings}
+        result |= {name: draws[name] for name in _DRAWS}
+    return result
 
 
 @dataclasses.dataclass(frozen=True)

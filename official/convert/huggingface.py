@@ -34,6 +34,7 @@ from official.convert import (
 from official.convert.heads import name_of
 from official.convert.system import System
 from official.saving import model_folder
+from official.serving import generation_defaults
 from official.utils import atomic, files, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -138,6 +139,12 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         name: _files(network, arrays, system, tokenizer)
         for name, (network, arrays) in electra.split(config, variables).items()
     }
+    defaults = generation_defaults.read(model_dir)
+    settings = None
+    if defaults.settings or defaults.tasks:
+        described = files[""][0]
+        settings, tasks = generation.written(defaults, described)
+        described |= {generation.TASKS: tasks} if tasks else {}
     with atomic.folder(output, CONFIG) as temporary:
         for name, (described, tensors) in files.items():
             folder = temporary / name
@@ -148,6 +155,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        if settings is not None:
+            (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
 def without_distillation(config: configs.Config) -> configs.Config:

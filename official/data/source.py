@@ -22,7 +22,7 @@ from official.data.batches import BatchBuilder
 from official.data.example_order import Files
 from official.data.order import Order
 from official.data.row_groups import Folder
-from official.shards import folder, layer_states, manifest, ranges, token_counts
+from official.shards import folder, layer_states, manifest, ranges, stream_checks, token_counts
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -211,7 +211,7 @@ class ShardDataset:
         fields |= objective_fields(config.objectives)
         checks.objectives(self.folder, self.split, fields, config)
         if self.training:
-            streams.check_memory(self.folder, config, self.manifest)
+            stream_checks.check_memory(self.folder, config, self.manifest)
         checks.positions(self.folder, self._longest_sequence, config)
         if self._taught is not None:
             self._taught.check(config)
@@ -317,7 +317,7 @@ class ShardDataset:
 
     def _check_shares(self, batch_size: int, replicas: int) -> None:
         if self.rows is not None:
-            streams.check_batch(self.folder, self.rows, batch_size, self.training)
+            stream_checks.check_batch(self.folder, self.rows, batch_size, self.training)
         accumulation = self.config.recipe.accumulation if self.training else 1
         sharing.check(batch_size, replicas, accumulation)
 

@@ -65,17 +65,11 @@ def write(
     )
     restrict_graph_optimizer()
     encoded = _encoder(model)
+    names = splits or _splits(data)
+    sources = {split: _source(model_dir, data, reading, split) for split in names}
     with atomic.folder(output, layer_states.FILE) as temporary:
         writer = layer_states.Writer(temporary, str(model_dir), checksum(model))
-        for split in splits or _splits(data):
-            source = ShardDataset(data, reading, split, numbered=True)
-            source.check_tokenizer(paths.path(model_dir) / "tokenizer")
-            source.check(reading, predicting=True)
-            if "text_mask" in source.fields:
-                raise UserError(
-                    f"{data}: an example of {source.task_name} has several sequences: the states "
-                    "of all layers are kept of examples with one"
-                )
+        for split, source in sources.items():
             progress = Progress(source.num_examples, report, f"{split}: ", "examples")
             batches = _states(encoded, source, batch_size, progress)
             shape = config.encoder.num_states, config.encoder.hidden_size
@@ -83,6 +77,21 @@ def write(
             writer.write(split, source.fingerprint, lengths, shape, batches)
             report(f"{split}: {source.num_examples:,} examples, {lengths.sum():,} tokens")
         writer.finish()
+
+
+def _source(
+    model_dir: str | os.PathLike, data: str | os.PathLike, reading: configs.Config, split: str
+) -> ShardDataset:
+    """Opens a split, and checks that it suits the encoder."""
+    source = ShardDataset(data, reading, split, numbered=True)
+    source.check_tokenizer(paths.path(model_dir) / "tokenizer")
+    source.check(reading, predicting=True)
+    if "text_mask" in source.fields:
+        raise UserError(
+            f"{data}: an example of {source.task_name} has several sequences: the states of all "
+            "layers are kept of examples with one"
+        )
+    return source
 
 
 def _states(

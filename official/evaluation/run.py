@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tasks
-from official.data import ShardDataset, streams
+from official.data import ShardDataset
 from official.data.labels import check_labels
 from official.data.mixture import Mixture, open_data
 from official.distribution import numerics, strategies
@@ -16,7 +16,7 @@ from official.evaluation import prediction, pseudo_perplexity
 from official.evaluation.evaluator import Evaluator, target_entropy
 from official.modeling.model import Model
 from official.saving import teachers, warm_start
-from official.shards import manifest
+from official.shards import manifest, stream_checks
 from official.utils import errors, paths
 from official.utils.paths import AnyPath
 from official.utils.progress import Report
@@ -175,7 +175,7 @@ class _TrainedModel:
             if _memory_length(self.config) != trained_memory:
                 # Held-out text may be shorter than the memory of training, but must fill a longer
                 # memory.
-                streams.check_memory(source.folder, self.config, source.manifest)
+                stream_checks.check_memory(source.folder, self.config, source.manifest)
             source.check_tokenizer(self.model_dir / "tokenizer")
             flags = {"--mode": "predict" if predicting else "eval", "--split": split}
             strategies.check_run(self.strategy, self.config, flags, {"--data": source})

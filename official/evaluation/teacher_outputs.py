@@ -51,16 +51,18 @@ def write(
         teachers are not alike.
     """
     atomic.check_new(output)
-    heads = {folder: _head(configs.load(folder), folder) for folder in folders}
+    heads = {folder: _head(model_folder.config_of(folder), folder) for folder in folders}
     _check_alike(heads)
+    sources = {
+        folder: [_source(folder, head, data, split, batch_size) for split in splits]
+        for folder, head in heads.items()
+    }
     found: dict[str, list[np.ndarray]] = {split: [] for split in splits}
     fingerprints = {}
     for folder, head in heads.items():
         config, _, model = model_folder.restore(folder, checkpoint)
         layer = model.objectives[config.objectives.index(head)]
-        for split in splits:
-            source = ShardDataset(data, _reading(config, head, batch_size), split, numbered=True)
-            teachers.check_data(folder, source.tokenizer, source.max_length)
+        for split, source in zip(splits, sources[folder], strict=True):
             fingerprints[split] = source.fingerprint
             found[split].append(_outputs(model, layer, source, batch_size, report))
             report(f"{folder}: {split}: {source.num_examples:,} examples")
@@ -96,6 +98,16 @@ def _check_alike(heads: Mapping[str, ObjectiveConfig]) -> None:
             f"--teacher: {', '.join(heads)} have outputs that cannot be averaged ({shown}): name "
             "teachers of one task"
         )
+
+
+def _source(
+    folder: str, head: ObjectiveConfig, data: str | os.PathLike, split: str, batch_size: int
+) -> ShardDataset:
+    """Opens a split, and checks that it suits a teacher."""
+    reading = _reading(model_folder.config_of(folder), head, batch_size)
+    source = ShardDataset(data, reading, split, numbered=True)
+    teachers.check_data(folder, source.tokenizer, source.max_length)
+    return source
 
 
 def _reading(config: configs.Config, head: ObjectiveConfig, batch_size: int) -> configs.Config:

@@ -26,12 +26,7 @@ def restore(
       UserError: it is not a model folder, or its parts do not belong together.
     """
     model_dir = paths.path(model_dir)
-    if not (model_dir / "config.yaml").is_file():
-        raise UserError(
-            f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
-            "(--model_dir), and so does official.convert"
-        )
-    config = configs.load(model_dir / "config.yaml")
+    config = config_of(model_dir)
     tokenizer = tokenizers.load(model_dir / "tokenizer")
     if config.encoder is None:
         raise UserError(f"{model_dir / 'config.yaml'}: encoder: missing")
@@ -46,6 +41,21 @@ def restore(
         model = build(config, precision)
     named_arrays.initialize(model.variables_by_path(), loaded.variables, str(loaded.path))
     return config, tokenizer, model
+
+
+def config_of(model_dir: str | os.PathLike) -> configs.Config:
+    """Reads the config of a model folder.
+
+    Raises:
+      UserError: it is not a model folder.
+    """
+    path = paths.path(model_dir) / CONFIG
+    if not path.is_file():
+        raise UserError(
+            f"{model_dir}: not a model folder: there is no config.yaml in it. Training makes one "
+            "(--model_dir), and so does official.convert"
+        )
+    return configs.load(path)
 
 
 def build(config: configs.Config, precision: str = "float32") -> Model:

@@ -48,13 +48,31 @@ def compare(
     return results
 
 
-def _metrics(
-    config: configs.Config, model: Model, model_dir: AnyPath, data: str
-) -> dict[str, float]:
+def check(model_dir: str | os.PathLike, data: str | os.PathLike, task: str | None = None) -> None:
+    """Checks what `compare` needs of the data, before an export.
+
+    Raises:
+      UserError: the data does not suit the model.
+    """
+    config = model_folder.config_of(model_dir)
+    if task is None:
+        _source(config, paths.path(model_dir), str(data))
+    else:
+        ShardDataset(data, config, "validation")
+
+
+def _source(config: configs.Config, model_dir: AnyPath, data: str) -> ShardDataset:
     source = ShardDataset(data, config, "validation")
     source.check(config)
     check_labels(config, source.manifest, data)
     source.check_tokenizer(model_dir / "tokenizer")
+    return source
+
+
+def _metrics(
+    config: configs.Config, model: Model, model_dir: AnyPath, data: str
+) -> dict[str, float]:
+    source = _source(config, model_dir, data)
     return Evaluator(config, model, tf.distribute.get_strategy()).run(source)
 
 

@@ -6,15 +6,18 @@ same bytes with any number of workers. The folder gets its name when it is compl
 was killed goes on with the groups that are done.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from official.shards import manifest, token_counts
+from official.config.compatibility import check_vocabulary
+from official.shards import manifest, stream_checks, token_counts
 from official.utils import atomic, errors, paths, strict
+from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from tfrecords_tools.pretraining import jobs, stream_builder
@@ -58,6 +61,7 @@ def build(
     corpus = Corpus.find(inputs)
     reading = Reading.of(corpus, on_bad_utf8, on_long_line)
     output = paths.path(output)
+    _warn_of_batches(settings, output)
     plan = _plan(settings, corpus, reading)
     with (
         shard_folder.new(output) as folder,
@@ -71,7 +75,28 @@ def build(
     report(summary(output, built, counts, settings, corpus.bytes, seconds))
     if wasteful := advice(built):
         errors.warn(wasteful)
+    if settings.config is not None:
+        with _as_warnings():
+            stream_checks.check_memory(str(output), settings.config, built)
     return built
+
+
+def _warn_of_batches(settings: Settings, output: AnyPath) -> None:
+    """Warns of a batch of training that a stream does not suit; --override may set another."""
+    config, rows = settings.config, settings.segments.rows
+    if config is None or settings.segments.format != "stream" or not config.objectives:
+        return
+    with _as_warnings():
+        stream_checks.check_batch(str(output), rows, config.recipe.batch_size, training=True)
+
+
+@contextlib.contextmanager
+def _as_warnings() -> Iterator[None]:
+    """Prints what training will refuse with this config."""
+    try:
+        yield
+    except UserError as error:
+        errors.warn(f"training with this config will be refused: {error}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +127,10 @@ class _Build:
         """Fills the folder; returns the manifest and the counts."""
         copy = functools.partial(jobs.copy_tokenizer, settings=self.settings)
         facts = self.runner.call(copy, self.folder)
+        config = self.settings.config
+        if config is not None and config.encoder is not None:
+            with _as_warnings():  # --override may set another size
+                check_vocabulary(config.encoder, facts.vocab_size)
         # The workers load the copy in the shard folder, so that it is what the shards were made of.
         copied = str(self.folder / manifest.TOKENIZER_FOLDER)
         settings = dataclasses.replace(self.settings, tokenizer=copied)
@@ -171,8 +200,10 @@ def _plan(settings: Settings, corpus: Corpus, reading: Reading) -> dict:
     """Returns everything that the examples depend on, as JSON."""
     tokenizer = sorted(paths.path(settings.tokenizer).iterdir())
     files = [*corpus.paths, *tokenizer, *(paths.path(path) for _, path in settings.lexicons)]
+    plain = strict.to_dict(dataclasses.replace(settings, config=None))
+    del plain["config"]
     return {
-        "settings": strict.to_dict(dataclasses.replace(settings, config=None)),
+        "settings": plain,
         "reading": dataclasses.asdict(reading),
         "files": [_state(path) for path in files],
     }

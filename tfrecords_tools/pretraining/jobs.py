@@ -38,6 +38,7 @@ class TokenizerFacts(NamedTuple):
     cls_id: int
     eod_id: int | None
     pair_separators: int
+    vocab_size: int
 
 
 def start_worker() -> None:
@@ -51,11 +52,10 @@ def copy_tokenizer(folder: AnyPath, settings: Settings) -> TokenizerFacts:
     """Copies the tokenizer of the settings into a shard folder.
 
     Raises:
-      UserError: it is not valid, or does not suit the format, or the corruption or the encoder of
-        the config that the shards are made for.
+      UserError: it is not valid, or does not suit the format, or the corruption of the config that
+        the shards are made for.
     """
     from official import tokenizers
-    from official.config.compatibility import check_vocabulary
     from official.corruption.vocabulary import check_tokens
 
     tokenizer = tokenizers.load(settings.tokenizer)
@@ -63,8 +63,6 @@ def copy_tokenizer(folder: AnyPath, settings: Settings) -> TokenizerFacts:
     if settings.config is not None:
         # What training would refuse once the shards are made.
         check_tokens(settings.config.corruption, tokenizer, settings.tokenizer)
-        if settings.config.encoder is not None:
-            check_vocabulary(settings.config.encoder, tokenizer.vocab_size)
     if settings.segments.sentences and not isinstance(tokenizer, tokenizers.Characters):
         raise UserError(
             f"{settings.tokenizer}: segments.sentences: true has rows of whole words, and "
@@ -78,6 +76,7 @@ def copy_tokenizer(folder: AnyPath, settings: Settings) -> TokenizerFacts:
         tokenizer.cls_id,
         tokenizer.eod_id,
         tokenizer.pair_separators,
+        tokenizer.vocab_size,
     )
 
 

@@ -10,7 +10,7 @@ from official.config.segments import TEXT_FORMATS
 from official.config.text_to_text import TextToTextConfig
 from official.shards.features import FEATURES, LEXICONS
 from official.shards.provenance import PretrainingSettings
-from official.utils import paths, strict
+from official.utils import paths
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining import tf_models
 
@@ -43,7 +43,7 @@ class Settings:
     split_sentences: bool = False
     lexicons: tuple[tuple[str, str], ...] = ()
     token_counts: str = ""
-    config: configs.Config | None = strict.omitted()
+    config: configs.Config | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def from_config(

@@ -6,9 +6,10 @@ import shutil
 import pytest
 
 import official
-from official.convert import converted_model, huggingface
+from official.convert import converted_model, generation, huggingface
 from official.saving import model_folder
 from official.serving import saved_model
+from official.serving.generation_defaults import GenerationDefaults
 from official.serving.sampling import Settings
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
@@ -67,6 +68,22 @@ def test_settings_of_a_t5_are_kept_in_the_model_folder(model_dir):
             },
         },
     }  # fmt: skip
+
+
+def test_they_are_written_back(model_dir, tmp_path):
+    huggingface.write(model_dir, tmp_path / "written", "last")
+    general = json.loads((tmp_path / "written" / "generation_config.json").read_text())
+    assert general == {
+        "decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0, "repetition_penalty": 1.5
+    }  # fmt: skip
+    again = huggingface.read(tmp_path / "written")
+    assert again.generation == model_folder.generation(model_dir)
+    drawn = GenerationDefaults({"temperature": 0.5, "top_k": 9, "num_return_sequences": 2})
+    assert generation.written(drawn, {})[0] == {
+        "do_sample": True, "temperature": 0.5, "top_k": 9, "top_p": 1.0, "num_return_sequences": 2
+    }  # fmt: skip
+    with pytest.raises(UserError, match="has length_rule: huggingface alone: set it, or leave"):
+        generation.written(GenerationDefaults({"num_beams": 2}), {})
 
 
 def test_they_are_the_defaults_of_generate(model_dir, monkeypatch):

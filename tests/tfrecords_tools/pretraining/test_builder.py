@@ -793,7 +793,7 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
         data.ShardDataset(tmp_path / "out", small.config())
 
 
-def test_what_training_would_refuse_of_a_vocabulary_is_refused_first(tmp_path):
+def test_what_training_would_refuse_of_a_vocabulary_is_said_first(tmp_path, capsys):
     write_text(tmp_path / "a.txt", 10)
     t5 = config.load(ROOT / "configs" / "smoke" / "t5.yaml")
     tokenizer, nine = (small.tokenizer_folder(tmp_path / f"{n}", sentinels=n) for n in (0, 9))
@@ -801,9 +801,31 @@ def test_what_training_would_refuse_of_a_vocabulary_is_refused_first(tmp_path):
     for folder, count in ((tokenizer, 0), (nine, 9)):
         with pytest.raises(UserError, match=message.format(count)):
             build(folder, tmp_path / "a.txt", tmp_path / "out", t5)
-    with pytest.raises(UserError, match="encoder.vocab_size: 50 is less than the 125 pieces of"):
-        build(tokenizer, tmp_path / "a.txt", tmp_path / "out", small.config(encoder__vocab_size=50))
     assert not (tmp_path / "out").exists()
+    build(tokenizer, tmp_path / "a.txt", tmp_path / "out", small.config(encoder__vocab_size=50))
+    message = "will be refused: encoder.vocab_size: 50 is less than the 125 pieces of the data"
+    assert message in capsys.readouterr().err
+
+
+def test_what_training_would_refuse_of_a_stream_is_said(tmp_path, tokenizer, capsys):
+    text = write_text(tmp_path / "a.txt", 20)
+    encoder = {
+        "type": "transformer_xl", "attention": "uni", "hidden_size": 8, "num_layers": 1,
+        "num_heads": 2, "intermediate_size": 8, "memory_length": 100_000,
+    }  # fmt: skip
+    stream = {
+        "segments": {"format": "stream", "max_length": 16, "rows": 4},
+        "corruption": None,
+        "objectives": [{"type": "causal_lm"}],
+    }
+    build(tokenizer, text, tmp_path / "out", small.config(**stream, encoder=encoder))
+    said = capsys.readouterr().err
+    assert "will be refused: " in said and "is a stream of 4 rows, and the batch has" in said
+    assert "encoder.memory_length: 100000, and the longest text that a row continues has" in said
+    encoder["memory_length"] = 16
+    good = small.config(**stream, encoder=encoder, recipe__batch_size=4)
+    build(tokenizer, text, tmp_path / "good", good)
+    assert "will be refused" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
