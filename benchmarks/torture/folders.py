@@ -65,6 +65,7 @@ def copy(case: Case, materials: Materials, folder: Path) -> None:
         "byte_bpe": lambda: materials.tokenizer("byte_bpe"),
         "text": materials.labelled,
         "elmo": materials.elmo,
+        "tasks": materials.tasks,
     }
     shutil.copytree(sources[case.source](), folder)
     case.spoil(folder)

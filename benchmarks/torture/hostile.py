@@ -9,12 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.torture import folders, hostile_elmo, hostile_examples, parts, spoiling
+from benchmarks.torture import (
+    folders,
+    hostile_elmo,
+    hostile_examples,
+    hostile_tasks,
+    parts,
+    spoiling,
+)
 from benchmarks.torture.materials import Materials, environment
 
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
-CASES = (*folders.CASES, *hostile_elmo.CASES, *hostile_examples.CASES)
+CASES = (*folders.CASES, *hostile_elmo.CASES, *hostile_examples.CASES, *hostile_tasks.CASES)
 
 
 class Part(parts.Part):

@@ -15,10 +15,14 @@ from official import tokenizers
 from official.convert import elmo_folders, huggingface, tf1
 from official.data import ShardDataset, retries
 from official.serving import loaded_model
+from official.tasks import tag_files, trec
+from official.tasks.task import Columns
 from official.utils.errors import UserError
 from tfrecords_tools import inspect_shards
+from tfrecords_tools.tasks.readers import squad, tables
 from tfrecords_tools.text import pieces
 
+_COLUMNS, _WORDS = ("sentence", "label"), Columns(text="0", label="-1")
 ROOM = 2 << 30  # bytes of addresses beyond those of the start
 
 
@@ -46,6 +50,16 @@ READERS = {
     "tokenizer": tokenizers.load,
     "shards": _shards,
     "examples": _examples,
+    "squad": lambda folder: list(squad.read(Path(folder, "train.json"), no_answers=True)),
+    "tsv": lambda folder: list(tables.read(Path(folder, "train.tsv"), _COLUMNS)),
+    "tsv.gz": lambda folder: list(tables.read(Path(folder, "train.tsv.gz"), _COLUMNS)),
+    "jsonl": lambda folder: list(tables.read(Path(folder, "train.jsonl"), _COLUMNS)),
+    "jsonl.gz": lambda folder: list(tables.read(Path(folder, "train.jsonl.gz"), _COLUMNS)),
+    "conll": lambda folder: list(
+        tag_files.read(Path(folder, "train.conll"), Columns(text="0", label="-1"))
+    ),
+    "run": lambda folder: trec.read_run(Path(folder, "train.run")),
+    "qrels": lambda folder: trec.read_qrels(Path(folder, "train.qrels")),
     "verify": _verify,
     "text": lambda folder: list(pieces.unpack(Path(folder, "text.txt.gz"), 1 << 20)),
 }

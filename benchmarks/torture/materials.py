@@ -283,6 +283,16 @@ class Materials:
                     elmo.write(folder)
         return self.folder / "elmo"
 
+    def tasks(self) -> Path:
+        """A folder with a small file of each format of tasks."""
+        with self._made("tasks") as path:
+            if path:
+                from benchmarks.torture import hostile_tasks
+
+                with atomic.folder(path) as folder:
+                    hostile_tasks.write(folder)
+        return self.folder / "tasks"
+
 
 def smoke_config(system: str) -> Path:
     """The config of a system's smoke training."""

@@ -14,9 +14,10 @@ from official import config as configs
 from official import tokenizers
 from official.convert import converted_model, elmo
 from official.saving import model_folder
+from official.tokenizers import characters
 from official.tokenizers.characters import SPECIALS, Characters
 from official.utils import atomic, files, paths
-from official.utils.errors import UserError
+from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
 
 # What the names of the files end in: those of a release begin with its sizes.
@@ -30,8 +31,9 @@ def read(
 
     Args:
       folder: has one file whose name ends in `options.json` and one that ends in `weights.hdf5`.
-      vocabulary: a file of one word per line, `<S>`, `</S>` and `<UNK>` first; None = `words.txt`
-        of the folder, or else these three alone.
+      vocabulary: a file of one word per line, with `<S>`, `</S>` and `<UNK>` on any lines; a
+        vocabulary without `<UNK>` gets it as its last word. None = `words.txt` of the folder, or
+        else these three alone.
 
     Raises:
       UserError: a file is missing, there are several, or one is broken; or the weights do not
@@ -90,5 +92,11 @@ def _tokenizer(folder: AnyPath, vocabulary: str | os.PathLike | None) -> Charact
         return tokenizers.load(folder)
     if vocabulary is None:
         return Characters(SPECIALS)
-    files.check(paths.path(vocabulary))
-    return Characters.read(paths.path(vocabulary), {})
+    path = paths.path(vocabulary)
+    files.check(path)
+    words = characters.read_words(path)
+    begin, end, unknown = SPECIALS
+    if unknown not in words and begin in words and end in words:
+        warn(f"{path} has no {unknown}: it becomes the last word, number {len(words):,}")
+        words.append(unknown)
+    return Characters(words, source=str(path))

@@ -167,7 +167,7 @@ def _records(
 
 def _lines(path: AnyPath) -> Iterable[bytes]:
     with text_lines.opened(path) as stream:
-        for number, line in enumerate(stream):
+        for number, line in enumerate(text_lines.whole(stream, path)):
             yield line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
 
 

@@ -43,6 +43,15 @@ _SPLITS = "split_punctuation"
 _BLANK = r"[\t-\r\x{1c}-\x{1f}\x{85}\pZ]"
 
 
+def read_words(path: AnyPath) -> list[str]:
+    """Reads the words of a vocabulary in the order of their ids.
+
+    Raises:
+      UserError: a line is not UTF-8.
+    """
+    return [piece for piece in piece_lines.read(path) if piece != _NO_WORD]
+
+
 def split_words(texts: tf.Tensor, split_punctuation: bool = False) -> tf.RaggedTensor:
     """Splits strings [N] into words, string [N, None]; bytes that are not UTF-8 become U+FFFD."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
@@ -162,8 +171,7 @@ class Characters(Tokenizer):
                     f"{path.name} has only {' '.join(SPECIALS)}: leave it out"
                 )
         splits = bool(switch(settings, _SPLITS, False))
-        pieces = [piece for piece in piece_lines.read(path) if piece != _NO_WORD]
-        return cls(pieces, splits, settings, str(path))
+        return cls(read_words(path), splits, settings, str(path))
 
     def encode_words(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the ids of all texts, and the words themselves.

@@ -10,6 +10,8 @@ from typing import BinaryIO
 from official.utils import paths
 from official.utils.errors import UserError
 
+MAX_LINE_BYTES = 64 << 20
+
 
 def read(path: str | os.PathLike, what: str) -> list[str]:
     """Returns the lines of a file, without line ends.
@@ -57,6 +59,28 @@ def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise UserError(f"{path} is damaged: it cannot be decompressed ({error})") from error
 
 
+def whole(stream: BinaryIO, path: str | os.PathLike) -> Iterator[bytes]:
+    """Yields the lines of a stream with their ends.
+
+    Args:
+      stream: a result of `opened`.
+      path: the file, for messages.
+
+    Raises:
+      UserError: a line has more than `MAX_LINE_BYTES`: the file is no text, or a few packed bytes
+        that would fill the memory.
+    """
+    number = 1
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(
+                f"{path}:{number}: the line has more than {MAX_LINE_BYTES >> 20} MiB: is this a "
+                "file of text?"
+            )
+        yield line
+        number += 1
+
+
 def lines(path: str | os.PathLike, damaged: list[int]) -> Iterator[str]:
     """Yields lines without their ends and without a byte-order mark.
 
@@ -65,10 +89,10 @@ def lines(path: str | os.PathLike, damaged: list[int]) -> Iterator[str]:
       damaged: a list to which the numbers of lines that are not UTF-8 are appended, from 1.
 
     Raises:
-      UserError: as `opened`.
+      UserError: as `opened` and `whole`.
     """
     with opened(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(whole(stream, path), 1):
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")

@@ -171,6 +171,14 @@ def test_a_released_vocabulary_has_its_marks_on_any_line(release, tmp_path):
     np.testing.assert_allclose(found.vectors, recorded, atol=1e-5)
 
 
+def test_a_released_vocabulary_without_unk_gets_it_as_its_last_word(release, tmp_path, capsys):
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\n</S>\n<S>\nof\n")
+    tokenizer = elmo_folders.read(release, path).tokenizer
+    assert list(tokenizer.pieces) == ["the", "</S>", "<S>", "of", "<UNK>"]
+    assert f"{path} has no <UNK>: it becomes the last word, number 4" in capsys.readouterr().err
+
+
 def test_bad_vocabularies(release):
     with pytest.raises(UserError, match="no.txt is missing"):
         elmo_folders.read(release, release.parent / "no.txt")

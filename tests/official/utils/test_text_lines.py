@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 
 from official.utils import text_lines
@@ -16,3 +18,19 @@ def test_files_of_lines(tmp_path):
         text_lines.read(path, "prompts")
     path.write_bytes("a b\r\n\nü".encode())
     assert text_lines.read(path, "prompts") == ["a b", "", "ü"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(text_lines, "MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / ("train.tsv.gz" if packed else "train.tsv")
+    text = b"a" * (1 << 20) + b"\n" + b"b" * (1 << 21)
+    path.write_bytes(gzip.compress(text) if packed else text)
+    found = text_lines.lines(path, [])
+    with pytest.raises(UserError, match=f"{path}:1: the line has more than 1 MiB"):
+        next(found)
+    path.write_bytes(gzip.compress(text[1:]) if packed else text[1:])
+    found = text_lines.lines(path, [])
+    assert len(next(found)) == (1 << 20) - 1
+    with pytest.raises(UserError, match=f"{path}:2: the line has more than 1 MiB"):
+        next(found)

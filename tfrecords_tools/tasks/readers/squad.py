@@ -18,6 +18,8 @@ from official.utils.bad_rows import BadRows, Unusable
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
+_MAX_BYTES = 4 << 30  # SQuAD has 42 MB.
+
 
 class Asked(NamedTuple):
     """A question of a file.
@@ -95,11 +97,18 @@ def _asked(
 def _questions(path: AnyPath, bad: BadRows) -> Iterator[tuple[str, dict, str]]:
     """Yields the context, the unchecked question and the location of each question."""
     try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UserError(
+                f"{path} has more than {_MAX_BYTES:,} bytes, and is read as a whole: split its "
+                "articles among several files"
+            )
         document = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise UserError(f"{path} is a folder where a file is wanted") from error
+    except UserError:
+        raise
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}): convert the file") from error
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """SQuAD's files: what is read, what is refused, and the shards that they become."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -296,3 +297,11 @@ def test_the_command_makes_windows_of_384_tokens(tmp_path):
         records(tmp_path / "shards", "train")
     )
     assert np.array(record.config.doc_stride) == 128
+
+
+def test_a_file_that_is_larger_than_memory_is_not_read(tmp_path):
+    path = tmp_path / "train.json"
+    path.write_text("{")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(UserError, match="train.json has more than 4,294,967,296 bytes"):
+        list(squad.read(path))
