@@ -9,7 +9,7 @@ from official import config as configs
 from official import training
 from official.saving import checkpoints, metrics_log
 from official.serving import saved_model
-from tests import CONFIGS, commands, small
+from tests import CONFIGS, commands, small, xla
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
 from tfrecords_tools.vocabulary import builder as vocabulary
@@ -57,8 +57,12 @@ def assert_serves(saved):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_from_text_to_a_trained_model(folder, tmp_path, name):
-    """Two steps; the model is evaluated and, of some systems, exported."""
+def test_from_text_to_a_trained_model(folder, tmp_path, monkeypatch, name):
+    """Two steps; the model is evaluated and, of some systems, exported.
+
+    XLA compiles the whole step of training, with the optimizer, as a TPU does.
+    """
+    xla.compile_whole_steps(monkeypatch)
     kind, size, sentinels = SYSTEMS[name]
     tokenizer = folder / f"{kind}-{sentinels}"
     if not tokenizer.exists():
