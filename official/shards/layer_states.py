@@ -134,10 +134,20 @@ class States:
             with paths.local_copy(path) as file:
                 if changed := checksums.difference(path, sha256, checksums.hash_file(file)):
                     raise UserError(f"{changed}: {advice}")
-                arrays[name] = np.load(file, mmap_mode="r", allow_pickle=False)
+                try:
+                    arrays[name] = np.load(file, mmap_mode="r", allow_pickle=False)
+                except (ValueError, EOFError) as error:
+                    raise UserError(f"{path} holds no array ({error}): {advice}") from None
         self._states = arrays[split.states]
         self.lengths = np.array(arrays[split.lengths])
         self._starts = _starts(self.lengths)
+        found = (self._states.dtype, self._states.ndim, self.lengths.dtype, self.lengths.ndim)
+        whole = found == (np.float32, 3, np.int32, 1) and not (self.lengths < 0).any()
+        if not whole or len(self._states) != self._starts[-1]:
+            raise UserError(
+                f"{folder}: the states are not float32 [tokens, layers, size], or not those of the "
+                f"lengths: {advice}"
+            )
         self.shape = self._states.shape[1:]
 
     def check(self, count: int, size: int) -> None:

@@ -106,8 +106,15 @@ def read(folder: str | os.PathLike, record: Record, split: str, fingerprint: str
     path = paths.path(folder) / PurePosixPath(found.file).name
     checksums.check(path, found.sha256, f"copy the folder again, or {_ADVICE}")
     files.check(path)
-    with path.open("rb") as stream:
-        return np.load(stream, allow_pickle=False)
+    try:
+        # Mapped, so that a header is compared with the size of the file first.
+        with paths.local_copy(path) as file:
+            outputs = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path} holds no array ({error}): {_ADVICE}") from None
+    if (outputs.dtype, outputs.ndim) != (np.float32, 3):
+        raise UserError(f"{path}: float32 [examples, teachers, outputs] are wanted: {_ADVICE}")
+    return np.array(outputs)
 
 
 def check_teachers(folder: str | os.PathLike, record: Record, wanted: Sequence[str]) -> None:

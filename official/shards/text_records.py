@@ -42,5 +42,8 @@ def read(
         raise UserError(f"{folder} has no {name}: its shards are not those of {advice}")
     path = paths.path(folder) / name
     checksums.check(path, content.files[name], manifest.ADVICE)
-    for line in path.read_bytes().splitlines():
-        yield json.loads(line)
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}:{number}: not JSON ({error}): {manifest.ADVICE}") from None
