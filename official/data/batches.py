@@ -126,8 +126,8 @@ class BatchBuilder:
         """Builds the batch of one replica: parses its records, pads and corrupts them.
 
         Args:
-          rows: `record`, `index` and `epoch` [B], and `length` if rows have a length of their own;
-            see `official.data.example_order`.
+          rows: `record`, `index` and `epoch` [B], `length` if rows have a length of their own, and
+            `first` of a stream; see `official.data.example_order` and `official.data.row_groups`.
           size: B.
         """
         index = tf.ensure_shape(rows["index"], [size])
@@ -138,6 +138,9 @@ class BatchBuilder:
         batch, segment_ids = self._padded(parsed, size, length)
         batch["example_weights"] = weights
         batch |= {name: value for name, value in parsed.items() if name not in LISTS}
+        if "continues" in batch and "first" in rows:
+            goes_on = ~tf.ensure_shape(rows["first"], [size])
+            batch["continues"] *= tf.cast(goes_on, batch["continues"].dtype)
         if "backward" in batch:
             batch["backward"] = batch["backward"] > 0
         if "part_lengths" in parsed:

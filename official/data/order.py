@@ -62,7 +62,7 @@ class Order:
         share = batch_size // (workers * replicas_per_worker)
         count = share * replicas_per_worker
         if self.rows is not None:
-            stream = RowGroups(self.folders, self.rows)
+            stream = RowGroups(self.folders, self.rows, self.seed)
             return stream.dataset(start, worker * count, count, share, repeat=self.training)
         if self.training:
             return self._shuffled(batch_size).dataset(start, worker * count, count, share)

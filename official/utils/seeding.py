@@ -34,6 +34,7 @@ class Stream(enum.IntEnum):
     PARTS = 11
     TASK = 12
     BATCH_ORDER = 13
+    ROW_ORDER = 14
 
 
 def row_seeds(seed: int, epoch: int | tf.Tensor, index: tf.Tensor) -> tf.Tensor:

@@ -22,9 +22,9 @@ def write(folder, steps, num_shards=12, first=0):
     return Folder(Files(paths, counts), row_groups.count_groups(ROWS, num_shards))
 
 
-def take(folders, steps, start=0, first=0, count=ROWS, share=None, repeat=True):
+def take(folders, steps, start=0, first=0, count=ROWS, share=None, repeat=True, seed=0):
     """Rows of some batches, each [steps, count], after a look at each record."""
-    stream = RowGroups(folders, ROWS)
+    stream = RowGroups(folders, ROWS, seed)
     dataset = stream.dataset(start, first, count, share or count, repeat)
     elements = list(dataset.take(steps * count // (share or count)).as_numpy_iterator())
     rows = {name: np.concatenate([e[name] for e in elements]) for name in elements[0]}
@@ -33,13 +33,32 @@ def take(folders, steps, start=0, first=0, count=ROWS, share=None, repeat=True):
 
 
 @pytest.mark.parametrize("num_shards", [1, 3, 4, 7, 12, 30])
-def test_steps_follow_one_another_in_every_epoch(tmp_path, num_shards):
-    rows = take([write(tmp_path / "a", 5, num_shards)], 11)
-    numbers = np.arange(5 * ROWS).reshape(5, ROWS)
-    np.testing.assert_array_equal(rows["index"], np.concatenate([numbers, numbers, numbers[:1]]))
+def test_each_epoch_has_all_rows_in_their_order_from_another_step_on(tmp_path, num_shards):
+    folder, steps = write(tmp_path / "a", 9, num_shards), 9
+    rows = take([folder], 4 * steps)
+    numbers = np.arange(steps * ROWS).reshape(steps, ROWS)
     np.testing.assert_array_equal(
-        rows["epoch"], np.repeat([0, 1, 2], [5, 5, 1])[:, None] + 0 * rows["index"]
+        rows["epoch"], np.repeat(range(4), steps)[:, None] + 0 * numbers[0]
     )
+    epochs = rows["index"].reshape(4, steps, ROWS)
+    np.testing.assert_array_equal(epochs[0], numbers)
+    size = ROWS // folder.groups
+    turns = epochs[:, 0] // ROWS  # [epoch, row]
+    for epoch, turn in zip(epochs, turns, strict=True):
+        for row in range(ROWS):
+            np.testing.assert_array_equal(epoch[:, row], np.roll(numbers[:, row], -turn[row]))
+        np.testing.assert_array_equal(turn, turn[::size].repeat(size))
+    assert len({tuple(turn) for turn in turns}) == 4
+    assert folder.groups == 1 or len(set(turns[1:].ravel())) > 2  # side by side with others
+    first = np.arange(4 * steps) % steps == 0
+    np.testing.assert_array_equal(rows["first"], first[:, None] | np.zeros(ROWS, bool))
+
+
+def test_the_seed_decides(tmp_path):
+    folder = write(tmp_path / "a", 50)
+    first, same, other = (take([folder], 100, seed=seed)["index"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, same)
+    assert (first[50:] != other[50:]).mean() > 0.9
 
 
 def test_one_pass_ends(tmp_path):
@@ -57,9 +76,12 @@ def test_shards_of_steps_of_all_rows_are_read(tmp_path):
                 writer.write(str(number).encode())
     folder = Folder(Files(paths, [17, 8, 11]))
     expected = np.arange(36).reshape(3, ROWS)
-    np.testing.assert_array_equal(take([folder], 3)["index"], expected)
-    np.testing.assert_array_equal(take([folder], 2, start=4, first=4, count=4)["index"],
-                                  expected[1:, 4:8])  # fmt: skip
+    rows = take([folder], 9)["index"]
+    np.testing.assert_array_equal(rows[:3], expected)
+    assert [sorted(part.ravel()) for part in np.split(rows, 3)] == [list(range(36))] * 3
+    np.testing.assert_array_equal(
+        take([folder], 2, start=4, first=4, count=4)["index"], rows[4:6, 4:8]
+    )
 
 
 def two_folders(tmp_path):
@@ -93,10 +115,14 @@ def test_a_worker_opens_the_shards_of_its_groups_only(tmp_path):
 
 def test_a_resumed_run_opens_one_shard_of_each_group(tmp_path):
     folder = write(tmp_path / "a", 8, 48)  # shards of two steps
+    start = 8 * 10**9 + 5
+    expected = take([folder], 1, start)
     for i, path in enumerate(folder.files.paths):
-        if i % 4 != 2:
+        group, shard = divmod(i, 4)
+        if shard != expected["index"][0, group] // ROWS // 2:
             tf.io.gfile.remove(path)
-    stream = RowGroups([folder], ROWS)
-    rows = next(stream.dataset(8 * 10**9 + 5, 0, ROWS, ROWS, True).as_numpy_iterator())
-    assert rows["index"].tolist() == list(range(5 * ROWS, 6 * ROWS))
-    assert set(rows["epoch"]) == {10**9}
+    stream = RowGroups([folder], ROWS, 0)
+    rows = next(stream.dataset(start, 0, ROWS, ROWS, True).as_numpy_iterator())
+    np.testing.assert_array_equal(rows["index"], expected["index"][0])
+    assert set(rows["epoch"]) == {10**9} and not rows["first"].any()
+    assert len(set(rows["index"] // ROWS)) > 3
