@@ -3,6 +3,7 @@
 The marked corpus has each word once: word n of the text as it was written has the id n + FIRST.
 """
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,13 @@ def stream_folder(
     words=small.WORDS,
     shard_count: int = 3,
 ) -> Path:
-    """A shard folder of the rows of `documents`, whose words stand in `words`."""
+    """A shard folder of the rows of `documents`, whose words stand in `words`.
+
+    The encoder may know fewer: rows are read without one.
+    """
+    pieces = FIRST + 2 * len(words)
+    encoder = dataclasses.replace(run_config.encoder, vocab_size=pieces)
+    run_config = dataclasses.replace(run_config, encoder=encoder)
     tokens = small.tokenizer_folder(folder.with_name(folder.name + "-tokenizer"), words)
     small.built_here(folder, Settings.from_config(run_config, tokens), documents, shard_count)
     return folder

@@ -3,13 +3,15 @@
 The rows of K consecutive batches form a group. They are sorted by the bound of their lengths, cut
 into batches again, and the batches of the group are shuffled. A batch is padded to the bound of its
 longest row. The order is a function of that of the rows and of the seed, and a run that resumes
-reads one group again at most.
+reads one group again at most. A group ends where the run ends, so that a run of E epochs has each
+example E times, but for those of a part of a batch.
 
 The lengths of a batch must be equal on all workers, so every worker reads the rows of all of them.
 
 Shapes: B rows of a batch.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -56,24 +58,60 @@ class LengthGroups:
         self._size = batch_size
         self.batches = min(MAX_BATCHES, max(1, num_examples // batch_size))
 
-    def dataset(self, start: int, first: int, count: int, share: int) -> tf.data.Dataset:
+    def dataset(
+        self, start: int, first: int, count: int, share: int, end: int | None = None
+    ) -> tf.data.Dataset:
         """Returns rows of the batches from number `start` on; see `Lanes.dataset`.
 
         Rows have a `length`, the bound of their batch.
+
+        Args:
+          start: the number of the first batch.
+          first: the first row of each batch that is read.
+          count: the number of rows of each batch that are read.
+          share: the rows of an element; a divisor of `count`.
+          end: the number of batches of the run, where a group ends; None = anywhere.
         """
-        group, skipped = divmod(start, self.batches)
-        rows = self._lanes.dataset(group * self.batches, 0, self._size, self._size)
-        groups = rows.rebatch(self.batches * self._size, drop_remainder=True).enumerate(group)
-        batches = groups.map(self._sorted).prefetch(1).unbatch().skip(skipped)
+        whole, last = divmod(end, self.batches) if end else (0, 0)
+        if start >= (end or 0):
+            batches = self._groups(start, end or 0, self.batches, whole + bool(last))
+        else:
+            batches = self._groups(start, 0, self.batches, 0, whole)
+            if last:
+                place = whole * self.batches
+                batches = batches.concatenate(
+                    self._groups(max(start, place), place, last, whole, whole + 1)
+                )
+            batches = batches.concatenate(self._groups(end, end, self.batches, whole + bool(last)))
         own = slice(first, first + count)
         return batches.map(lambda rows: {name: x[own] for name, x in rows.items()}).rebatch(share)
 
-    def _sorted(self, group: tf.Tensor, rows: Rows) -> Rows:
+    def _groups(
+        self, start: int, origin: int, size: int, number: int, stop: int | None = None
+    ) -> tf.data.Dataset:
+        """Returns the batches of some groups, from number `start` on.
+
+        Args:
+          start: the number of the first batch.
+          origin: the number of the first batch of the first group.
+          size: the batches of a group.
+          number: the number of the first group.
+          stop: the number of the group behind the last one; None = without end.
+        """
+        before, skipped = divmod(start - origin, size)
+        rows = self._lanes.dataset(start - skipped, 0, self._size, self._size)
+        groups = rows.rebatch(size * self._size, drop_remainder=True).enumerate(number + before)
+        if stop is not None:
+            groups = groups.take(max(stop - number - before, 0))
+        sort = functools.partial(self._sorted, batches=size)
+        return groups.map(sort).prefetch(1).unbatch().skip(skipped)
+
+    def _sorted(self, group: tf.Tensor, rows: Rows, batches: int) -> Rows:
         """Returns the rows of a group [K · B] as its batches [K, B]."""
         bucket = tf.searchsorted(self._bounds, self._lengths(rows["record"]))
-        order = tf.reshape(tf.argsort(bucket, stable=True), [self.batches, self._size])
+        order = tf.reshape(tf.argsort(bucket, stable=True), [batches, self._size])
         seeds = seeding.row_seeds(self._seed, group, tf.zeros([1], tf.int64))
-        draws = seeding.bits(seeds, Stream.BATCH_ORDER, self.batches)[0]
+        draws = seeding.bits(seeds, Stream.BATCH_ORDER, batches)[0]
         order = tf.gather(order, tf.argsort(tf.bitcast(draws, tf.int64)))
         longest = tf.reduce_max(tf.gather(bucket, order), axis=1, keepdims=True)  # [K, 1]
         length = tf.broadcast_to(tf.gather(self._bounds, longest), tf.shape(order))

@@ -187,14 +187,16 @@ class Mixture:
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches to the last step: see `ShardDataset`."""
         before = np.bincount(self._choices[:start_step], minlength=len(self.sources))
+        ends = np.bincount(self._choices, minlength=len(self.sources))
         batches = [
             source.dataset(
                 batch_size,
                 start_step=int(start),
                 replicas_per_worker=replicas_per_worker,
+                end_step=int(end),
                 **workers,
             )
-            for source, start in zip(self.sources, before, strict=True)
+            for source, start, end in zip(self.sources, before, ends, strict=True)
         ]
         shared = set.intersection(*(set(part.element_spec) for part in batches))
         lengths = [source.manifest.task.max_target_length or 0 for source in self.sources]

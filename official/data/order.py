@@ -16,6 +16,9 @@ from official.data.length_groups import LengthGroups
 from official.data.row_groups import Folder, RowGroups
 from official.shards import parsing, ranges
 
+# 2: of a stream, another order in each epoch; with buckets, a group ends where the run ends.
+VERSION = 2
+
 
 @dataclasses.dataclass(frozen=True)
 class Order:
@@ -45,7 +48,13 @@ class Order:
     limits: ranges.Limits | None = None
 
     def dataset(
-        self, batch_size: int, start: int, workers: int, worker: int, replicas_per_worker: int
+        self,
+        batch_size: int,
+        start: int,
+        workers: int,
+        worker: int,
+        replicas_per_worker: int,
+        end: int,
     ) -> tf.data.Dataset:
         """Returns an element for each replica of a worker in each batch.
 
@@ -55,6 +64,7 @@ class Order:
           workers: the number of workers.
           worker: the index of this worker.
           replicas_per_worker: the number of replicas of each worker.
+          end: in training, the number of batches of the run.
 
         Returns:
           Rows; see `official.data.example_order`.
@@ -65,7 +75,9 @@ class Order:
             stream = RowGroups(self.folders, self.rows, self.seed)
             return stream.dataset(start, worker * count, count, share, repeat=self.training)
         if self.training:
-            return self._shuffled(batch_size).dataset(start, worker * count, count, share)
+            rows = self._shuffled(batch_size)
+            ends = {"end": end} if isinstance(rows, LengthGroups) else {}
+            return rows.dataset(start, worker * count, count, share, **ends)
         batches = self._one_pass(batch_size).skip(start)
         batches = batches.map(lambda rows: example_order.filled(rows, batch_size))
         return sharing.split(batches, share, worker, replicas_per_worker)

@@ -263,6 +263,7 @@ class ShardDataset:
         worker: int = 0,
         replicas_per_worker: int = 1,
         one_length: bool = False,
+        end_step: int | None = None,
     ) -> tf.data.Dataset:
         """Returns this worker's part of the batches.
 
@@ -282,6 +283,7 @@ class ShardDataset:
           worker: the index of this worker.
           replicas_per_worker: the number of replicas of each worker.
           one_length: whether all rows are padded to the largest length, also those of buckets.
+          end_step: the number of batches of the run; None = that of the recipe.
 
         Returns:
           Dicts of token_ids and segment_ids int32 [B, T], padding_mask bool [B, T],
@@ -296,7 +298,11 @@ class ShardDataset:
         replicas = workers * replicas_per_worker
         self._check_shares(batch_size, replicas)
         share = batch_size // replicas
-        rows = self._order.dataset(batch_size, start_step, workers, worker, replicas_per_worker)
+        if end_step is None:
+            end_step = self.config.recipe.total_steps(self.num_examples)
+        rows = self._order.dataset(
+            batch_size, start_step, workers, worker, replicas_per_worker, end_step
+        )
         if one_length:
             rows = rows.map(lambda rows: {n: rows[n] for n in rows if n != "length"})
         batches = rows.map(

@@ -84,10 +84,11 @@ class BeamRunner:
         items = self._listed(items)
         written, made, total = (self._results(name) for name in ("parts", "counts", "total"))
         with self._pipeline() as pipeline:
-            outputs = self._numbered(pipeline, items) | "make" >> beam.ParDo(
-                _Make(make, counts, self.setup)
-            ).with_outputs(_Make.COUNTS, main="records")
-            records = outputs.records | "keep" >> beam.Reshuffle()
+            records = (
+                self._numbered(pipeline, items)
+                | "make" >> beam.ParDo(_Make(make, counts, made, self.setup))
+                | "keep" >> beam.Reshuffle()
+            )
             size = (
                 records
                 | "size" >> beam.Map(lambda keyed: (1, len(keyed[1]) + FRAME_BYTES))
@@ -95,7 +96,6 @@ class BeamRunner:
                 | "number of parts" >> beam.Map(functools.partial(_count, parts=parts))
             )
             _ = size | "store the number" >> beam.Map(functools.partial(total.store, 0))
-            _ = outputs[_Make.COUNTS] | "store counts" >> beam.MapTuple(made.store)
             _ = (
                 records
                 | "part" >> beam.Map(_with_part, total=beam.pvalue.AsSingleton(size))
@@ -210,27 +210,30 @@ class _Apply(beam.DoFn):
 
 
 class _Make(beam.DoFn):
-    """Makes the records of numbered items, and the counts of each item."""
+    """Makes the records of numbered items, and stores the counts of each item.
 
-    COUNTS = "counts"
+    (Some runners have one output of a function only.)
+    """
 
-    def __init__(self, make: Callable, counts: type[Counts], setup: Callable[[], None]):
+    def __init__(
+        self, make: Callable, counts: type[Counts], made: _Results, setup: Callable[[], None]
+    ):
         super().__init__()
-        self._make, self._counts, self._setup = make, counts, setup
+        self._make, self._counts, self._made, self._setup = make, counts, made, setup
 
     def setup(self):
         """Sets up the worker."""
         _set_up(self._setup)
 
     def process(self, element: tuple[int, Any]) -> Iterable[Any]:
-        """Yields the keys and records, and at the end the number and the counts."""
+        """Yields the keys and records."""
         number, item = element
         counts = self._counts()
         for keyed in self._make(_content(item)):
             counts.add(keyed.counts)
             for key, record in zip(keyed.keys.tolist(), keyed.records, strict=True):
                 yield key.to_bytes(_KEY_BYTES, "big"), record
-        yield beam.pvalue.TaggedOutput(self.COUNTS, (number, counts))
+        self._made.store(number, counts)
 
 
 class _Sizes(beam.CombineFn):

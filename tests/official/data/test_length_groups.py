@@ -68,6 +68,27 @@ def test_a_group_is_no_longer_than_an_epoch(tmp_path):
     np.testing.assert_array_equal(np.bincount(take(few, 5)["index"].ravel()), [10] * 3)
 
 
+@pytest.mark.parametrize("batches", [4, 9])
+def test_a_run_of_whole_epochs_has_each_example_as_often(tmp_path, monkeypatch, batches):
+    """A group that went on behind the end would leave out some of the last epoch."""
+    monkeypatch.setattr(length_groups, "MAX_BATCHES", batches)
+    files = write(tmp_path, [30, 24])
+    steps = 3 * 54 // B
+
+    def read(start, count):
+        elements = groups(files).dataset(start, 0, B, B, end=steps).take(count)
+        return np.array([rows["index"] for rows in elements.as_numpy_iterator()])
+
+    whole = read(0, steps + 9)
+    assert set(np.bincount(whole[:steps].ravel())) == {3}
+    for start in (batches + 1, steps - steps % batches, steps - 1, steps, steps + 2):
+        np.testing.assert_array_equal(read(start, 3), whole[start : start + 3])
+    plain = take(files, steps)["index"]
+    np.testing.assert_array_equal(
+        whole[: steps - steps % batches], plain[: steps - steps % batches]
+    )
+
+
 @pytest.mark.parametrize("start", [1, 8, 9, 10, 31])
 def test_starting_later_gives_the_same_batches(tmp_path, start):
     files = write(tmp_path, [30, 25])

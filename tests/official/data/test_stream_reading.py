@@ -70,10 +70,15 @@ def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas
             if (batch["masked_positions"][b][real] == 0).any():
                 text[t][0] = batch["masked_ids"][b][batch["masked_positions"][b] == 0][0]
         goes_on = [int(batch["continues"][b]) for batch in walked]
-        assert goes_on == ([0] + [1] * (steps - 1)) * 2 + [0, 1, 1]
-        for first in range(0, len(text), steps):  # an epoch
-            Walk(LENGTHS, b >= 2).check(sum(text[first : first + steps], []))
-        assert text[0] == text[steps] == text[2 * steps]
+        assert goes_on[:steps] == [0] + [1] * (steps - 1)
+        # The next epoch begins elsewhere in the text of the row, and goes on at its beginning.
+        turn = next(t for t in range(steps) if text[t] == text[steps])
+        wrapped = 2 * steps - turn
+        assert text[steps : 2 * steps] == text[turn:steps] + text[:turn]
+        expected = [int(t not in (steps, wrapped)) for t in range(steps, 2 * steps)]
+        assert goes_on[steps : 2 * steps] == expected and not goes_on[2 * steps]
+        for begin, end in ((0, steps), (steps, wrapped), (wrapped, 2 * steps), (2 * steps, None)):
+            Walk(LENGTHS, b >= 2).check(sum(text[begin:end], []))
         assert all(batch["backward"][b] == (b >= 2) for batch in walked)
         assert walked[0]["backward"].dtype == bool
     # The masks of the next epoch are others.

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import tensorflow as tf
 
 from official import config as configs
 from official.data import ShardDataset
+from official.data.order import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
+from official.training import resuming
 from official.training.stop_signal import Stopped
 from official.training.sweep import best_result
 from official.training.trainer import Trainer
@@ -197,3 +200,18 @@ def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
     ]
     assert len(set(prints)) == 5
     assert ShardDataset(str(shards), config).fingerprint == prints[0]
+
+
+def test_another_order_than_that_of_an_earlier_version_is_told(capsys):
+    record = {"folder": "a", "examples": 8, "fingerprint": "f"}
+    ordered = record | {"order": VERSION}
+    for theirs, ours, told in (
+        (record, ordered, True),
+        (ordered, ordered, False),
+        (record, record, False),
+    ):
+        state = {"step": 3, "total_steps": 9, "data": {"train": theirs}}
+        checkpoint = checkpoints.Checkpoint(Path("model/step-3"), state, {})
+        resuming.check_data(checkpoint, {"train": ours}, 9)
+        said = capsys.readouterr().err
+        assert ("warning: model/step-3: this run was begun by an earlier version" in said) == told
