@@ -36,6 +36,7 @@ class Order:
         length.
       sequences: whether an example has several sequences, each of which is padded to the length.
       limits: what the numbers of examples are limited to; None = they are not checked.
+      version: `VERSION`, or 1 for a run that an earlier version has begun.
     """
 
     folders: Sequence[Folder]
@@ -46,6 +47,7 @@ class Order:
     bounds: Sequence[int] = ()
     sequences: bool = False
     limits: ranges.Limits | None = None
+    version: int = VERSION
 
     def dataset(
         self,
@@ -72,11 +74,12 @@ class Order:
         share = batch_size // (workers * replicas_per_worker)
         count = share * replicas_per_worker
         if self.rows is not None:
-            stream = RowGroups(self.folders, self.rows, self.seed)
+            stream = RowGroups(self.folders, self.rows, self.seed, self.version > 1)
             return stream.dataset(start, worker * count, count, share, repeat=self.training)
         if self.training:
             rows = self._shuffled(batch_size)
-            ends = {"end": end} if isinstance(rows, LengthGroups) else {}
+            ended = isinstance(rows, LengthGroups) and self.version > 1
+            ends = {"end": end} if ended else {}
             return rows.dataset(start, worker * count, count, share, **ends)
         batches = self._one_pass(batch_size).skip(start)
         batches = batches.map(lambda rows: example_order.filled(rows, batch_size))

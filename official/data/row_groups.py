@@ -43,15 +43,16 @@ class Folder:
 class RowGroups:
     """The rows of all steps; `dataset` reads those of one worker."""
 
-    def __init__(self, folders: Sequence[Folder], rows: int, seed: int):
+    def __init__(self, folders: Sequence[Folder], rows: int, seed: int, turned: bool = True):
         """Prepares the order; no shard is opened.
 
         Args:
           folders: the folders, whose examples are numbered in this order.
           rows: R. Every folder has a whole number of steps.
           seed: the seed of the order.
+          turned: whether epochs begin elsewhere, which earlier versions did not do.
         """
-        self._seed = seed
+        self._seed, self._turned = seed, turned
         self._folders = list(folders)
         self._rows = rows
         self._steps = [sum(folder.files.counts) // rows for folder in folders]
@@ -138,4 +139,4 @@ class RowGroups:
         seeds = seeding.row_seeds(self._seed, epoch, tf.constant([number], tf.int64))
         draws = seeding.bits(seeds, Stream.ROW_ORDER, self._folders[number].groups)[0]
         turns = tf.cast(draws % tf.constant(self._steps[number], tf.uint64), tf.int64)
-        return tf.where(epoch == 0, tf.zeros_like(turns), turns)
+        return tf.where((epoch > 0) & self._turned, turns, tf.zeros_like(turns))

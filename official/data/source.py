@@ -234,6 +234,10 @@ class ShardDataset:
                 "model folder with --init, or leave recipe.layer_states out"
             )
 
+    def keep_earlier_order(self) -> None:
+        """Reads the batches in the order of version 1 of `official.data.order`."""
+        self._order = dataclasses.replace(self._order, version=1)
+
     @property
     def task_name(self) -> str | None:
         """The name of the task; None for pretraining."""

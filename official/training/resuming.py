@@ -9,21 +9,33 @@ from official.data import ShardDataset
 from official.data.order import VERSION
 from official.distribution import strategies
 from official.saving import checkpoints, model_folder, named_arrays
-from official.utils import errors
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 
 def data_record(source: ShardDataset) -> dict[str, str | int]:
     """Returns the record of the data in a checkpoint."""
-    config = getattr(source, "sources", [source])[0].config  # of a mixture, or of one source
-    ordered = source.rows is not None or config.recipe.bucket_lengths
     return {
         "folder": source.folder,
         "examples": source.num_examples,
         "fingerprint": source.fingerprint,
-        **({"order": VERSION} if ordered else {}),
+        "order": VERSION,
     }
+
+
+def keep_order(
+    checkpoint: checkpoints.Checkpoint, source: ShardDataset, data: dict[str, dict]
+) -> None:
+    """Lets a run that an earlier version has begun go on in its order.
+
+    Args:
+      checkpoint: the checkpoint.
+      source: the training data.
+      data: the current `data_record` of each split, which is changed.
+    """
+    if "order" not in checkpoint.state.get("data", {}).get("train", {}):
+        source.keep_earlier_order()
+        data["train"].pop("order", None)
 
 
 def check_data(
@@ -52,14 +64,6 @@ def check_data(
                 f"({total_steps:,} planned steps). Give the data that it began with, or another "
                 "--model_dir; --allow_other_data goes on with the data given now"
             )
-    ours, theirs = data["train"].get("order"), there.get("train", {}).get("order")
-    if there and ours != theirs:
-        errors.warn(
-            f"{checkpoint.path}: this run was begun by an earlier version. From here on it reads "
-            "the rows of a stream in another order in each epoch after the first, and with "
-            "recipe.bucket_lengths the last group of batches in another order: the weights will "
-            "not be those that the earlier version would have reached"
-        )
 
 
 def on_all_workers(

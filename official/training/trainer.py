@@ -221,6 +221,7 @@ class Trainer:
         state = checkpoint.state
         if not self.allow_other_data:
             resuming.check_data(checkpoint, self._data, self.total_steps)
+        resuming.keep_order(checkpoint, self.source, self._data)
         self._data = {**state.get("data", {}), **self._data}
         self._assign(checkpoint, str(checkpoint.path))
         if self.memory is not None:

@@ -202,16 +202,12 @@ def test_the_fingerprint_is_of_the_examples_and_their_order(folder, shards):
     assert ShardDataset(str(shards), config).fingerprint == prints[0]
 
 
-def test_another_order_than_that_of_an_earlier_version_is_told(capsys):
-    record = {"folder": "a", "examples": 8, "fingerprint": "f"}
-    ordered = record | {"order": VERSION}
-    for theirs, ours, told in (
-        (record, ordered, True),
-        (ordered, ordered, False),
-        (record, record, False),
-    ):
-        state = {"step": 3, "total_steps": 9, "data": {"train": theirs}}
-        checkpoint = checkpoints.Checkpoint(Path("model/step-3"), state, {})
-        resuming.check_data(checkpoint, {"train": ours}, 9)
-        said = capsys.readouterr().err
-        assert ("warning: model/step-3: this run was begun by an earlier version" in said) == told
+def test_a_run_of_an_earlier_version_keeps_its_order(shards):
+    for record, kept in (({"fingerprint": "f"}, True), ({"order": VERSION}, False)):
+        source = ShardDataset(shards, CONFIG, "train", training=True)
+        data = {"train": resuming.data_record(source)}
+        assert data["train"]["order"] == VERSION
+        checkpoint = checkpoints.Checkpoint(Path("step-3"), {"data": {"train": record}}, {})
+        resuming.keep_order(checkpoint, source, data)
+        assert source._order.version == (1 if kept else VERSION)
+        assert ("order" not in data["train"]) == kept
