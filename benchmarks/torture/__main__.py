@@ -122,11 +122,11 @@ def supervise(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Runs the chosen parts and prints the table; returns 1 if something failed."""
-    started = time.monotonic()
+    started, commit = time.monotonic(), _commit()
     materials = Materials(options.folder / "materials", lambda line: print(f"           {line}"))
     chosen = [PARTS[name](options.seed, materials) for name in options.parts]
     actual = run(chosen, options, options.folder, started)
-    print(f"\ncommit {_commit()}, seed {options.seed}\n\n{table(chosen, actual)}")
+    print(f"\ncommit {commit}, seed {options.seed}\n\n{table(chosen, actual)}")
     failures = [f"{name}: {sentence}" for name, o in actual.items() for sentence in o.failures]
     for failure in failures:
         print(f"\nFAILED: {failure}")
