@@ -36,6 +36,14 @@ KINDS = {
     "choice": ("choice", [{"type": "multiple_choice"}], {}),
     "tagging": ("tagging", [TAGGED], {"optimizer": {"layer_decay": 0.9}}),
     "text_to_text": ("texts", [{"type": "seq2seq_lm"}], {"optimizer": {"type": "adafactor"}}),
+    "several tasks": (
+        "label score",
+        [
+            {"type": "classification", "task": "classification"},
+            {"type": "regression", "task": "regression"},
+        ],
+        {"optimizer": {"bias_correction": True}},
+    ),
 }
 
 
