@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from official.config.sections import Config
 
 
+def _check_token_table(whole: "Config") -> None:
+    """Raises ValueError if the encoder of the config `whole` has no token table."""
+    if whole.encoder is not None and whole.encoder.type == "bilm":
+        raise ValueError(
+            "its output is tied to a token table, and encoder.type: bilm has none: take the "
+            "objective bilm, or encoder.type: transformer"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class MaskedLMConfig(ObjectiveConfig):
     """Masked LM: the original ids at the masked positions (BERT).
@@ -27,6 +36,10 @@ class MaskedLMConfig(ObjectiveConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_positions", "masked_ids", "masked_weights"})
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the encoder of the config `whole` has no token table."""
+        _check_token_table(whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,6 +288,10 @@ class SpanBoundaryConfig(ObjectiveConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"masked_ids", "span_left", "span_right", "span_offset", "span_weights"})
+
+    def check(self, whole: "Config") -> None:
+        """Raises ValueError if the encoder of the config `whole` has no token table."""
+        _check_token_table(whole)
 
 
 PARTS = (

@@ -26,8 +26,8 @@ def restrict_graph_optimizer():
 
     Remapping: on CPUs with oneDNN the optimizer fuses the float32 product of a scaled tensor with
     the sum after it. It forgets which output of `unstack` or `split` the tensor is, and reads the
-    first one (TensorFlow 2.21). The fusions that are right do not make our graphs faster, because
-    the gradients of `official.modeling.layers` stand between the operations.
+    first one (TensorFlow 2.21). Its other fusions do not make training and evaluation faster: they
+    only add a bias within its product, as gradients stand between that and what follows.
 
     Both are off in evaluation too, so that the metrics of a checkpoint do not depend on whether the
     same process has trained. An exported graph runs with the options of its server, so no layer may

@@ -152,11 +152,10 @@ def loss_and_gradients(model, batch, pair):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "float64"])
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_a_step_compiles_and_all_gradients_are_dense(dtype, jit_compile):
-    model = make(*PRETRAINING, dtype=dtype)
-    step = tf.function(lambda b, p: loss_and_gradients(model, b, p), jit_compile=jit_compile)
+def test_a_step_compiles_in_float64_and_all_gradients_are_dense():
+    """Other types are compared in `tests/official/training/test_graphs.py`."""
+    model = make(*PRETRAINING, dtype="float64")
+    step = tf.function(lambda b, p: loss_and_gradients(model, b, p), jit_compile=True)
     loss, gradients = step(tensors(), tf.constant([1, 2]))
     again, _ = step(tensors(), tf.constant([1, 2]))
     other, _ = step(tensors(), tf.constant([1, 3]))
@@ -165,19 +164,6 @@ def test_a_step_compiles_and_all_gradients_are_dense(dtype, jit_compile):
         assert isinstance(gradient, tf.Tensor), variable.path
         assert gradient.dtype == variable.dtype
         assert np.isfinite(gradient).all(), variable.path
-
-
-@pytest.mark.slow
-def test_compiled_gradients_are_the_plain_ones():
-    model = make(
-        *PRETRAINING,
-        dtype="float64",
-        encoder=dataclasses.replace(ENCODER, dropout=0.0, attention_dropout=0.0),
-    )
-    plain = loss_and_gradients(model, tensors(), (1, 2))
-    compiled = tf.function(lambda b: loss_and_gradients(model, b, (1, 2)), jit_compile=True)
-    for a, b in zip(*map(tf.nest.flatten, (plain, compiled(tensors()))), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow

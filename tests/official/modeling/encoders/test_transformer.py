@@ -391,31 +391,6 @@ def test_dropout_makes_no_variables():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_forward_and_backward_compile(jit_compile):
-    encoder = make()
-
-    def both(tokens):
-        with tf.GradientTape() as tape:
-            outputs = run(encoder, rng=Draws(tokens[0, :2]))
-            loss = tf.reduce_sum(outputs["sequence_output"] * outputs["pooled_output"][:, None])
-        return tape.gradient(loss, [v.value for v in encoder.trainable_variables])
-
-    compiled = tf.function(both, jit_compile=jit_compile)(tf.constant(TOKENS))
-    assert all(isinstance(gradient, tf.Tensor) for gradient in compiled)
-    assert all(np.isfinite(gradient).all() for gradient in compiled)
-
-
-def test_compiled_results_are_those_of_the_plain_graph():
-    encoder = make()
-    plain = run(encoder)["sequence_output"]
-    for jit_compile in (False, True):
-        compiled = tf.function(lambda: run(encoder)["sequence_output"], jit_compile=jit_compile)()
-        assert compiled.shape == (2, 7, 12)
-        np.testing.assert_allclose(compiled, plain, atol=1e-5)
-
-
 def test_batch_and_length_may_be_dynamic():
     encoder = make(causal=True)
 

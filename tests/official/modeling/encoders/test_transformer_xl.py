@@ -426,44 +426,6 @@ def test_dropout_is_seeded_and_off_without_draws():
             assert not np.allclose(first, expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_forward_and_backward_compile(dtype, jit_compile):
-    encoder = make(dtype)
-
-    def both(tokens, memory, slots):
-        with tf.GradientTape() as tape:
-            outputs = run(
-                encoder, rng=Draws(tokens[0, :2]), memory=memory, memory_mask=slots,
-                backward=BACKWARD, **QUERIES,
-            )  # fmt: skip
-            loss = tf.reduce_sum(tf.cast(outputs["query_output"], tf.float32) ** 2)
-        variables = [v.value for v in encoder.trainable_variables]
-        return tape.gradient(loss, variables), outputs["memory"]
-
-    memory = memory_of(encoder, "float32")
-    gradients, new = tf.function(both, jit_compile=jit_compile)(
-        tf.constant(TOKENS), memory["memory"], memory["memory_mask"]
-    )
-    assert new.shape == (2, 2, 5, 12)
-    for variable, gradient in zip(encoder.trainable_variables, gradients, strict=True):
-        assert isinstance(gradient, tf.Tensor), variable.path
-        assert np.isfinite(gradient).all() and np.any(gradient), variable.path
-
-
-@pytest.mark.slow
-def test_compiled_results_are_those_of_the_plain_graph():
-    encoder = make()
-    options = {**QUERIES, "backward": BACKWARD, **memory_of(encoder, "float32")}
-    plain = run(encoder, **options)
-    for jit_compile in (False, True):
-        compiled = tf.function(lambda: run(encoder, **options), jit_compile=jit_compile)()
-        for name in ("sequence_output", "query_output", "memory"):
-            assert compiled[name].shape == plain[name].shape
-            np.testing.assert_allclose(compiled[name], plain[name], atol=1e-5)
-
-
 def test_a_graph_that_predicts_leaves_the_last_content_rows_out():
     encoder = make("float32", num_layers=1, memory_length=0)
 

@@ -65,9 +65,8 @@ def test_masked_lm_behind_a_generator_reads_draws_in_place_of_masks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("question", [MaskedLMConfig(), AllTokensLMConfig()])
-def test_a_step_compiles(question):
-    model = make(THIRD, question, dtype="float32")
+def test_a_step_with_masked_lm_behind_a_generator_compiles():
+    model = make(THIRD, MaskedLMConfig(), dtype="float32")
 
     @tf.function(jit_compile=True)
     def step(batch):

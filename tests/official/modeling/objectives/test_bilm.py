@@ -8,7 +8,11 @@ import pytest
 import tensorflow as tf
 
 from official import config as configs
-from official.config.objectives import BidirectionalLMConfig
+from official.config.objectives import (
+    BidirectionalLMConfig,
+    MaskedLMConfig,
+    SpanBoundaryConfig,
+)
 from official.modeling.layers import log_uniform
 from official.modeling.layers.random import Draws
 from official.modeling.objectives import bilm
@@ -233,6 +237,9 @@ def test_what_is_refused():
                                   initializer_range=0.02)  # fmt: skip
     with pytest.raises(UserError, match="encoder.type: transformer has not two directions: take b"):
         bilm.Objective(BidirectionalLMConfig(), other)
+    for objective in (MaskedLMConfig(), SpanBoundaryConfig()):
+        with pytest.raises(ValueError, match="token table, and encoder.type: bilm has none: take"):
+            objective.check(config)
     with pytest.raises(ValueError, match="samples"):
         BidirectionalLMConfig(samples=-1)
     assert math.isclose(BidirectionalLMConfig().weight, 1)

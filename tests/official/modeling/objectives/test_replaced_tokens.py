@@ -83,27 +83,21 @@ def test_weights_of_the_loss():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "dtype, sharing, size", [("float32", "embeddings", 1 / 3), ("mixed_bfloat16", "all", 1.0)]
-)
-def test_a_step_compiles(dtype, sharing, size):
-    # So cold that the draws are the arg-max: XLA's random numbers are not TensorFlow's.
-    cold = GeneratorConfig(size, sharing=sharing, temperature=1e-6)
-    model = make(cold, ReplacedTokensConfig(), dtype=dtype)
+def test_a_step_of_a_generator_that_is_the_encoder_compiles():
+    model = make(
+        GeneratorConfig(1.0, sharing="all"), ReplacedTokensConfig(), dtype="mixed_bfloat16"
+    )
 
+    @tf.function(jit_compile=True)
     def step(batch, pair):
         with tf.GradientTape() as tape:
             rng = Draws(pair)
             losses, _ = model.terms(model.prepare(batch, rng), rng)
             assert {loss.dtype for loss in losses.values()} == {tf.float32}
             loss = tf.add_n(list(losses.values()))
-        return loss, tape.gradient(loss, [v.value for v in model.trainable_variables])
+        return tape.gradient(loss, [v.value for v in model.trainable_variables])
 
-    plain, compiled = (tf.function(step, jit_compile=jit) for jit in (False, True))
-    loss, gradients = compiled(tensors(), tf.constant([1, 2]))
-    assert all(np.isfinite(g).all() for g in gradients)
-    if dtype == "float32":
-        np.testing.assert_allclose(loss, plain(tensors(), tf.constant([1, 2]))[0], rtol=1e-4)
+    assert all(np.isfinite(g).all() for g in step(tensors(), tf.constant([1, 2])))
 
 
 def test_the_area_under_the_curve():

@@ -1,0 +1,196 @@
+"""What is computed eagerly is computed by an export: every signature of every kind of head.
+
+The exports run in a process that has only TensorFlow, whose graph optimizer has its defaults. The
+project's own functions run eagerly, operation by operation.
+
+Shapes: B batch, T length, C choices.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from official import config as configs
+from official import tokenizers
+from official.config.bilm import BilmConfig
+from official.config.encoder_decoder import EncoderDecoderConfig
+from official.config.encoders import TransformerConfig, TransformerXLConfig
+from official.config.heads import (
+    ClassificationConfig,
+    KernelRankingConfig,
+    MultipleChoiceConfig,
+    RankingConfig,
+    RegressionConfig,
+    SpanAnswerConfig,
+)
+from official.config.objectives import CausalLMConfig, Seq2SeqLMConfig
+from official.config.tagging import TokenClassificationConfig
+from official.saving import checkpoints, model_folder, named_arrays
+from official.serving import saved_model
+from official.serving.signatures import table
+from tests import commands, sentences
+from tests.official.serving.signatures.test_model_garden import examples
+from tests.official.test_export import GOLDEN, TEXTS
+
+SIZES = {"hidden_size": 12, "num_layers": 1, "num_heads": 3, "intermediate_size": 20}
+BERT = TransformerConfig(**SIZES, max_positions=24, initializer_range=0.5)
+ALBERT = TransformerConfig(
+    **SIZES | {"num_layers": 2}, max_positions=24, initializer_range=0.5, layer_groups=1,
+    embedding_size=6,
+)  # fmt: skip
+GPT2 = TransformerConfig(
+    **SIZES, max_positions=24, initializer_range=0.5, norm="pre", causal=True, pooler=False
+)
+XLNET = TransformerXLConfig(**SIZES, pooler=True, initializer_range=0.5)
+# Scaled scores, as T5 has none.
+VASWANI = EncoderDecoderConfig(
+    **SIZES, norm="layer", norm_position="post", use_bias=True, scale_scores=True,
+    positions="sinusoidal", scale_embeddings=True,
+)  # fmt: skip
+ELMO = BilmConfig(
+    character_size=4, filters=((1, 4), (2, 6)), highway_layers=1, cell_size=7, projection_size=5,
+    memory_length=0, num_layers=1,
+)  # fmt: skip
+TAGS = ("O", "B-X", "I-X")
+# The encoder and the head.
+MODELS = {
+    "classification": (BERT, ClassificationConfig(labels=("bad", "good", "neither"))),
+    "regression": (XLNET, RegressionConfig()),
+    "ranking": (BERT, RankingConfig()),
+    "kernel_ranking": (BERT, KernelRankingConfig()),
+    "span_answer": (BERT, SpanAnswerConfig()),
+    "conditional": (XLNET, SpanAnswerConfig(form="conditional")),
+    "multiple_choice": (ALBERT, MultipleChoiceConfig()),
+    "token_classification": (ALBERT, TokenClassificationConfig(labels=TAGS, crf=True, bilstm=4)),
+    "causal_lm": (GPT2, CausalLMConfig()),
+    "seq2seq_lm": (VASWANI, Seq2SeqLMConfig()),
+    "words_in_context": (ELMO, None),
+}
+# What a server does, without anything of this project.
+CLIENT = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+asked, answers = np.load(sys.argv[1]), {}
+for folder in sys.argv[3:]:
+    model = folder.rsplit("/", 1)[-1]
+    signatures = dict(tf.saved_model.load(folder).signatures)
+    del signatures["serving_default"]  # is one of the others
+    for name, signature in signatures.items():
+        specs = signature.structured_input_signature[1]
+        inputs = {n: tf.constant(asked[f"{model}/{name}/{n}"], s.dtype) for n, s in specs.items()}
+        for key, value in signature(**inputs).items():
+            value = value.numpy()
+            answers[f"{model}/{name}/{key}"] = value.astype("S") if value.dtype == object else value
+np.savez(sys.argv[2], **answers)
+assert not any(name.startswith("official") for name in sys.modules)
+"""
+RAW = np.array([text.encode() for text in TEXTS])
+IDS = {
+    "input_word_ids": np.array([[2, 7, 9, 3, 11, 3], [2, 8, 3, 0, 0, 0]]),
+    "input_mask": np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]),
+    "input_type_ids": np.array([[0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0]]),
+}
+INPUTS = {
+    "text_b": RAW[::-1],
+    "context": RAW[::-1],
+    "choices": np.stack([RAW, RAW[::-1], np.roll(RAW, 1)], axis=1),
+    "lengths": np.array([2, 1, 4]),  # of words
+    "tokens": RAW[:6].reshape(2, 3),
+    "sequence_len": np.array([3, 2]),
+    "temperature": np.float32(1.2),
+    "top_k": np.int32(9),
+    "top_p": np.float32(0.9),
+    "seed": np.int64(5),
+}
+
+
+def given(name: str, spec: tf.TensorSpec) -> np.ndarray:
+    """Returns the input `spec` of the signature `name`."""
+    if spec.name in IDS:
+        ids = IDS[spec.name]
+        return ids if spec.shape.rank == 2 else np.stack([ids, ids])  # [B, C, T]
+    if name == "serve_examples":
+        first = {key: value[:1].tolist() for key, value in IDS.items()}
+        return examples(**first).numpy().astype("S")
+    if spec.name == "examples":
+        return examples(text=[text for text in RAW.tolist() if text]).numpy().astype("S")
+    if spec.name == "state":
+        return np.random.default_rng(1).standard_normal((len(RAW), *spec.shape[1:]))
+    return INPUTS.get(spec.name, RAW)
+
+
+def make(folder, encoder, head):
+    """A model folder with random weights."""
+    if encoder.type == "bilm":
+        tokenizer = tokenizers.Characters(sentences.VOCABULARY)
+    else:
+        tokenizer = tokenizers.load(GOLDEN)
+    encoder = dataclasses.replace(encoder, vocab_size=tokenizer.vocab_size)
+    objectives = () if head is None else (head,)
+    config = configs.Config(
+        "exported", encoder=encoder, objectives=objectives, recipe=configs.Recipe(steps=1)
+    )
+    configs.save(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer")
+    model = model_folder.build(config)
+    rng = np.random.default_rng(0)
+    for variable in model.variables:
+        variable.assign_add(0.3 * rng.standard_normal(variable.shape))
+    checkpoints.save(folder, 1, named_arrays.values(model.variables_by_path()), {})
+    task = {"max_length": 12, "doc_stride": 4, "max_query_length": 4}
+    (folder / "task.json").write_text(json.dumps(task))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What the functions give eagerly and what the exports give, by model, signature and output."""
+    parent = tmp_path_factory.mktemp("exports")
+    asked, eager = {}, {}
+    for model, (encoder, head) in MODELS.items():
+        folder = make(parent / f"{model}-model", encoder, head)
+        options = {"max_new_tokens": 4} if model.endswith("_lm") else {}
+        default, _ = saved_model.export(folder, parent / model, **options)
+        parts, kind, _ = saved_model.restore(folder, **options)
+        signatures = table.make(parts, kind, default)[1]
+        del signatures["serving_default"]  # is one of the others
+        for name, function in signatures.items():
+            specs = function.input_signature
+            inputs = [given(name, spec) for spec in specs]
+            asked |= {f"{model}/{name}/{s.name}": x for s, x in zip(specs, inputs, strict=True)}
+            tf.config.run_functions_eagerly(True)
+            tensors = [tf.constant(x, s.dtype) for x, s in zip(inputs, specs, strict=True)]
+            found = function.python_function(*tensors)
+            tf.config.run_functions_eagerly(False)
+            eager |= {f"{model}/{name}/{key}": value.numpy() for key, value in found.items()}
+    np.savez(parent / "asked.npz", **asked)
+    (parent / "client.py").write_text(CLIENT)
+    files = [parent / "asked.npz", parent / "answers.npz", *(parent / model for model in MODELS)]
+    commands.run(parent / "client.py", *files, status=0)
+    return eager, dict(np.load(parent / "answers.npz"))
+
+
+def test_every_kind_of_head_is_exported():
+    served = {"words_in_context" if head is None else head.type for _, head in MODELS.values()}
+    assert served == {*table._KINDS, "causal_lm", "words_in_context"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_exports_compute_what_is_computed_eagerly(model, answers):
+    eager, exported = (
+        {name: value for name, value in each.items() if name.startswith(f"{model}/")}
+        for each in answers
+    )
+    assert exported.keys() == eager.keys()
+    for name, value in eager.items():
+        if np.issubdtype(value.dtype, np.floating):
+            np.testing.assert_allclose(exported[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+        else:
+            value = value.astype("S") if value.dtype == object else value
+            np.testing.assert_array_equal(exported[name], value, err_msg=name)
