@@ -268,8 +268,8 @@ def test_heads_that_transformers_has_not_are_refused(tmp_path, encoder, objectiv
     [
         ({"summary_type": "mean"}, r"config.json: summary_type: 'mean' is not supported, only"),
         (
-            {"summary_activation": "silu"},
-            "summary_activation: 'silu' is not supported where summary_use_proj is True",
+            {"summary_activation": "mish"},
+            "summary_activation: 'mish' is not supported where summary_use_proj is True",
         ),
         (
             {"summary_use_proj": False},

@@ -318,7 +318,7 @@ def test_what_a_release_cannot_be(tmp_path, changes, message):
     [
         ("xlnet_lm", {"same_length": True}, "same_length: True is not supported, only False"),
         ("xlnet_lm", {"attn_type": "both"}, "attention: 'both' is not one of bi, uni"),
-        ("xlnet_lm", {"ff_activation": "silu"}, "ff_activation: 'silu' is not supported"),
+        ("xlnet_lm", {"ff_activation": "mish"}, "ff_activation: 'mish' is not supported"),
         ("xlnet_lm", {"d_model": 17}, "hidden_size: 17 is odd"),
         ("xlnet_regression", {"summary_type": "mean"}, "pooled_position: 'mean' is not one of"),
         ("xlnet_regression", {"summary_activation": None}, "summary_activation: None is not supp"),

@@ -446,7 +446,7 @@ def test_several_folders_are_counted_through(tmp_path):
 def test_folders_with_shares(tmp_path, buckets):
     a = write(tmp_path / "a", make_examples(70, seed=1), shards=4)
     b = write(tmp_path / "b", make_examples(50, seed=2), shards=4)
-    config = make_config(MASKS, bucket_lengths=buckets)
+    config = make_config(MASKS, bucket_lengths=buckets, steps=15)
     source = data.ShardDataset([a, b], config, training=True, shares=(0.75, 0.25))
     assert source.num_examples == 120
     plain = data.ShardDataset([a, b], config, training=True)

@@ -364,7 +364,7 @@ def test_bfloat16_is_kept_as_it_is():
 
 def test_states_that_are_not_finite_are_forgotten():
     result = memory.make_memory(config(), tf.distribute.get_strategy(), ROWS)
-    states = np.ones((ROWS, 2, KEPT, 8))
+    states = np.ones((ROWS, 2, KEPT, 8), np.float32)
     states[1, 0, 2, 3], states[2, 1, 0, 0] = np.nan, np.inf
     result.write(tf.constant(states), tf.ones((ROWS, KEPT), bool))
     read = result.read({"continues": tf.constant([1, 1, 1, 0])})
