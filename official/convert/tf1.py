@@ -14,6 +14,7 @@ of the classes, so they become LABEL_0, LABEL_1, ... They can be changed in conf
 
 import dataclasses
 import glob
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -119,7 +120,7 @@ class Checkpoint(Mapping[str, np.ndarray]):
             raise UserError(f"{folder} holds more than one checkpoint ({names}): leave one there")
         self.source = paths.path(found[0])
         self._copies = tempfile.TemporaryDirectory() if paths.is_remote(folder) else None
-        for path in folder.glob(f"{glob.escape(self.source.name)}.*"):
+        for path in self._files(folder, ".*"):
             files.check(path, max_bytes=None)
             if self._copies:
                 paths.copy(path, os.path.join(self._copies.name, path.name))
@@ -128,11 +129,24 @@ class Checkpoint(Mapping[str, np.ndarray]):
             self._reader = tf.train.load_checkpoint(prefix)
         except _READ_ERRORS as error:
             raise UserError(f"{self.source}: cannot be read: {error}") from None
+        shapes = self._reader.get_variable_to_shape_map()
+        dtypes = self._reader.get_variable_to_dtype_map()
         self._names = {
             name
-            for name in self._reader.get_variable_to_shape_map()
+            for name in shapes
             if not name.endswith(_SLOTS) and _SLOT not in name and name not in _COUNTERS
         }
+        # The reader makes room for a tensor by its shape in the index, before it looks at the data.
+        room = sum(path.stat().st_size for path in self._files(folder, ".data-*"))
+        for name in sorted(self._names):
+            if dtypes[name].is_floating and math.prod(shapes[name]) * dtypes[name].size > room:
+                raise UserError(
+                    f"{self.source}: {name} has the shape {tuple(shapes[name])} in the index, "
+                    f"which is more than the {room:,} bytes of its data: copy the folder again"
+                )
+
+    def _files(self, folder: AnyPath, ending: str) -> Iterator[AnyPath]:
+        return folder.glob(glob.escape(self.source.name) + ending)
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads one tensor."""

@@ -233,7 +233,7 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
                 "Once it runs again, start the same command",
             )
         raise UserError(
-            f"{lost}, or a file system fails ({gfile.words(error)}). {restart}: the run goes on "
+            f"{lost}, or a file system fails ({gfile.words(error)}). {restart}: training goes on "
             "from its last checkpoint"
         ) from error
 

@@ -57,14 +57,15 @@ def evaluate(
     trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     metrics_by_split = {}
     splits = trained.splits(data, split, "validation", single=False)
-    for name, source, model in trained.restored(data, splits, predicting=False):
-        evaluator = trained.evaluator(model, report)
-        metrics_by_split[name] = metrics = evaluator.run(source)
-        if entropy := target_entropy(source, evaluator.batch_size):
-            metrics["target_entropy"] = entropy
-        if pseudo:
-            bare = ShardDataset(data, pseudo_perplexity.reading(trained.config), name)
-            metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size)
+    with strategies.lost_workers(trained.strategy):
+        for name, source, model in trained.restored(data, splits, predicting=False):
+            evaluator = trained.evaluator(model, report)
+            metrics_by_split[name] = metrics = evaluator.run(source)
+            if entropy := target_entropy(source, evaluator.batch_size):
+                metrics["target_entropy"] = entropy
+            if pseudo:
+                bare = ShardDataset(data, pseudo_perplexity.reading(trained.config), name)
+                metrics |= pseudo_perplexity.evaluate(model, bare, evaluator.batch_size)
     return metrics_by_split
 
 
@@ -100,12 +101,13 @@ def predict(
     """
     trained = _TrainedModel.open(model_dir, checkpoint, overrides, strategy)
     splits = trained.splits(data, split, "test", single=not submission)
-    for _, source, model in trained.restored(data, splits, predicting=True):
-        evaluator = trained.evaluator(model, report)
-        if submission:
-            prediction.submit(evaluator, source, output)
-        else:
-            prediction.predict(evaluator, source, output, top_k)
+    with strategies.lost_workers(trained.strategy):
+        for _, source, model in trained.restored(data, splits, predicting=True):
+            evaluator = trained.evaluator(model, report)
+            if submission:
+                prediction.submit(evaluator, source, output)
+            else:
+                prediction.predict(evaluator, source, output, top_k)
 
 
 @dataclasses.dataclass(frozen=True)

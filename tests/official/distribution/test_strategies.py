@@ -159,7 +159,7 @@ def test_a_tpu_that_is_lost_is_said(monkeypatch):
     assert str(error.value) == (
         "the TPU cannot be reached any more (it may have been preempted or restarted), or a file "
         "system fails (Unavailable: Socket closed). Once it runs again, start the same command: "
-        "the run goes on from its last checkpoint"
+        "training goes on from its last checkpoint"
     )
     with pytest.raises(tf.errors.InvalidArgumentError), strategies.lost_workers(ONE):
         raise tf.errors.InvalidArgumentError(None, None, "a bug")
