@@ -47,8 +47,8 @@ def test_from_words_to_entities(tmp_path):
         "encoder": {"type": "transformer", **SIZES, "max_positions": 24},
         "objectives": [{"type": "token_classification", "dropout": 0.0}],
         "recipe": {
-            "steps": 20, "batch_size": 16, "report_every": 20, "bucket_lengths": [12],
-            "optimizer": {"learning_rate": 1e-2},
+            "steps": 50, "batch_size": 16, "report_every": 50, "bucket_lengths": [12],
+            "optimizer": {"learning_rate": 3e-3},
         },
     }  # fmt: skip
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))

@@ -141,7 +141,8 @@ def test_command(tmp_path):
     assert f"wrote {tmp_path}/lite/model.tflite: `tokens` takes" in done.stdout
     assert sorted(p.name for p in (tmp_path / "lite").iterdir()) == ["model.tflite", "tokenizer"]
     for name, value in (("data", "shards"), ("num_beams", "2")):
-        done = commands.run("official.export", *options, f"--{name}={value}", status=2)
+        other = f"--output={tmp_path}/other"
+        done = commands.run("official.export", *options, other, f"--{name}={value}", status=2)
         assert f"--{name} is of --format=saved_model: leave it out" in done.stderr
 
 
