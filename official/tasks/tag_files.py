@@ -43,12 +43,18 @@ class TaggedWords(NamedTuple):
       tags: their tags; None = the file has none.
       location: the file and the line of the text, for messages.
       lines: the line of each word.
+      text: the text that was split into the words; None = the file has the words.
+      offsets: the first character of each word in `text`, and the character after its last one.
+      left_out: the number of spans that were left out because of others inside or around them.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     location: str
     lines: tuple[int, ...]
+    text: str | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+    left_out: int = 0
 
 
 class Span(NamedTuple):

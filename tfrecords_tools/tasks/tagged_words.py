@@ -3,38 +3,15 @@
 import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from official.tasks import tag_files
 from official.tasks import tags as tag_rules
-from official.tasks.tag_files import Span, TextWithSpans
+from official.tasks.tag_files import Span, TaggedWords, TextWithSpans
 from official.tokenizers import Tokenizer, text_words
 from official.utils.bad_rows import BadRows, Unusable
 
 NESTED = ("refuse", "innermost", "outermost")
 TEXTS_AT_ONCE = 2048
-
-
-class Text(NamedTuple):
-    """A text with the tags of its words.
-
-    Attributes:
-      words: the words.
-      tags: their tags; None = the file has none.
-      location: the file and the line of the text, for messages.
-      lines: the line of each word.
-      text: the text that was split into the words; None = the words were given.
-      offsets: the first character of each word in `text`, and the character after its last one.
-      left_out: the number of spans that were left out because of others inside or around them.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    location: str
-    lines: tuple[int, ...]
-    text: str | None = None
-    offsets: tuple[tuple[int, int], ...] = ()
-    left_out: int = 0
 
 
 def texts(
@@ -44,7 +21,7 @@ def texts(
     bad: BadRows,
     nested: str = "refuse",
     widen: bool = False,
-) -> Iterator[Text]:
+) -> Iterator[TaggedWords]:
     """Yields texts as words with tags, in order.
 
     Args:
@@ -65,7 +42,7 @@ def texts(
         offsets = iter(text_words.spans(raw, rule, tokenizer))
         for record in chunk:
             if not isinstance(record, TextWithSpans):
-                yield Text(*record)
+                yield record
                 continue
             try:
                 text = _split(record, next(offsets), nested, widen)
@@ -77,7 +54,7 @@ def texts(
 
 def _split(
     record: TextWithSpans, offsets: Sequence[tuple[int, int]], nested: str, widen: bool
-) -> Text:
+) -> TaggedWords:
     where, text = record.location, record.text
     if not offsets:
         raise Unusable("no words", f"{where}: the text has no words")
@@ -89,7 +66,7 @@ def _split(
         found = _entities(kept, offsets, record, widen)
         tags = tuple(tag_rules.write(found, len(words), tag_rules.BIO))
     lines = (record.line,) * len(words)
-    return Text(words, tags, where, lines, text, tuple(offsets), left_out)
+    return TaggedWords(words, tags, where, lines, text, tuple(offsets), left_out)
 
 
 def _chosen(spans: Sequence[Span], nested: str, where: str) -> list[Span]:

@@ -115,7 +115,7 @@ def build(
     task = dataclasses.replace(task, split_words=task.split_words or word_rules.DEFAULT)
     task_folder.check_max_length(1, tokenizer, max_length)
     counts: dict[str, SplitCounts] = {}
-    read: dict[str, list[tagged_words.Text]] = {}
+    read: dict[str, list[tag_files.TaggedWords]] = {}
     for split in (s for s in SPLITS if s in files):
         counts[split] = each = SplitCounts(BadRows(skip_bad_rows))
         labelled = not split.startswith("test")
@@ -152,9 +152,11 @@ def build(
     return built
 
 
-def _alike(texts: Iterable[tagged_words.Text], counts: SplitCounts) -> list[tagged_words.Text]:
+def _alike(
+    texts: Iterable[tag_files.TaggedWords], counts: SplitCounts
+) -> list[tag_files.TaggedWords]:
     """Returns the texts that have tags, or have none, as the first one."""
-    result: list[tagged_words.Text] = []
+    result: list[tag_files.TaggedWords] = []
     for text in texts:
         if result and (text.tags is None) != (result[0].tags is None):
             counts.bad(
@@ -169,7 +171,7 @@ def _alike(texts: Iterable[tagged_words.Text], counts: SplitCounts) -> list[tagg
 
 
 def _in_scheme(
-    texts: Iterable[tagged_words.Text],
+    texts: Iterable[tag_files.TaggedWords],
     scheme: str,
     repair: bool,
     labels: Sequence[str],
@@ -197,7 +199,7 @@ def _in_scheme(
     return result
 
 
-def _first_fault(text: tagged_words.Text, repaired: Sequence[str], scheme: str) -> str:
+def _first_fault(text: tag_files.TaggedWords, repaired: Sequence[str], scheme: str) -> str:
     """Returns the message about the first tag that does not follow the scheme."""
     pairs = zip(text.tags, repaired, strict=True)
     i = next(i for i, (tag, right) in enumerate(pairs) if tag != right)
@@ -210,7 +212,7 @@ def _first_fault(text: tagged_words.Text, repaired: Sequence[str], scheme: str) 
     )
 
 
-def _unknown(text: tagged_words.Text, tags: Sequence[str], labels: Sequence[str]) -> str:
+def _unknown(text: tag_files.TaggedWords, tags: Sequence[str], labels: Sequence[str]) -> str:
     """Returns the message about the first tag that is no label; "" if there is none."""
     for i, tag in enumerate(tags):
         if tag not in labels:
@@ -221,7 +223,7 @@ def _unknown(text: tagged_words.Text, tags: Sequence[str], labels: Sequence[str]
     return ""
 
 
-def _place(text: tagged_words.Text, word: int) -> str:
+def _place(text: tag_files.TaggedWords, word: int) -> str:
     """Returns the file and the line of a word."""
     return f"{text.location.rsplit(', line ', 1)[0]}, line {text.lines[word]}"
 
