@@ -11,7 +11,7 @@ ROOT = HERE.parents[1]
 
 
 def python_of(name: str) -> Path:
-    """The Python of a reference environment: `hf`, `tfm` or `tfa`.
+    """The Python of a reference environment: `hf`, `hf5`, `tfm` or `tfa`.
 
     `GARDEN_<NAME>_PYTHON` names another one than `.parity/<name>`. Where there is none the test
     is skipped, or fails under `GARDEN_PARITY=required`, which `make parity` sets.
@@ -56,8 +56,14 @@ class Reference:
 
 @pytest.fixture(scope="session")
 def hf() -> Reference:
-    """PyTorch and transformers."""
+    """PyTorch and transformers 4."""
     return Reference("hf")
+
+
+@pytest.fixture(scope="session")
+def hf5() -> Reference:
+    """PyTorch and transformers 5."""
+    return Reference("hf5")
 
 
 @pytest.fixture(scope="session")
