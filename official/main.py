@@ -1,4 +1,4 @@
-"""Trains, evaluates, predicts, generates and embeds: one config, one data folder, one model.
+"""Trains, evaluates, predicts, generates, fills masks and embeds: one config, one data folder, one model.
 
 Pretraining:
 
@@ -30,6 +30,11 @@ others:
   python -m official.main --mode=generate --model_dir=MODEL --prompt='Once upon a time' \
       --temperature=0.8 --top_k=40
 
+A masked LM fills the masks of texts, and T5 its sentinels:
+
+  python -m official.main --mode=fill_mask --model_dir=MODEL --texts=texts.txt \
+      --output=filled.jsonl --top_k=5
+
 With --sweep=key=value,value,... (once or more) train_and_eval runs every combination of the values
 in a folder below --model_dir and compares the results: see official.training.sweep.
 
@@ -60,7 +65,7 @@ from official.utils import errors, paths, progress
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "embed")
+_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed")
 FLAGS = flags.FLAGS
 
 
@@ -141,7 +146,7 @@ def _define_prediction_flags() -> None:
         "output",
         None,
         "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
-        "(generate), .npy or .jsonl (embed).",
+        "(generate, fill_mask), .npy or .jsonl (embed).",
     )
     flags.DEFINE_bool(
         "pseudo_perplexity",
@@ -171,13 +176,23 @@ def _define_distribution_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
-    required = {"generate": ("model_dir",), "embed": ("model_dir", "output")}
+    required = {
+        "generate": ("model_dir",),
+        "fill_mask": ("model_dir", "texts", "output"),
+        "embed": ("model_dir", "output"),
+    }
     errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
     if FLAGS.mode.startswith("train"):
         errors.require(FLAGS, "config", mode=FLAGS.mode)
-    modes = {"eval": _evaluate, "predict": _predict, "generate": _generate, "embed": _embed}
+    modes = {
+        "eval": _evaluate,
+        "predict": _predict,
+        "generate": _generate,
+        "fill_mask": _fill_mask,
+        "embed": _embed,
+    }
     modes.get(FLAGS.mode, _sweep if FLAGS.sweep else _train)()
 
 
@@ -313,6 +328,19 @@ def _generate() -> None:
         save(FLAGS.output, prompts, texts)
     else:
         print("\n".join(texts))
+
+
+def _fill_mask() -> None:
+    """Writes what fills the masks of texts."""
+    from official.serving import loaded_model, mask_filler
+    from official.utils import text_lines
+
+    mask_filler.check_output(FLAGS.output)
+    top_k = FLAGS.top_k if FLAGS["top_k"].present else mask_filler.TOP_K
+    texts = text_lines.read(FLAGS.texts, "texts")
+    filler = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).filler
+    mask_filler.write(filler, texts, FLAGS.output, top_k, FLAGS.target or None, progress.say)
+    print(f"wrote {FLAGS.output}")
 
 
 def _embed() -> None:

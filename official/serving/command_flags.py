@@ -1,4 +1,4 @@
-"""The flags of the commands that generate texts, embed texts or export a model."""
+"""The flags of the commands that generate or embed texts, fill masks or export a model."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -44,7 +44,8 @@ def define_generation() -> None:
         "top_k",
         0,
         "generate: sample from the k most probable tokens. predict, for rankings: the maximum "
-        "number of documents of a query. 0 = all.",
+        "number of documents of a query. 0 = all. fill_mask: the number of words for each mask; "
+        "default: 5.",
         lower_bound=0,
     )
     flags.DEFINE_float(
@@ -57,7 +58,15 @@ def define_generation() -> None:
 def define_embedding() -> None:
     """Defines the flags of the mode embed."""
     flags.DEFINE_string(
-        "texts", None, "embed: a file with one text per line. --output: .npy or .jsonl."
+        "texts",
+        None,
+        "embed, fill_mask: a file with one text per line. --output: .npy or .jsonl; of fill_mask "
+        ".jsonl, an object for each text with the words for each mask.",
+    )
+    flags.DEFINE_multi_string(
+        "target",
+        [],
+        "fill_mask: a token that a mask may stand for. May be repeated. Default: all tokens.",
     )
     flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
     flags.DEFINE_integer(

@@ -1,6 +1,7 @@
 """Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
 
-The model has the signature `tokens` of a SavedModel, and its tokenizer lies beside it. With int8
+The model has the signature `tokens` of a SavedModel, a masked LM also `fill_mask_tokens`, and its
+tokenizer lies beside it. With int8
 the converter stores each matrix as integers of 8 bits, with a scale for each output channel. The
 runtime rounds each row of the activations by itself, so the result for a row does not depend on
 other rows.
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from official.modeling.layers import gradient
 from official.serving import saved_model
+from official.serving.signatures import fill_mask
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -55,18 +57,21 @@ def export(
         )
     server = tf.Module()
     server.weights = parts.weights.module
+    kept = {SIGNATURE: signatures[SIGNATURE]}
+    if parts.filler is not None:
+        server.filler = parts.filler.weights.module
+        kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]
     with atomic.folder(output, FILE) as folder, tempfile.TemporaryDirectory() as temporary:
         with gradient.left_out():
-            kept = {SIGNATURE: signatures[SIGNATURE]}
             tf.saved_model.save(server, temporary, signatures=kept)
         parts.tokenizer.save(folder / TOKENIZER)
-        (folder / FILE).write_bytes(_converted(temporary, precision))
+        (folder / FILE).write_bytes(_converted(temporary, precision, list(kept)))
     return parts.max_length
 
 
-def _converted(folder: str, precision: str) -> bytes:
-    """Returns the SavedModel of a folder as a file of LiteRT."""
-    converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
+def _converted(folder: str, precision: str, names: list[str]) -> bytes:
+    """Returns some signatures of the SavedModel of a folder as a file of LiteRT."""
+    converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=names)
     if precision == "int8":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     try:

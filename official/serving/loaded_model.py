@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from official.saving import model_folder
-from official.serving import generation_defaults, text_lists, writers
+from official.serving import generation_defaults, mask_filler, text_lists, writers
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
@@ -32,6 +32,7 @@ class LoadedModel(Predictor):
     def __init__(self, source: TextModel):
         super().__init__(source)
         self._generator: Generator | TextGenerator | None = None
+        self._filler: mask_filler.MaskFiller | mask_filler.SentinelFiller | None = None
         self.embedder = Embedder(source)
 
     def encode(
@@ -91,6 +92,53 @@ class LoadedModel(Predictor):
             encoder has no state to carry.
         """
         return self.embedder.tokens(texts, layer, batch_size, state)
+
+    @property
+    def filler(self) -> mask_filler.MaskFiller | mask_filler.SentinelFiller:
+        """What fills the masks of texts.
+
+        Raises:
+          UserError: the model cannot fill masks.
+        """
+        if self._filler is None:
+            self._filler = mask_filler.make(self._source)
+        return self._filler
+
+    def fill_mask(
+        self,
+        texts: Sequence[str],
+        top_k: int = mask_filler.TOP_K,
+        targets: Sequence[str] | None = None,
+        batch_size: int = 32,
+        report: Report | None = None,
+    ) -> list[list[list[mask_filler.Filling]]]:
+        """Fills the masks of texts, such as "Paris is the [MASK] of France.".
+
+        A masked LM fills the mask token of its vocabulary, `[MASK]` or `<mask>`, with one token. If
+        a text has several masks, each is filled as if the others remained. An encoder-decoder
+        (T5) fills the sentinels `<extra_id_0>`, `<extra_id_1>`, ... with any number of tokens, all
+        of them together: the fillings with the same number are of one generated text.
+
+        Args:
+          texts: any number of texts, each with at least one mask.
+          top_k: the number of fillings for each mask. An encoder-decoder searches with as many
+            beams.
+          targets: the tokens to choose from: pieces of the vocabulary, or texts that are one token;
+            None = all. The probabilities are those among all tokens.
+          batch_size: the number of texts in a batch. Texts of similar length share a batch.
+          report: is called with lines of progress; None = there are none.
+
+        Returns:
+          For each text a list for each mask, in the order of the text, with its fillings, the most
+          probable first: `word`, `probability`, `token_ids` and `text`, which is the text with this
+          mask filled.
+
+        Raises:
+          UserError: the model cannot fill masks, a text has no mask or one beyond `max_length`, a
+            target is not one token, `top_k` is less than 1, or a single text is given instead of a
+            list.
+        """
+        return self.filler.texts(texts, top_k, targets, batch_size, report)
 
     def generate(
         self,

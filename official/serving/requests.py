@@ -38,13 +38,33 @@ def ids(
     copies, count = settings.num_return_sequences, settings.max_new_tokens
     rules = logits_processors.options(settings)
     if settings.num_beams > 1:
-        inputs = tf.constant(token_ids, tf.int32), tf.constant(padding_mask, tf.bool)
-        penalty = tf.constant(settings.length_penalty, tf.float32)
-        options = count, settings.num_beams, settings.length_rule, penalty, settings.early_stopping
-        found, _ = search(*inputs, *options, rules)
-        return found[:, :copies].numpy().reshape(-1, count)
+        return beams(search, token_ids, padding_mask, settings)[0][:, :copies].reshape(-1, count)
     numbers = np.arange(len(token_ids)) if numbers is None else numbers
     draws = token_loop.draws(settings, numbers, vocab_size)
     rows = np.repeat(token_ids, copies, axis=0), np.repeat(padding_mask, copies, axis=0)
     inputs = tf.constant(rows[0], tf.int32), tf.constant(rows[1], tf.bool)
     return write(*inputs, count, rules, **draws).numpy()
+
+
+def beams(
+    search: Callable[..., tuple[tf.Tensor, tf.Tensor]],
+    token_ids: np.ndarray,
+    padding_mask: np.ndarray,
+    settings: Settings,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Searches with beams; arguments as in `ids`.
+
+    Returns:
+      int32 [B, K, N], best first, and the scores float32 [B, K].
+    """
+    found, scores = search(
+        tf.constant(token_ids, tf.int32),
+        tf.constant(padding_mask, tf.bool),
+        settings.max_new_tokens,
+        settings.num_beams,
+        settings.length_rule,
+        tf.constant(settings.length_penalty, tf.float32),
+        settings.early_stopping,
+        logits_processors.options(settings),
+    )
+    return found.numpy(), scores.numpy()

@@ -9,7 +9,7 @@ import tensorflow as tf
 from official.modeling.layers import cache, gradient
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import generation_defaults, graph_size, in_place, writers
+from official.serving import generation_defaults, graph_size, in_place, mask_filler, writers
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.signatures import table
@@ -104,10 +104,18 @@ def restore(
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    weights = Weights([layer for layer in (model.encoder, head) if layer], precision)
     source = TextModel(config, tokenizer, model, max_length, about)
+    layers = [layer for layer in (model.encoder, head) if layer]
+    filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None
+    shared = filling is not None and filling[0] is model.encoder
+    weights = Weights([*layers, filling[1]] if shared else layers, precision)
+    filler = None
+    if filling is not None:  # the generator of an ELECTRA has weights of its own
+        own = weights if shared else Weights(list(filling), precision)
+        filler = mask_filler.MaskFiller(source, own)
     prefix = defaults.of(task).prefix if of_generation else ""
-    return ServingContext(source, weights, head, generation, groups, prefix), kind, inputs
+    context = ServingContext(source, weights, head, generation, groups, prefix, filler)
+    return context, kind, inputs
 
 
 def _generation(

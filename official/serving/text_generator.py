@@ -121,6 +121,16 @@ class TextGenerator:
             self.model.encoder.config.vocab_size,
         )
 
+    def beams(
+        self, token_ids: np.ndarray, padding_mask: np.ndarray, settings: Settings
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Searches with beams; arguments as in `ids`.
+
+        Returns:
+          The ids int32 [B, K, N], best first, and the scores float32 [B, K].
+        """
+        return requests.beams(self._beam_graph, token_ids, padding_mask, settings)
+
     def write(
         self,
         token_ids: tf.Tensor,

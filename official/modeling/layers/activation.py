@@ -2,15 +2,17 @@
 
 Each of them takes `x` and, in training, what dropout keeps of the result. The GELUs and the SiLU
 compute their slope in the forward pass, in float32, and keep only the slope. The backward pass is
-then one product. The slope is not computed where no gradient is needed.
+then one product. The slope is not computed where no gradient is needed, and in float32 the
+backend's own function is taken there: LiteRT has that of a GELU, and no erf.
 """
 
 import functools
 import math
 
+import keras
 from keras import ops
 
-from official.modeling.layers.gradient import with_gradient
+from official.modeling.layers.gradient import is_left_out, with_gradient
 from official.modeling.layers.one_pass import one_pass
 from official.modeling.layers.precision import accurate
 
@@ -36,6 +38,8 @@ def _activation(parts):
 
     @functools.wraps(parts)
     def activate(x, kept=None, rate=0.0):
+        if kept is None and is_left_out() and keras.backend.standardize_dtype(x.dtype) == "float32":
+            return PLAIN[parts.__name__](x)
         if kept is None:
             return activation(x, scale=1.0)
         return activation(x, kept, scale=1 / (1 - rate))

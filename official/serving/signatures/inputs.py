@@ -14,6 +14,7 @@ from official import tokenizers
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import length_groups, logits_processors
+from official.serving.mask_filler import MaskFiller
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.text_model import TextModel
@@ -38,6 +39,7 @@ class ServingContext:
       head: the objective that is served; None = the encoder alone.
       generation: the settings of models that generate text.
       prefix: stands before each text that such a model reads.
+      filler: fills masks; None = the model cannot.
       groups: whether the rows of a batch are scored in groups of similar length.
     """
 
@@ -47,6 +49,7 @@ class ServingContext:
     generation: Settings = Settings()
     groups: bool = True
     prefix: str = ""
+    filler: MaskFiller | None = None
 
     @property
     def config(self) -> configs.Config:

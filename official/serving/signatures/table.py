@@ -11,7 +11,7 @@
 | causal_lm | generate, sample beside those of the encoder | as those of the encoder |
 
 An ELMo without a head, or with the layer mix of a head, also has the signatures of
-`words_in_context`.
+`words_in_context`. A model with a masked LM also has those of `fill_mask`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,13 @@ from official import config as configs
 from official.modeling.model import Model
 from official.modeling.objectives.base import Objective
 from official.serving import writers
-from official.serving.signatures import causal_lm, classification, inputs, words_in_context
+from official.serving.signatures import (
+    causal_lm,
+    classification,
+    fill_mask,
+    inputs,
+    words_in_context,
+)
 from official.tasks import kinds
 
 # Kinds of tasks by the types of their objectives. Classification and regression come last.
@@ -91,5 +97,8 @@ def make(parts: inputs.ServingContext, module: Signatures, default: str) -> tupl
         signatures |= causal_lm.signatures(parts)
     if words_in_context.served(parts):
         signatures |= words_in_context.signatures(parts)
+    if parts.filler is not None:
+        server.filler = parts.filler.weights.module
+        signatures |= fill_mask.signatures(parts)
     signatures["serving_default"] = signatures[default]
     return server, signatures

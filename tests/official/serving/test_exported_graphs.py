@@ -26,7 +26,7 @@ from official.config.heads import (
     RegressionConfig,
     SpanAnswerConfig,
 )
-from official.config.objectives import CausalLMConfig, Seq2SeqLMConfig
+from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
 from official.config.tagging import TokenClassificationConfig
 from official.saving import checkpoints, model_folder, named_arrays
 from official.serving import saved_model
@@ -67,6 +67,7 @@ MODELS = {
     "token_classification": (ALBERT, TokenClassificationConfig(labels=TAGS, crf=True, bilstm=4)),
     "causal_lm": (GPT2, CausalLMConfig()),
     "seq2seq_lm": (VASWANI, Seq2SeqLMConfig()),
+    "fill_mask": (BERT, MaskedLMConfig()),
     "words_in_context": (ELMO, None),
 }
 # What a server does, without anything of this project.
@@ -104,6 +105,7 @@ INPUTS = {
     "sequence_len": np.array([3, 2]),
     "temperature": np.float32(1.2),
     "top_k": np.int32(9),
+    "masked_positions": np.array([[1, 4], [2, 0]]),
     "top_p": np.float32(0.9),
     "seed": np.int64(5),
 }
@@ -121,6 +123,8 @@ def given(name: str, spec: tf.TensorSpec) -> np.ndarray:
         return examples(text=[text for text in RAW.tolist() if text]).numpy().astype("S")
     if spec.name == "state":
         return np.random.default_rng(1).standard_normal((len(RAW), *spec.shape[1:]))
+    if name == "fill_mask" and spec.name == "text":
+        return np.array([b"[MASK] " + text + b" the [MASK]" for text in RAW.tolist()])
     return INPUTS.get(spec.name, RAW)
 
 
@@ -177,7 +181,7 @@ def answers(tmp_path_factory):
 
 def test_every_kind_of_head_is_exported():
     served = {"words_in_context" if head is None else head.type for _, head in MODELS.values()}
-    assert served == {*table._KINDS, "causal_lm", "words_in_context"}
+    assert served == {*table._KINDS, "causal_lm", "masked_lm", "words_in_context"}
 
 
 @pytest.mark.slow

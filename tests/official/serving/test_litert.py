@@ -17,7 +17,9 @@ WINDOWS = {"doc_stride": 4, "max_query_length": 5}  # of span answers
 LABELS = ["bad", "good", "neither"]
 CLASSIFICATION = {"type": "classification", "labels": LABELS}
 ALBERT = {**BERT, "embedding_size": 8, "layer_groups": 1}
-ROBERTA = {**BERT, "position_offset": 2, "segment_types": 1}
+# The GELUs of ELECTRA's port.
+ERF = {"activation": "gelu", "pooler_activation": "gelu"}
+ROBERTA = {**BERT, **ERF, "position_offset": 2, "segment_types": 1}
 CAUSAL = {**BERT, "causal": True}
 MODELS = {
     "classification": (CLASSIFICATION, BERT),

@@ -1,0 +1,467 @@
+"""Fills the masks of texts: a masked LM by its probabilities, an encoder-decoder by generation.
+
+A masked LM has a mask token, such as `[MASK]` or `<mask>`. It gives each token of the vocabulary a
+probability at each mask, as if the other masks of the text remained (Devlin et al. 2018, section
+3.1). These are the probabilities of the fill-mask pipeline of transformers. White space before a
+mask belongs to the mask.
+
+T5's gaps are the sentinels `<extra_id_0>`, `<extra_id_1>`, ... (Raffel et al. 2020, section 3.1.4).
+The decoder generates the words of all gaps, each after its sentinel. A beam search finds several
+such texts.
+
+Shapes: B texts, T tokens of the longest one, R masks of all texts, P masks of the text that has the
+most, K words for each mask, V vocabulary, D hidden, N candidates.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from official.evaluation.generated_texts import decoded
+from official.modeling.encoders.inputs import encode
+from official.modeling.layers import gradient
+from official.modeling.model import Model
+from official.serving import padding, text_lists, writers
+from official.serving.precision import Weights
+from official.serving.sampling import Settings
+from official.serving.text_generator import TextGenerator
+from official.serving.text_model import TextModel
+from official.tokenizers import Tokenizer
+from official.tokenizers.packing import pack
+from official.tokenizers.text_tensors import characters
+from official.utils import atomic, paths
+from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
+
+TOP_K = 5
+
+
+class Filling(NamedTuple):
+    """What may stand in the place of a mask.
+
+    Attributes:
+      word: the text of the tokens, without blanks around it.
+      probability: of a masked LM, the probability of the token at this mask; of an encoder-decoder,
+        that of the whole generated text, with the words of all gaps.
+      token_ids: the tokens; of a masked LM, one.
+      text: the text with this mask filled.
+    """
+
+    word: str
+    probability: float
+    token_ids: tuple[int, ...]
+    text: str
+
+
+def tokens_with_masks(
+    texts: tf.Tensor, tokenizer: Tokenizer, mask_ids: Sequence[int]
+) -> tf.RaggedTensor:
+    """Splits texts into tokens, in a graph or eagerly; the spelling of a mask becomes its id.
+
+    Other special tokens that a text spells remain text, as in `Tokenizer.tokenize`.
+
+    Args:
+      texts: UTF-8 strings [B].
+      tokenizer: the tokenizer.
+      mask_ids: the id of the mask token, or those of sentinels.
+
+    Returns:
+      Ids, int32 [B, None], without special tokens around them.
+    """
+    pattern = rf"\s*(?:{_pattern(tokenizer, mask_ids)})"
+    parts = tf_text.regex_split(texts, pattern, pattern)  # strings [B, None]
+    spelled = tf.constant([tokenizer.pieces[i] for i in mask_ids])
+    same = tf.equal(tf.strings.strip(parts.values)[:, None], spelled)
+    is_mask = tf.reduce_any(same, axis=1)
+    ids = tokenizer.tokenize(tf.where(is_mask, "", parts.values))
+    masks = tf.gather(tf.constant(mask_ids, tf.int32), tf.argmax(same, axis=1)[:, None])
+    masks = tf.RaggedTensor.from_tensor(masks, tf.cast(is_mask, tf.int64))
+    return parts.with_values(tf.concat([ids, masks], axis=1)).merge_dims(1, 2)
+
+
+def _pattern(tokenizer: Tokenizer, mask_ids: Sequence[int]) -> str:
+    """Returns the regular expression of the spellings of masks."""
+    spelled = sorted((tokenizer.pieces[i] for i in mask_ids), key=len, reverse=True)
+    return "|".join(map(re.escape, spelled))
+
+
+def masked_head(model: Model) -> tuple[Any, Any] | None:
+    """Returns the encoder and the masked LM over it that fill masks; None = the model has none.
+
+    The generator of an ELECTRA is an encoder of its own.
+    """
+    for objective in model.objectives:
+        if objective.config.type == "masked_lm":
+            return model.encoder, objective
+        if objective.config.type == "generator":
+            return objective.generator, objective.head
+    return None
+
+
+class MaskFiller:
+    """Fills masks with a masked LM.
+
+    Args:
+      source: the model and its tokenizer.
+      weights: the weights of the encoder and the masked LM as an export stores them; None = the
+        variables.
+
+    Attributes:
+      source: the model and its tokenizer.
+      weights: the weights.
+
+    Raises:
+      UserError: the model cannot fill masks.
+    """
+
+    def __init__(self, source: TextModel, weights: Weights | None = None):
+        if (reason := why_not(source)) is not None:
+            raise UserError(f"fill_mask: {reason}")
+        self.source = source
+        self._encoder, self._head = masked_head(source.model)
+        self.weights = weights or Weights([self._encoder, self._head])
+        self._graph = tf.function(
+            self._of_tokens,
+            input_signature=[
+                tf.RaggedTensorSpec([None, None], tf.int32),
+                tf.TensorSpec([], tf.int32),
+                tf.TensorSpec([None], tf.int32),
+            ],
+            autograph=False,
+        )
+
+    def tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of strings [B] with the masks that they spell, int32 [B, None]."""
+        tokenizer = self.source.tokenizer
+        return tokens_with_masks(texts, tokenizer, [tokenizer.mask_id])
+
+    def masks(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns where a batch of rows [B, T] has masks, bool [B, T]."""
+        return batch["padding_mask"] & tf.equal(batch["token_ids"], self.source.tokenizer.mask_id)
+
+    def encoded(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the states of the encoder for a batch, [B, T, D]."""
+        with gradient.left_out(), self.weights.read():
+            return encode(self._encoder, batch)["sequence_output"]
+
+    def best(
+        self, states: tf.Tensor, top_k: tf.Tensor, candidates: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the most probable tokens, the best first.
+
+        The softmax is over all rows of the token table, even if some stand for no token.
+
+        Args:
+          states: the states of the masks, [R, D].
+          top_k: int32 [], the number of tokens; there may be fewer.
+          candidates: the tokens to choose from, int32 [N]; None or empty = all.
+
+        Returns:
+          The ids int32 [R, K] and their probabilities float32 [R, K].
+        """
+        with gradient.left_out(), self.weights.read():
+            logits = self._head.logits(states, self._encoder)
+        every = tf.range(self.source.tokenizer.vocab_size)
+        if candidates is None:
+            chosen = every
+        else:
+            chosen = tf.cond(tf.size(candidates) > 0, lambda: candidates, lambda: every)
+        probabilities = tf.gather(tf.nn.softmax(tf.cast(logits, tf.float32)), chosen, axis=1)
+        values, indices = tf.math.top_k(probabilities, tf.minimum(top_k, tf.size(chosen)))
+        return tf.gather(chosen, indices), values
+
+    def _of_tokens(
+        self, tokens: tf.RaggedTensor, top_k: tf.Tensor, candidates: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns `number` [B] of the masks that each text keeps, and `best` for all, [R, K]."""
+        source = self.source
+        batch = pack([tokens], source.tokenizer, source.max_length, source.config.encoder.layout)
+        masks = self.masks(batch)
+        ids, values = self.best(tf.boolean_mask(self.encoded(batch), masks), top_k, candidates)
+        number = tf.reduce_sum(tf.cast(masks, tf.int32), axis=1)
+        return {"number": number, "token_ids": ids, "probabilities": values}
+
+    def texts(
+        self,
+        texts: Sequence[str],
+        top_k: int = TOP_K,
+        targets: Sequence[str] | None = None,
+        batch_size: int = 32,
+        report: Report | None = None,
+    ) -> list[list[list[Filling]]]:
+        """Fills the masks of texts: see `loaded_model.LoadedModel.fill_mask`.
+
+        Raises:
+          UserError: as there.
+        """
+        _check(texts, top_k, batch_size)
+        tokenizer = self.source.tokenizer
+        candidates = _candidates(targets, tokenizer)
+        tokens = [part for chunk in _chunks(texts) for part in self.tokens(characters(chunk))]
+        tokens = [ids.numpy() for ids in tokens]
+        counts = [int((ids == tokenizer.mask_id).sum()) for ids in tokens]
+        _check_masks(texts, counts, tokenizer.pieces[tokenizer.mask_id])
+        results: list = [None] * len(texts)
+        order = np.argsort([len(ids) for ids in tokens], kind="stable")
+        progress = Progress(len(texts), report, unit="texts")
+        function = self._of_tokens if len(texts) <= batch_size else self._graph
+        for part in text_lists.slices(len(texts), batch_size):
+            rows = order[part]
+            values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
+            ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
+            outputs = function(ragged, tf.constant(top_k), tf.constant(candidates, tf.int32))
+            kept, ids, chances = (value.numpy() for value in outputs.values())
+            first = 0
+            for row, number in zip(rows, kept, strict=True):
+                if number < counts[row]:
+                    raise UserError(
+                        f"texts: text {row + 1} has {counts[row]} masks, and {number} of them are "
+                        f"within the first {self.source.max_length} tokens, where texts are cut: "
+                        f"shorten it: {texts[row][:60]!r}"
+                    )
+                own = slice(first, first + number)
+                results[row] = self._fillings(texts[row], ids[own], chances[own])
+                first += number
+            progress(len(rows))
+        return results
+
+    def _fillings(
+        self, text: str, ids: np.ndarray, probabilities: np.ndarray
+    ) -> list[list[Filling]]:
+        """Returns the fillings of the masks of a text."""
+        tokenizer = self.source.tokenizer
+        spans = _spans(text, tokenizer, [tokenizer.mask_id])
+        return [
+            [
+                Filling(
+                    tokenizer.decode([token]).strip(),
+                    chance,
+                    (token,),
+                    _filled(text, span, tokenizer.spellings[token].decode(errors="replace")),
+                )
+                for token, chance in zip(*pair, strict=True)
+            ]
+            for span, *pair in zip(spans, ids.tolist(), probabilities.tolist(), strict=True)
+        ]
+
+
+class SentinelFiller:
+    """Fills the sentinels of texts with an encoder-decoder.
+
+    Args:
+      source: the model and its tokenizer.
+
+    Raises:
+      UserError: the model cannot fill sentinels.
+    """
+
+    def __init__(self, source: TextModel):
+        if (reason := why_not(source)) is not None:
+            raise UserError(f"fill_mask: {reason}")
+        self._generator = TextGenerator(source)
+        self._tokenizer = source.tokenizer
+
+    def texts(
+        self,
+        texts: Sequence[str],
+        top_k: int = TOP_K,
+        targets: Sequence[str] | None = None,
+        batch_size: int = 8,
+        report: Report | None = None,
+    ) -> list[list[list[Filling]]]:
+        """Fills the sentinels of texts: see `loaded_model.LoadedModel.fill_mask`.
+
+        Raises:
+          UserError: as there; `targets` are given.
+        """
+        if targets is not None:
+            raise UserError(
+                "targets: are the tokens that a masked LM may choose; an encoder-decoder generates "
+                "the words: leave them out"
+            )
+        _check(texts, top_k, batch_size)
+        sentinels, tokenizer = self._tokenizer.sentinel_ids, self._tokenizer
+        length = self._generator.max_length
+        rows, places = [], []
+        for number, text in enumerate(texts):
+            (ids,) = tokens_with_masks(characters([text]), tokenizer, sentinels)
+            row = [*ids.numpy().tolist()[: length - 1], self._generator.end_id]
+            spans = _spans(text, tokenizer, sentinels)
+            order = [text[slice(*span)] for span in spans]
+            _check_masks([text], [len(spans)], tokenizer.pieces[sentinels[0]], number)
+            kept = sum(token in sentinels for token in row)
+            if kept < len(spans):
+                raise UserError(
+                    f"texts: text {number + 1} has {len(spans)} sentinels, and {kept} of them are "
+                    f"within the first {length} tokens, where texts are cut: shorten it"
+                )
+            if order != [tokenizer.pieces[i] for i in sentinels[: len(order)]]:
+                raise UserError(
+                    f"texts: text {number + 1} has the sentinels {', '.join(order)}: number them "
+                    "from 0 in the order of the text, as in training"
+                )
+            rows.append(row)
+            places.append(spans)
+        settings = Settings(num_beams=top_k, num_return_sequences=top_k, length_penalty=0.0)
+        progress, results = Progress(len(rows), report, unit="texts"), []
+        for numbers, ids, mask in padding.batches(
+            rows, batch_size, length, tokenizer.pad_id, side="right"
+        ):
+            found, scores = self._generator.beams(ids, mask, settings)
+            for row, beams, chances in zip(numbers, found, np.exp(scores).tolist(), strict=True):
+                results.append(self._fillings(texts[row], places[row], beams, chances))
+            progress(len(ids))
+        return results
+
+    def _fillings(
+        self, text: str, spans: Sequence[tuple[int, int]], beams: np.ndarray, chances: list[float]
+    ) -> list[list[Filling]]:
+        """Returns the fillings of each sentinel of a text, from the generated ids [K, U]."""
+        tokenizer = self._tokenizer
+        results: list[list[Filling]] = [[] for _ in spans]
+        starts = tokenizer.word_starts
+        for ids, chance in zip(beams, chances, strict=True):
+            if chance == 0.0:  # a place of the search without a text
+                continue
+            words = self._words(ids)
+            for number, (span, found) in enumerate(zip(spans, results, strict=True)):
+                own = np.array(words.get(tokenizer.sentinel_ids[number], ()), np.int32)
+                word = decoded(own, tokenizer).strip()
+                begins = len(own) and own[0] < len(starts) and starts[own[0]]
+                filled = _filled(text, span, " " * bool(begins) + word)
+                found.append(Filling(word, chance, tuple(own.tolist()), filled))
+        return results
+
+    def _words(self, ids: np.ndarray) -> dict[int, list[int]]:
+        """Returns the ids that follow each sentinel, up to the next one or the end token."""
+        words: dict[int, list[int]] = {}
+        own: list[int] | None = None
+        for token in ids.tolist():
+            if token == self._generator.end_id:
+                break
+            if token in self._tokenizer.sentinel_ids:
+                own = words.setdefault(token, [])
+            elif own is not None:
+                own.append(token)
+        return words
+
+
+def why_not(source: TextModel) -> str | None:
+    """Returns the reason why a model cannot fill masks, or None if it can."""
+    if masked_head(source.model) is not None:
+        if source.tokenizer.mask_id is None:
+            return "the vocabulary of this model has no mask token"
+        return None
+    if writers.objective(source.model) == "seq2seq_lm" and writers.why_not(source.model) is None:
+        if not source.tokenizer.sentinel_ids:
+            return "the vocabulary of this model has no sentinels <extra_id_0>, <extra_id_1>, ..."
+        return None
+    kinds = ", ".join(o.config.type for o in source.model.objectives) or "none"
+    return (
+        "masks are filled by the objectives masked_lm, generator and seq2seq_lm, and this model "
+        f"has {kinds}"
+    )
+
+
+def make(source: TextModel) -> MaskFiller | SentinelFiller:
+    """Makes what fills the masks of a model.
+
+    Raises:
+      UserError: the model cannot fill masks.
+    """
+    if masked_head(source.model) is None and writers.objective(source.model) == "seq2seq_lm":
+        return SentinelFiller(source)
+    return MaskFiller(source)
+
+
+def write(
+    filler: MaskFiller | SentinelFiller,
+    texts: Sequence[str],
+    output: str | os.PathLike,
+    top_k: int = TOP_K,
+    targets: Sequence[str] | None = None,
+    report: Report | None = None,
+) -> None:
+    """Writes a JSON object for each text, with `text` and `masks`: the fillings of each mask.
+
+    The file appears when it is complete. Arguments and errors are those of `MaskFiller.texts`.
+    """
+    results = filler.texts(texts, top_k, targets, report=report)
+    with atomic.file(output) as stream:
+        for text, masks in zip(texts, results, strict=True):
+            line = {"text": text, "masks": [[f._asdict() for f in mask] for mask in masks]}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def check_output(output: str | os.PathLike) -> None:
+    """Refuses a file that `write` does not write."""
+    if paths.path(output).suffix != ".jsonl":
+        raise UserError(f"{output}: filled masks are written as .jsonl: name such a file")
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for part in text_lists.slices(len(texts), 1024):
+        yield texts[part]
+
+
+def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:
+    text_lists.check_texts(texts, batch_size, "fill_mask")
+    if top_k < 1:
+        raise UserError(f"top_k: {top_k} is less than 1")
+
+
+def _check_masks(texts: Sequence[str], counts: Sequence[int], mask: str, first: int = 0) -> None:
+    """Raises UserError if a text has no mask."""
+    for number, (text, count) in enumerate(zip(texts, counts, strict=True), first + 1):
+        if not count:
+            raise UserError(
+                f"texts: text {number} has no mask: write {mask} where a word is missing: "
+                f"{text[:60]!r}"
+            )
+
+
+def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int]:
+    """Returns the ids of targets, ascending; [] = there are none.
+
+    A target is a piece of the vocabulary, such as "##s", or a text that is one token.
+    """
+    if targets is None:
+        return []
+    text_lists.check_list(targets, "targets")
+    if not targets:
+        raise UserError("targets: the list is empty: leave it out to choose from all tokens")
+    numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}
+    found = set()
+    for target, ids in zip(targets, tokenizer.encode(list(targets)), strict=True):
+        if target not in numbers and len(ids) != 1:
+            spelled = " ".join(tokenizer.pieces[i] for i in ids) or "nothing"
+            raise UserError(
+                f"targets: {target!r} is not one token of this vocabulary, but {spelled}: a mask "
+                "stands for one token"
+            )
+        found.add(numbers.get(target, int(ids[0]) if len(ids) else 0))
+    return sorted(found)
+
+
+def _spans(text: str, tokenizer: Tokenizer, mask_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns where the masks of a text are, in characters."""
+    return [match.span() for match in re.finditer(_pattern(tokenizer, mask_ids), text)]
+
+
+def _filled(text: str, span: tuple[int, int], spelled: str) -> str:
+    """Returns a text with a word in the place of a mask.
+
+    `spelled` begins with a blank if it begins a word. What continues a word is joined to it.
+    """
+    before, word, after = text[: span[0]], spelled.strip(), text[span[1] :]
+    if spelled.startswith(" "):
+        before += " " * (before[-1:].isalnum() and word[:1].isalnum())
+    else:
+        before = before.rstrip()
+    return before + word + after
