@@ -1,4 +1,4 @@
-"""Trains, evaluates, predicts, generates, fills masks and embeds: one config, one data folder, one model.
+"""Trains, evaluates, predicts, generates, fills masks, embeds: one config, data folder and model.
 
 Pretraining:
 
@@ -358,8 +358,16 @@ def _embed() -> None:
     texts = text_lines.read(FLAGS.texts, "texts")
     embedder = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint).embedder
     layer = "all" if FLAGS.layers == "all" else FLAGS.layer
-    options = {"pooling": FLAGS.pooling, "layer": layer, "tokens": FLAGS.tokens}
-    write(embedder, texts, FLAGS.output, state=FLAGS.state, **options)
+    write(
+        embedder,
+        texts,
+        FLAGS.output,
+        settings=embedder.settings.with_values(FLAGS.pooling, FLAGS.normalize, FLAGS.max_length),
+        layer=layer,
+        tokens=FLAGS.tokens,
+        state=FLAGS.state,
+        prompt=FLAGS.prompt_name,
+    )
 
 
 def _embed_shards() -> None:

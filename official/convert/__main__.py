@@ -84,6 +84,8 @@ def _read() -> None:
     converted_model.write(converted, FLAGS.output)
     count = sum(variable.size for variable in converted.variables.values())
     print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")
+    if converted.embedding:
+        print(f"vectors of texts as in sentence-transformers: {converted.embedding.described()}")
     if converted.leftover:
         print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
     if converted.settings_left_out:

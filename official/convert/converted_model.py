@@ -13,6 +13,7 @@ from official.convert import mapping
 from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import model_folder
+from official.serving.sentence_vectors import EmbeddingSettings
 from official.tokenizers import sentencepiece, wordpiece
 from official.utils import files, strict
 from official.utils.errors import UserError
@@ -42,6 +43,7 @@ class Converted:
       leftover: the names of the tensors that are not converted.
       generation: the defaults of generation, as in `generation.json`; empty = there are none.
       settings_left_out: the names of the settings of generation that are not converted.
+      embedding: the settings of the vectors of texts; None = there are none.
     """
 
     config: configs.Config
@@ -50,6 +52,7 @@ class Converted:
     leftover: Sequence[str]
     generation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings_left_out: Sequence[str] = ()
+    embedding: EmbeddingSettings | None = None
 
 
 def read(
@@ -139,7 +142,7 @@ def tokenizer_of(
 
 
 def write(converted: Converted, output: str | os.PathLike) -> None:
-    """Writes config.yaml, tokenizer/, a checkpoint at step 0, and the defaults of generation.
+    """Writes config.yaml, tokenizer/, a checkpoint at step 0, and generation.json, embedding.json.
 
     Raises:
       UserError: `output` exists.
@@ -150,4 +153,5 @@ def write(converted: Converted, output: str | os.PathLike) -> None:
         converted.variables,
         output,
         converted.generation,
+        strict.to_dict(converted.embedding) if converted.embedding else None,
     )

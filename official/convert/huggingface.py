@@ -27,6 +27,7 @@ from official.convert import (
     gpt2,
     mapping,
     roberta,
+    sentence_transformers,
     t5,
     transfo_xl,
     xlnet,
@@ -34,7 +35,7 @@ from official.convert import (
 from official.convert.heads import name_of
 from official.convert.system import System
 from official.saving import model_folder
-from official.serving import generation_defaults
+from official.serving import generation_defaults, sentence_vectors
 from official.utils import atomic, files, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -53,11 +54,17 @@ INDEX = "model.safetensors.index.json"
 def read(folder: str | os.PathLike) -> converted_model.Converted:
     """Reads a folder of `save_pretrained`, and the generator of an ELECTRA inside of it.
 
+    The folder may be one of sentence-transformers, whose settings are read too.
+
     Raises:
       UserError: a file is missing or broken, or the model type is not supported.
     """
     folder = paths.path(folder)
-    converted, system = _read(folder)
+    converted, system = _read(sentence_transformers.model_of(folder))
+    lower_case = getattr(converted.tokenizer, "lower_case", False)
+    embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
+    if embedding is not None:
+        converted = dataclasses.replace(converted, embedding=embedding)
     small = folder / electra.GENERATOR
     if system is not electra.SYSTEM or not small.is_dir():
         return converted
@@ -125,7 +132,8 @@ def system_of(config: configs.Config) -> System:
 def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
     """Writes a model folder as a folder that `from_pretrained` reads.
 
-    The generator of an ELECTRA is written to a folder inside of it.
+    The generator of an ELECTRA is written to a folder inside of it. If the model folder has
+    `embedding.json`, it is a folder of sentence-transformers too.
 
     Raises:
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
@@ -145,7 +153,11 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         described = files[""][0]
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
+    embedding = sentence_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
     with atomic.folder(output, CONFIG) as temporary:
+        if embedding is not None:
+            length = model_folder.max_length(model_dir, config)
+            sentence_transformers.write(embedding, config.encoder, length, temporary)
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)

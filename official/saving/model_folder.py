@@ -91,7 +91,10 @@ def task_description(model_dir: str | os.PathLike) -> Description | MixtureDescr
 
 
 def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
-    """Returns the length of the longest training sequence, or else the maximum of the encoder."""
+    """Returns the length of the longest training sequence, or else the maximum of the encoder.
+
+    Where the training is unknown, the length of `embedding.json` comes first.
+    """
     if length := task(model_dir).get("max_length"):
         if type(length) is not int or not 4 <= length <= manifest.MAX_TOKENS:
             raise UserError(
@@ -99,7 +102,15 @@ def max_length(model_dir: str | os.PathLike, config: configs.Config) -> int:
                 f"from 4 to {manifest.MAX_TOKENS}"
             )
         return length
-    return config.segments.max_length if config.segments else config.encoder.max_positions
+    positions = config.encoder.max_positions
+    if (length := embedding(model_dir).get("max_length")) is not None:
+        if type(length) is not int or not 4 <= length <= positions:
+            raise UserError(
+                f"{embedding_file(model_dir)}: max_length: {length!r} is not a whole number "
+                f"from 4 to {positions}, the positions of the encoder"
+            )
+        return length
+    return config.segments.max_length if config.segments else positions
 
 
 CONFIG = "config.yaml"
@@ -116,12 +127,24 @@ def generation_file(model_dir: str | os.PathLike) -> AnyPath:
     return paths.path(model_dir) / "generation.json"
 
 
+def embedding(model_dir: str | os.PathLike) -> dict[str, Any]:
+    """Reads the settings of the vectors of texts; empty if there are none."""
+    path = embedding_file(model_dir)
+    return json_files.checked(json_files.read(path), path) if path.exists() else {}
+
+
+def embedding_file(model_dir: str | os.PathLike) -> AnyPath:
+    """Returns the file of the settings of the vectors of texts."""
+    return paths.path(model_dir) / "embedding.json"
+
+
 def write_new(
     config: configs.Config,
     tokenizer: tokenizers.Tokenizer,
     variables: Mapping[str, np.ndarray],
     output: str | os.PathLike,
     generation: Mapping[str, Any] | None = None,
+    embedding: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a model that was not trained here: config, tokenizer and a checkpoint at step 0.
 
@@ -131,6 +154,7 @@ def write_new(
       variables: the variables by path.
       output: the folder.
       generation: the defaults of generation; None = there are none.
+      embedding: the settings of the vectors of texts; None = there are none.
 
     Raises:
       UserError: `output` exists.
@@ -139,9 +163,13 @@ def write_new(
         configs.save(config, temporary / CONFIG)
         tokenizer.save(temporary / "tokenizer")
         checkpoints.save(temporary, 0, dict(variables), {})
-        if generation:
-            with generation_file(temporary).open("w", encoding="utf-8") as stream:
-                json_files.dump(generation, stream)
+        for path, values in (
+            (generation_file(temporary), generation),
+            (embedding_file(temporary), embedding),
+        ):
+            if values:
+                with path.open("w", encoding="utf-8") as stream:
+                    json_files.dump(values, stream)
 
 
 def save_task(found: manifest.Manifest, model_dir: AnyPath) -> None:

@@ -68,7 +68,28 @@ def define_embedding() -> None:
         [],
         "fill_mask: a token that a mask may stand for. May be repeated. Default: all tokens.",
     )
-    flags.DEFINE_string("pooling", "mean", "embed: mean, first or last over the tokens, or pooled.")
+    folder = "Default: that of embedding.json in the model folder"
+    flags.DEFINE_string(
+        "pooling",
+        None,
+        "embed: mean, max, mean_sqrt_len, weighted_mean, first or last over the tokens, or pooled; "
+        f"several with commas are joined. {folder}, or mean.",
+    )
+    flags.DEFINE_bool(
+        "normalize", None, f"embed: whether vectors are divided by their lengths. {folder}, or no."
+    )
+    flags.DEFINE_integer(
+        "max_length",
+        None,
+        "embed: texts are cut to this number of tokens. Default: the length of the model.",
+        lower_bound=4,
+    )
+    flags.DEFINE_string(
+        "prompt_name",
+        None,
+        "embed: a prompt of embedding.json, which stands before each text. Default: the default "
+        "prompt there, if there is one.",
+    )
     flags.DEFINE_integer(
         "layer",
         None,

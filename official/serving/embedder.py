@@ -4,7 +4,7 @@ Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidde
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +12,16 @@ import tensorflow as tf
 
 from official.modeling.layers import gradient
 from official.serving import carried_state, text_lists, word_vectors
+from official.serving.sentence_vectors import EmbeddingSettings, normalized, pooled
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
 from official.tokenizers.packing import num_specials, pack
 from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
 
 # In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
 ALL, MIX = "all", "mix"
-POOLINGS = ("mean", "first", "last", "pooled")
 
 
 class TokenVectors(NamedTuple):
@@ -46,6 +47,7 @@ class Embedder:
       source: the model and its tokenizer.
 
     Attributes:
+      settings: the settings of the vectors of texts.
       cut: the number of texts so far that were longer than `max_length`.
     """
 
@@ -55,50 +57,99 @@ class Embedder:
         self.tokenizer = source.tokenizer
         self.model = source.model
         self.max_length = source.max_length
+        self.settings = source.embedding
         self.cut = 0
-        self._graphs: dict[int | str, Callable] = {}
+        self._graphs: dict[Hashable, Callable] = {}
 
     def texts(
         self,
         texts: Sequence[str],
-        pooling: str = "mean",
+        settings: EmbeddingSettings | None = None,
         layer: int | str | None = None,
         batch_size: int = 32,
         state: str | carried_state.Reader = "fresh",
+        prompt: str | None = None,
+        report: Report | None = None,
     ) -> np.ndarray:
         """Computes a vector for each text: see `loaded_model.LoadedModel.encode`.
 
         A `state` that is a `carried_state.Reader` reads on from the texts that it has read.
+        `settings` of None are those of the model.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`; with the layer 'all' [number of
           texts, L + 1, D].
 
         Raises:
-          UserError: a single text is given instead of a list, the pooling or the layer does not
-            exist, or the encoder has no state to carry.
+          UserError: as there.
         """
-        if pooling not in POOLINGS:
-            raise UserError(f"pooling: {pooling!r} is not one of {', '.join(POOLINGS)}")
-        layer = self.default_layer if layer is None else layer
-        graph = self._graph(layer)
-        if pooling == "pooled" and not self.config.encoder.pooler:
-            raise UserError("pooling: this encoder has no pooler: take mean")
-        if pooling == "pooled" and layer not in (-1, self._num_layers):
-            raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
+        settings = settings or self.settings
+        layer = self._number(self.default_layer if layer is None else layer)
+        self._check_settings(settings, layer)
+        before = settings.prompt(prompt)
         reader = self._reader(state)
         text_lists.check_texts(texts, batch_size)
-        sequences = self._sequences(list(texts))
-        vectors = np.zeros((len(sequences), *self.shape(layer)), np.float32)
-        batches = self._batches(graph, sequences, batch_size)
+        sequences = self._sequences([before + text for text in texts])
+        skipped = 0
+        if before and not settings.include_prompt:
+            (ids,) = self._sequences([before])
+            skipped = self._first + len(ids)
+        max_length = settings.max_length or self.max_length
+        vectors = np.zeros((len(sequences), *self.shape(layer, settings)), np.float32)
         if reader is not None:
             batches = self._in_order(reader, sequences, layer)
+            make = lambda outputs: self._vectors(outputs, settings, skipped)  # noqa: E731
+            batches = ((rows, make(outputs)) for rows, outputs in batches)
+        else:
+            graph = self._graph(layer, max_length, settings, skipped)
+            batches = self._batches(graph, sequences, batch_size, max_length)
+        progress = Progress(len(sequences), report, unit="texts")
         for rows, outputs in batches:
-            if pooling == "mean" and self._is_elmo:
-                vectors[rows] = word_vectors.mean(outputs["states"], outputs["padding_mask"])
-            else:
-                vectors[rows] = _pooled(outputs, pooling)
+            vectors[rows] = outputs["vectors"]
+            progress(len(rows))
         return vectors
+
+    def _check_settings(self, settings: EmbeddingSettings, layer: int | str) -> None:
+        """Raises UserError if the encoder does not have what the settings name."""
+        if "pooled" in settings.pooling and not self.config.encoder.pooler:
+            raise UserError("pooling: this encoder has no pooler: take mean")
+        if "pooled" in settings.pooling and layer != self._num_layers:
+            raise UserError(f"pooling: pooled is of the last layer, not of layer {layer}")
+        positions = self.config.encoder.max_positions
+        if settings.max_length is not None and not 4 <= settings.max_length <= positions:
+            raise UserError(
+                f"max_length: {settings.max_length} is not from 4 to {positions}, the positions of "
+                "this encoder"
+            )
+
+    def _vectors(
+        self, outputs: Mapping[str, tf.Tensor], settings: EmbeddingSettings, skipped: int = 0
+    ) -> dict[str, tf.Tensor]:
+        """Returns the `vectors` of texts from their states, in a graph or eagerly.
+
+        Args:
+          outputs: `states` [B, T, ..., D], `padding_mask` [B, T] and, if there is a pooler,
+            `pooled_output` [B, D].
+          settings: the settings.
+          skipped: the number of tokens of a row, with [CLS], that are not pooled.
+        """
+        real = tf.convert_to_tensor(outputs["padding_mask"])
+        counted = real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) > skipped) if skipped else real
+        if self._is_elmo:  # the marks of a sentence are no words
+            counted = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
+        vectors = pooled(
+            tf.convert_to_tensor(outputs["states"]),
+            real,
+            settings.pooling,
+            counted,
+            outputs.get("pooled_output"),
+        )
+        return {"vectors": normalized(vectors) if settings.normalize else vectors}
+
+    @property
+    def _first(self) -> int:
+        """The number of special tokens before a text."""
+        return 1 if self._layout == "cls_first" else 0
 
     @property
     def _layout(self) -> str:
@@ -136,9 +187,9 @@ class Embedder:
         """L."""
         return self.config.encoder.num_states - 1
 
-    def shape(self, layer: int | str) -> tuple[int, ...]:
+    def shape(self, layer: int | str, settings: EmbeddingSettings) -> tuple[int, ...]:
         """Returns the shape of a vector: (D,), or (L + 1, D) for the layer 'all'."""
-        size = self.config.encoder.hidden_size
+        size = self.config.encoder.hidden_size * len(settings.pooling)
         return (self._num_layers + 1, size) if layer == ALL else (size,)
 
     def tokens(
@@ -156,8 +207,8 @@ class Embedder:
           UserError: a single text is given instead of a list, or the layer does not exist, or the
             encoder has no state to carry.
         """
-        layer = -1 if layer is None else layer
-        graph = self._graph(layer)
+        layer = self._number(-1 if layer is None else layer)
+        graph = self._graph(layer, self.max_length)
         reader = self._reader(state)
         text_lists.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts))
@@ -165,9 +216,9 @@ class Embedder:
         if self._reads_words:
             sequences = self._sequences(list(texts))
         results: list[TokenVectors | None] = [None] * len(sequences)
-        before = 1 if self._layout == "cls_first" else 0  # special tokens
+        before = self._first
         specials = num_specials(1, self.tokenizer, self._layout)
-        batches = self._batches(graph, sequences, batch_size)
+        batches = self._batches(graph, sequences, batch_size, self.max_length)
         if reader is not None:
             batches = self._in_order(reader, sequences, layer)
         for rows, outputs in batches:
@@ -196,18 +247,18 @@ class Embedder:
         _, splits, words = self.tokenizer.encode_words(texts)
         return [words[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
 
-    def _count_cut(self, sequences: Sequence[np.ndarray]) -> np.ndarray:
+    def _count_cut(self, sequences: Sequence[np.ndarray], max_length: int) -> np.ndarray:
         """Counts the texts that are cut, and returns the lengths of all."""
         lengths = np.array([len(ids) for ids in sequences], int)
         specials = num_specials(1, self.tokenizer, self._layout)
-        self.cut += int(np.sum(lengths + specials > self.max_length))
+        self.cut += int(np.sum(lengths + specials > max_length))
         return lengths
 
     def _batches(
-        self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int
+        self, graph: Callable, sequences: Sequence[np.ndarray], batch_size: int, max_length: int
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields batches of texts of similar length: the indices of the texts and the outputs."""
-        lengths = self._count_cut(sequences)
+        lengths = self._count_cut(sequences, max_length)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(sequences), batch_size):
             rows = order[start : start + batch_size]
@@ -224,7 +275,7 @@ class Embedder:
         self, reader: carried_state.Reader, sequences: Sequence[np.ndarray], layer: int | str
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
         """Yields what `_batches` does for each text, with the state carried from text to text."""
-        self._count_cut(sequences)
+        self._count_cut(sequences, self.max_length)
         for row, sequence in enumerate(sequences):
             states, mixed = reader(sequence)
             chosen = {ALL: states, MIX: mixed}.get(layer)
@@ -232,26 +283,46 @@ class Embedder:
             real = np.ones((1, len(states)), bool)
             yield [row], {"states": chosen[None], "padding_mask": real}
 
-    def _graph(self, layer: int | str) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
-        """Returns the function from tokens to the `states` of a layer, which is made once."""
+    def _number(self, layer: int | str) -> int | str:
+        """Returns the number of a layer from 0 on, or the name of several.
+
+        Raises:
+          UserError: the encoder does not have it.
+        """
         layers = self._num_layers
         if layer == MIX and not self._is_elmo:
             raise UserError(f"layer: mix is of ELMo (bilm), not of {self.config.encoder.type}")
-        if layer not in (ALL, MIX):
-            if not -layers - 1 <= layer <= layers:
-                raise UserError(
-                    f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, "
-                    "-1 is the last one"
-                )
-            layer %= layers + 1
-        if layer in self._graphs:
-            return self._graphs[layer]
+        if layer in (ALL, MIX):
+            return layer
+        if not -layers - 1 <= layer <= layers:
+            raise UserError(
+                f"layer: {layer} is not there: 0 are the embeddings, 1 to {layers} the layers, "
+                "-1 is the last one"
+            )
+        return layer % (layers + 1)
+
+    def _graph(
+        self,
+        layer: int | str,
+        max_length: int,
+        settings: EmbeddingSettings | None = None,
+        skipped: int = 0,
+    ) -> Callable[[tf.RaggedTensor], dict[str, tf.Tensor]]:
+        """Returns the function from tokens to the `states` of a layer, which is made once.
+
+        With `settings` it returns the `vectors` of the texts instead; see `_vectors`.
+        """
+        layers = self._num_layers
+        pools = settings and (settings.pooling, settings.normalize)
+        key = (layer, max_length, pools, skipped)
+        if key in self._graphs:
+            return self._graphs[key]
 
         pack_all = pack_words if self._reads_words else pack
         head = word_vectors.head_of(self.model)
 
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = pack_all([tokens], self.tokenizer, self.max_length, self._layout)
+            batch = pack_all([tokens], self.tokenizer, max_length, self._layout)
             with gradient.left_out():
                 encoded = self.model.encode(batch, output_all=layer != layers)
             states = encoded["sequence_output"]
@@ -264,13 +335,13 @@ class Embedder:
             tensors = {"states": states, "padding_mask": batch["padding_mask"]}
             if "pooled_output" in encoded and layer == layers:
                 tensors["pooled_output"] = encoded["pooled_output"]
-            return tensors
+            return tensors if settings is None else self._vectors(tensors, settings, skipped)
 
         dtype = tf.string if self._reads_words else tf.int32
         signature = [tf.RaggedTensorSpec([None, None], dtype)]
         graph = tf.function(outputs, input_signature=signature, autograph=False)
-        self._graphs[layer] = _eager_first(outputs, graph)
-        return self._graphs[layer]
+        self._graphs[key] = _eager_first(outputs, graph)
+        return self._graphs[key]
 
 
 def _eager_first(function: Callable, graph: Callable) -> Callable:
@@ -281,16 +352,3 @@ def _eager_first(function: Callable, graph: Callable) -> Callable:
     """
     functions = itertools.chain([function], itertools.repeat(graph))
     return lambda *inputs: next(functions)(*inputs)
-
-
-def _pooled(outputs: dict[str, np.ndarray], pooling: str) -> np.ndarray:
-    """Returns a vector for each row, [B, D], or [B, L + 1, D] for all layers."""
-    if pooling == "pooled":
-        return outputs["pooled_output"]
-    states, real = outputs["states"], outputs["padding_mask"]  # [B, T, ...], [B, T]
-    if pooling == "mean":
-        return np.einsum("bt...,bt->b...", states, real / real.sum(axis=1, keepdims=True))
-    columns = real.argmax(axis=1)
-    if pooling == "last":
-        columns = real.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
-    return states[np.arange(len(states)), columns]

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from official.saving import model_folder
-from official.serving import generation_defaults, mask_filler, text_lists, writers
+from official.serving import (
+    generation_defaults,
+    mask_filler,
+    sentence_vectors,
+    text_lists,
+    writers,
+)
 from official.serving.embedder import Embedder, TokenVectors
 from official.serving.generator import Generator
 from official.serving.predictor import Predictor
@@ -39,18 +45,28 @@ class LoadedModel(Predictor):
         self,
         texts: Sequence[str],
         batch_size: int = 32,
-        pooling: str = "mean",
+        pooling: str | Sequence[str] | None = None,
         layer: int | str | None = None,
         state: str = "fresh",
+        *,
+        normalize: bool | None = None,
+        max_length: int | None = None,
+        prompt: str | None = None,
+        report: Report | None = None,
     ) -> np.ndarray:
         """Computes a vector for each text.
+
+        What is None is as `embedding.json` of the model folder has it, which `official.convert`
+        makes of a folder of sentence-transformers.
 
         Args:
           texts: any number of texts. Texts longer than `max_length` are cut.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           pooling: `mean` over the tokens of a layer, special tokens included (of ELMo over the
-            words, without the marks of the sentence); `first` or `last` token of a layer; or the
-            `pooled` output.
+            words, without the marks of the sentence); `max` over them; `mean_sqrt_len`, their sum
+            divided by the root of their number; `weighted_mean`, with the weights 1, 2, ...;
+            `first` or `last` token of a layer; or the `pooled` output. The vectors of several
+            (`mean,max`, or a list) are joined. None = that of the folder, or `mean`.
           layer: 0 = the embeddings, 1 = the first layer, -1 = the last layer, 'all' = all of them.
             'mix', of ELMo = the layer mix of its head, or without one the mean of all layers.
             None = the last layer, or 'mix' of ELMo, so that its vectors are those of the output
@@ -58,16 +74,23 @@ class LoadedModel(Predictor):
           state: of ELMo: 'fresh' = each text begins with a fresh state; 'carry' = the texts are
             read one after another, each from the state that the one before it left, as in ELMo's
             release.
+          normalize: whether a vector is divided by its length. None = as the folder has it, or no.
+          max_length: the number of tokens in place of `max_length` of the model, special tokens
+            included.
+          prompt: the name of a prompt of the folder, which stands before each text. None = its
+            default prompt, if it has one.
+          report: is called with lines of progress; None = there are none.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`; for all layers [number of texts,
-          L + 1, D].
+          L + 1, D]. Joined vectors have a multiple of D.
 
         Raises:
-          UserError: a single text is given instead of a list, the pooling or the layer does not
-            exist, or the encoder has no state to carry.
+          UserError: a single text is given instead of a list, the pooling, the layer or the prompt
+            does not exist, `max_length` is out of range, or the encoder has no state to carry.
         """
-        return self.embedder.texts(texts, pooling, layer, batch_size, state)
+        settings = self.embedder.settings.with_values(pooling, normalize, max_length)
+        return self.embedder.texts(texts, settings, layer, batch_size, state, prompt, report)
 
     def tokens(
         self,
@@ -192,4 +215,5 @@ def load(model_dir: str | os.PathLike, checkpoint: str = "best") -> LoadedModel:
     max_length = model_folder.max_length(model_dir, config)
     task = model_folder.task(model_dir)
     generation = generation_defaults.read(model_dir)
-    return LoadedModel(TextModel(config, tokenizer, model, max_length, task, generation))
+    embedding = sentence_vectors.read(model_dir)
+    return LoadedModel(TextModel(config, tokenizer, model, max_length, task, generation, embedding))

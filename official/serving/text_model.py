@@ -8,6 +8,7 @@ from official import config as configs
 from official import tokenizers
 from official.modeling.model import Model
 from official.serving.generation_defaults import GenerationDefaults
+from official.serving.sentence_vectors import EmbeddingSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,7 @@ class TextModel:
       max_length: the maximum number of tokens of a sequence, special tokens included.
       task: the task of the training data (`official.saving.model_folder.task`).
       generation: the defaults of generation.
+      embedding: the settings of the vectors of texts.
     """
 
     config: configs.Config
@@ -29,3 +31,4 @@ class TextModel:
     max_length: int
     task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     generation: GenerationDefaults = GenerationDefaults()
+    embedding: EmbeddingSettings = EmbeddingSettings()

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from official.serving.embedder import Embedder, TokenVectors
+from official.serving.sentence_vectors import EmbeddingSettings
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress
@@ -24,10 +25,11 @@ def write(
     texts: Sequence[str],
     output: str | os.PathLike,
     *,
-    pooling: str = "mean",
+    settings: EmbeddingSettings | None = None,
     layer: int | str | None = None,
     tokens: bool = False,
     state: str = "fresh",
+    prompt: str | None = None,
     report: Callable[[str], None] = print,
 ) -> None:
     """Writes the vectors of texts to a file. The file appears when it is complete.
@@ -39,10 +41,11 @@ def write(
         'all'. `.jsonl`: an object for each text, with `text`
         and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
         and `vector`.
-      pooling: as for `Embedder.texts`; ignored for tokens.
+      settings: as for `Embedder.texts`; ignored for tokens.
       layer: as for `Embedder.texts`.
       tokens: whether to write vectors of tokens instead of texts.
       state: as for `Embedder.texts`; `carry` goes on through the whole file.
+      prompt: as for `Embedder.texts`; ignored for tokens.
       report: takes the lines of progress and the summary.
 
     Raises:
@@ -50,6 +53,7 @@ def write(
         to carry.
     """
     check_output(output, tokens)
+    settings = settings or embedder.settings
     if layer is None:
         layer = -1 if tokens else embedder.default_layer
     reader = embedder.reader() if state == "carry" else state
@@ -57,7 +61,7 @@ def write(
     suffix = paths.path(output).suffix
     with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
         if suffix == ".npy":
-            shape = (len(texts), *embedder.shape(layer))
+            shape = (len(texts), *embedder.shape(layer, settings))
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
         for start in range(0, len(texts), CHUNK):
@@ -65,7 +69,7 @@ def write(
             if tokens:
                 _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
             else:
-                vectors = embedder.texts(chunk, pooling, layer, state=reader)
+                vectors = embedder.texts(chunk, settings, layer, state=reader, prompt=prompt)
                 if suffix == ".npy":
                     stream.write(vectors.astype("<f4").tobytes())
                 else:
@@ -75,7 +79,8 @@ def write(
     seconds = time.monotonic() - start_time
     report(
         f"{output}: {len(texts):,} texts, {seconds:.1f} s ({len(texts) / seconds:,.0f} texts/s); "
-        f"{embedder.cut:,} cut at {embedder.max_length} tokens"
+        f"{embedder.cut:,} cut at {(not tokens and settings.max_length) or embedder.max_length} "
+        "tokens"
     )
 
 

@@ -3,7 +3,6 @@
 Shapes: B texts, T words of a text with both marks, P projection.
 """
 
-import numpy as np
 import tensorflow as tf
 
 from official.modeling.model import Model
@@ -33,14 +32,3 @@ def mixed(encoded: dict[str, tf.Tensor], head: Objective | None) -> tf.Tensor:
         return tf.cast(head.read(encoded)["sequence_output"], tf.float32)
     states = [tf.cast(layer, tf.float32) for layer in encoded["hidden_states"]]
     return tf.add_n(states) / len(states)
-
-
-def mean(vectors: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """Returns the mean over the words of each text, without both marks; 0 without words.
-
-    Args:
-      vectors: [B, T, ...].
-      real: bool [B, T], False for padding.
-    """
-    words = np.pad(real[:, 2:], ((0, 0), (1, 1)))
-    return np.einsum("bt...,bt->b...", vectors, words / np.maximum(words.sum(1, keepdims=True), 1))

@@ -17,15 +17,16 @@ from official.utils.errors import UserError
 KEY = "checksum"
 
 
-def read(path: str | os.PathLike, advice: str = "") -> dict[str, Any]:
-    """Reads a JSON object.
+def read(path: str | os.PathLike, advice: str = "", kind: type = dict) -> Any:
+    """Reads a JSON object, or a list.
 
     Args:
       path: the file.
       advice: what the user can do, for the message.
+      kind: dict for an object, or list.
 
     Raises:
-      UserError: the file cannot be read, or is not a JSON object.
+      UserError: the file cannot be read, or is not of this kind.
     """
     data = files.read_bytes(path, advice=advice)
     try:
@@ -35,9 +36,10 @@ def read(path: str | os.PathLike, advice: str = "") -> dict[str, Any]:
     except ValueError as error:
         reason = f"is not JSON: {error}"
     else:
-        if isinstance(value, dict):
+        if isinstance(value, kind):
             return value
-        reason = f"holds a {type(value).__name__}, but an object is wanted"
+        wanted = "an object" if kind is dict else f"a {kind.__name__}"
+        reason = f"holds a {type(value).__name__}, but {wanted} is wanted"
     raise UserError(f"{path} {reason}{': ' if advice else ''}{advice}")
 
 

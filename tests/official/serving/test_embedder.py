@@ -11,6 +11,7 @@ from official import config as configs
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving import vector_files
+from official.serving.sentence_vectors import EmbeddingSettings
 from official.utils.errors import UserError
 from tests import commands, small
 
@@ -69,7 +70,10 @@ def test_vectors_of_all_layers_are_those_of_each(folder, tmp_path, pooling):
     each = [loaded.encode(TEXTS, layer=layer, pooling=pooling) for layer in range(3)]
     np.testing.assert_allclose(found, np.stack(each, axis=1), atol=1e-6)
     again = official.load(folder).embedder  # a process computes the same vectors as another
-    vector_files.write(again, TEXTS, tmp_path / "out.npy", pooling=pooling, layer="all", report=len)
+    settings = EmbeddingSettings((pooling,))
+    vector_files.write(
+        again, TEXTS, tmp_path / "out.npy", settings=settings, layer="all", report=len
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found)
 
 
@@ -118,13 +122,14 @@ def test_files_of_vectors(folder, tmp_path, monkeypatch):
     loaded, said = official.load(folder), []
     monkeypatch.setattr(vector_files, "CHUNK", 4)
     options = {"layer": 1, "report": said.append}
-    vector_files.write(loaded.embedder, TEXTS, tmp_path / "v.npy", pooling="first", **options)
+    first = EmbeddingSettings(("first",))
+    vector_files.write(loaded.embedder, TEXTS, tmp_path / "v.npy", settings=first, **options)
     array = np.load(tmp_path / "v.npy")
     assert array.dtype == np.float32
     wanted = loaded.encode(TEXTS, pooling="first", layer=1)
     np.testing.assert_allclose(array, wanted, atol=1e-5)
     again = official.load(folder)
-    vector_files.write(again.embedder, TEXTS, tmp_path / "v.jsonl", pooling="first", **options)
+    vector_files.write(again.embedder, TEXTS, tmp_path / "v.jsonl", settings=first, **options)
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS
     np.testing.assert_array_equal(np.float32([line["vector"] for line in lines]), array)
@@ -141,7 +146,7 @@ def test_files_of_vectors(folder, tmp_path, monkeypatch):
 def test_what_cannot_be_is_refused(folder, tmp_path):
     loaded = official.load(folder)
     for options, message in [
-        ({"pooling": "max"}, "pooling: 'max' is not one of mean, first, last, pooled"),
+        ({"pooling": "median"}, "pooling: 'median' is not one of mean, first, last, max"),
         ({"layer": 3}, "layer: 3 is not there: 0 are the embeddings, 1 to 2 the layers"),
         ({"layer": -4}, "layer: -4 is not there"),
         ({"batch_size": 0}, "batch_size: 0 is less than 1"),

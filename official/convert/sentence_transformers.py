@@ -1,0 +1,206 @@
+"""Folders of sentence-transformers: how the vectors of texts are made, as `embedding.json` has it.
+
+`modules.json` names a chain of modules: a Transformer, whose files are those of transformers, a
+Pooling, and perhaps a Normalize. Versions 2 to 5 write the files that `write` writes, and version 6
+reads them.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from official.config.part import EncoderConfig
+from official.serving.sentence_vectors import EmbeddingSettings
+from official.utils import json_files, strict
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+MODULES = "modules.json"
+_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+# Models of versions before 1 have the name of their family in this file's name.
+_LENGTHS = "sentence_*_config.json"
+_SETTINGS = "config_sentence_transformers.json"
+_TOKENIZER = "tokenizer_config.json"
+
+# Their names of poolings and ours, in the order in which several are joined.
+_POOLINGS = {
+    "cls": "first",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+# Versions before 6 have a switch for each.
+_SWITCHES = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+_CHAINS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+
+
+def model_of(folder: AnyPath) -> AnyPath:
+    """Returns the folder with the files of the Transformer module, or else `folder`.
+
+    Raises:
+      UserError: `modules.json` has a module that is not supported, or none that is a Transformer.
+    """
+    if not (folder / MODULES).is_file():
+        return folder
+    return _modules(folder)["Transformer"]
+
+
+def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> EmbeddingSettings | None:
+    """Reads the settings of a folder; None = it is no folder of sentence-transformers.
+
+    Args:
+      folder: the folder with `modules.json`.
+      encoder: the encoder of the model.
+      lower_case: whether the tokenizer lower-cases text.
+
+    Raises:
+      UserError: a file is missing or damaged, or a setting is not supported.
+    """
+    if not (folder / MODULES).is_file():
+        return None
+    modules = _modules(folder)
+    poolings, include_prompt = _pooling(modules["Pooling"] / "config.json")
+    general = _optional(folder / _SETTINGS)
+    source = str(folder / _SETTINGS)
+    if general.get("truncate_dim") is not None:
+        raise UserError(
+            f"{source}: truncate_dim: {general['truncate_dim']!r}: shorter vectors are not "
+            "supported: set it to null, and cut the vectors afterwards"
+        )
+    hint = Mapping[str, str] | None
+    prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
+    prompts = {name: text for name, text in prompts.items() if text}
+    default = general.get("default_prompt_name")
+    values = {
+        "pooling": poolings,
+        "normalize": "Normalize" in modules,
+        "max_length": _max_length(modules["Transformer"], encoder, lower_case),
+        "prompts": prompts,
+        "default_prompt": default if default in prompts else None,
+        "include_prompt": include_prompt,
+        "similarity": general.get("similarity_fn_name") or "cosine",
+    }
+    return strict.build(EmbeddingSettings, values, source)
+
+
+def write(
+    settings: EmbeddingSettings, encoder: EncoderConfig, max_length: int, folder: AnyPath
+) -> None:
+    """Writes the files of sentence-transformers beside those of transformers.
+
+    Args:
+      settings: the settings of the model.
+      encoder: the encoder of the model.
+      max_length: longer texts are cut to this number of tokens.
+      folder: the folder of `save_pretrained`.
+
+    Raises:
+      UserError: sentence-transformers has no such pooling.
+    """
+    theirs = [name for name, ours in _POOLINGS.items() if ours in settings.pooling]
+    if [_POOLINGS[name] for name in theirs] != list(settings.pooling):
+        raise UserError(
+            f"embedding.json: pooling: sentence-transformers joins {', '.join(_POOLINGS.values())} "
+            f"in this order, and this model has {', '.join(settings.pooling)}"
+        )
+    kinds = {"Transformer": "", "Pooling": _POOLING}
+    kinds |= {"Normalize": _NORMALIZE} if settings.normalize else {}
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for i, (kind, path) in enumerate(kinds.items())
+    ]
+    pooling = {
+        "word_embedding_dimension": encoder.hidden_size,
+        **{switch: name in theirs for name, switch in _SWITCHES.items()},
+        "include_prompt": settings.include_prompt,
+    }
+    general = {
+        "model_type": "SentenceTransformer",
+        "prompts": dict(settings.prompts),
+        "default_prompt_name": settings.default_prompt,
+        "similarity_fn_name": settings.similarity,
+    }
+    (folder / _POOLING).mkdir()
+    if settings.normalize:
+        (folder / _NORMALIZE).mkdir()
+    for name, value in {
+        MODULES: modules,
+        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
+        f"{_POOLING}/config.json": pooling,
+        _SETTINGS: general,
+    }.items():
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+
+
+def _modules(folder: AnyPath) -> dict[str, AnyPath]:
+    """Returns the folder of each module by its kind."""
+    source = folder / MODULES
+    listed = json_files.read(source, kind=list)
+    hint = tuple[Mapping[str, Any], ...]
+    kinds, paths = [], []
+    for module in strict.typed(hint, listed, "modules", str(source)):
+        kind, path = (
+            strict.typed(str, module.get(name), name, str(source)) for name in ("type", "path")
+        )
+        kinds.append(kind.rpartition(".")[2])
+        paths.append(folder / PurePosixPath(path).name)
+    if kinds not in _CHAINS:
+        raise UserError(
+            f"{source}: the modules are {', '.join(kinds) or 'none'}: Transformer, Pooling and "
+            "perhaps Normalize, in this order, are supported"
+        )
+    return dict(zip(kinds, paths, strict=True))
+
+
+def _pooling(path: AnyPath) -> tuple[list[str], bool]:
+    """Returns our names of the poolings of a file, and whether prompts are pooled."""
+    config = json_files.read(path)
+    mode = config.get("pooling_mode")
+    if mode is not None:
+        names = [mode] if isinstance(mode, str) else mode
+    else:
+        names = [name for name, switch in _SWITCHES.items() if config.get(switch)]
+    names = names or ["mean"]
+    if not isinstance(names, list) or not set(map(str, names)) <= set(_POOLINGS):
+        raise UserError(
+            f"{path}: pooling_mode: {mode!r}: names of {', '.join(_POOLINGS)} are wanted"
+        )
+    include = strict.typed(bool, config.get("include_prompt", True), "include_prompt", str(path))
+    return [_POOLINGS[name] for name in names], include
+
+
+def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> int | None:
+    """Returns the length at which the Transformer module cuts texts; None = the encoder's."""
+    found = sorted(folder.glob(_LENGTHS))
+    config = _optional(found[0]) if found else {}
+    source = str(found[0]) if found else str(folder)
+    if config.get("do_lower_case") and not lower_case:
+        raise UserError(
+            f"{source}: do_lower_case: true, and the tokenizer keeps capitals: set do_lower_case "
+            f"in {_TOKENIZER} to true, or this to false and lower-case the texts"
+        )
+    length = config.get("max_seq_length")
+    if length is None:
+        length, source = _optional(folder / _TOKENIZER).get("model_max_length"), _TOKENIZER
+        length = encoder.max_positions if length is None else int(length)
+    length = strict.typed(int, length, "max_seq_length", source)
+    return min(length, encoder.max_positions)
+
+
+def _optional(path: AnyPath) -> Mapping[str, Any]:
+    return json_files.read(path) if path.is_file() else {}
