@@ -14,6 +14,7 @@ from benchmarks.torture import (
     hostile_elmo,
     hostile_examples,
     hostile_tasks,
+    hostile_torch,
     parts,
     spoiling,
 )
@@ -21,7 +22,13 @@ from benchmarks.torture.materials import Materials, environment
 
 _MAX_MIB = 256
 _MAX_SECONDS = 20.0
-CASES = (*folders.CASES, *hostile_elmo.CASES, *hostile_examples.CASES, *hostile_tasks.CASES)
+CASES = (
+    *folders.CASES,
+    *hostile_torch.CASES,
+    *hostile_elmo.CASES,
+    *hostile_examples.CASES,
+    *hostile_tasks.CASES,
+)
 
 
 class Part(parts.Part):

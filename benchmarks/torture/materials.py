@@ -7,6 +7,7 @@ folder that the next run finds again.
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -262,6 +263,30 @@ class Materials:
 
                 huggingface.write(self.model(), path, "last")
         return self.folder / "hf-bert"
+
+    def torch(self, old: bool) -> Path:
+        """The same with a file of torch, in its format or in the old one."""
+        name = f"torch-bert-{'old' if old else 'archive'}"
+        with self._made(name) as path:
+            if path:
+                from benchmarks.torture import hostile_torch
+
+                with atomic.folder(path) as folder:
+                    shutil.copytree(self.hugging_face(), folder, dirs_exist_ok=True)
+                    write = hostile_torch.old if old else hostile_torch.archive
+                    hostile_torch.convert(folder, write)
+        return self.folder / name
+
+    def keras(self) -> Path:
+        """The same as classes of TensorFlow have saved it."""
+        with self._made("keras-bert") as path:
+            if path:
+                from benchmarks.torture import keras_files
+
+                with atomic.folder(path) as folder:
+                    shutil.copytree(self.hugging_face(), folder, dirs_exist_ok=True)
+                    keras_files.convert(folder)
+        return self.folder / "keras-bert"
 
     def tf1(self) -> Path:
         """The same as a folder of the TF1 release: bert_config.json, vocab.txt, a checkpoint."""

@@ -73,6 +73,14 @@ def readers(materials: Materials) -> list[Reader]:
         Reader("TF1 checkpoint", materials.tf1(), ("*.ckpt.*",), _tf1, 4),
         Reader("TF1 config and vocabulary", materials.tf1(), ("*.json", "*.txt"), _tf1, 2, True),
         Reader("Hugging Face files", materials.hugging_face(), ("*",), _hugging_face, 5, True),
+        *(
+            Reader(f"file of torch ({kind})", folder, ("*.bin",), _hugging_face, 3, True)
+            for kind, folder in {
+                "archive": materials.torch(old=False),
+                "old": materials.torch(old=True),
+            }.items()
+        ),
+        Reader("tf_model.h5", materials.keras(), ("*.h5",), _hugging_face, 3, True),
     ]
 
 

@@ -17,7 +17,8 @@ def define_flags() -> None:
         "source",
         None,
         ["hf", "tf1", "elmo"],
-        "The format of --input: files of Hugging Face (config.json, model.safetensors), of a TF1 "
+        "The format of --input: files of Hugging Face (config.json, and "
+        "model.safetensors, pytorch_model.bin or tf_model.h5), of a TF1 "
         "release (*.index, and bert_config.json, albert_config.json, xlnet_config.json or, for "
         "ELECTRA and T5, no config) or of ELMo (*options.json, *weights.hdf5).",
     )
@@ -86,6 +87,8 @@ def _read() -> None:
     print(f"wrote {FLAGS.output}: {len(converted.variables)} variables, {count:,} parameters")
     if converted.embedding:
         print(f"vectors of texts as in sentence-transformers: {converted.embedding.described()}")
+    for note in converted.notes:
+        print(note)
     if converted.leftover:
         print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
     if converted.settings_left_out:

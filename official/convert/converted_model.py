@@ -44,6 +44,7 @@ class Converted:
       generation: the defaults of generation, as in `generation.json`; empty = there are none.
       settings_left_out: the names of the settings of generation that are not converted.
       embedding: the settings of the vectors of texts; None = there are none.
+      notes: sentences about what was corrected.
     """
 
     config: configs.Config
@@ -53,6 +54,7 @@ class Converted:
     generation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings_left_out: Sequence[str] = ()
     embedding: EmbeddingSettings | None = None
+    notes: Sequence[str] = ()
 
 
 def read(
@@ -74,8 +76,7 @@ def read(
     Raises:
       UserError: something is missing, or the parts do not belong together.
     """
-    for key, hint in {"architectures": tuple[Any, ...], "id2label": Mapping[Any, Any]}.items():
-        strict.typed(hint | None, described.get(key), key, str(source))
+    check_types(described, source)
     names = set(tensors)
     heads = system.heads_of(names, described)
     config = config_of(
@@ -92,6 +93,16 @@ def read(
         str(tensors.source),
     )
     return Converted(config, tokenizer, variables, leftover)
+
+
+def check_types(described: Mapping[str, Any], source: str | os.PathLike) -> None:
+    """Refuses a config.json whose keys about heads are of the wrong type.
+
+    Raises:
+      UserError: one is.
+    """
+    for key, hint in {"architectures": tuple[Any, ...], "id2label": Mapping[Any, Any]}.items():
+        strict.typed(hint | None, described.get(key), key, str(source))
 
 
 def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System) -> configs.Config:

@@ -62,7 +62,10 @@ SYSTEM = System(
     prefix="distilbert.",
     encoder_rows=_encoder_rows,
     heads=table(
-        MaskedLM(masked_lm_rows("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")),
+        MaskedLM(
+            masked_lm_rows("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+            "DistilBertForMaskedLM",
+        ),
         *task_heads("DistilBert", "classifier", hidden="pre_classifier", activation="relu"),
     ),
     dropout="seq_classif_dropout",

@@ -1,5 +1,8 @@
 """Reads the weights of an HDF5 file that somebody else has made.
 
+`read` takes the expected names and shapes. Where they are not known in advance, `shapes` lists
+those of the file first.
+
 HDF5 can do much more than hold numbers. A data set may lie in any file that its header names, be a
 view of other files, or be a few bytes that grow to any size. So a file is compared with what is
 expected before a number is read: it has the expected names and no others, each is a data set of
@@ -32,29 +35,34 @@ _FILTERS = {
 _MAX_GROWTH = 64  # bytes of all data sets for a byte of the file; weights hardly get smaller
 _MAX_CHUNKS = 1 << 17  # of a data set
 _MIN_CHUNK = 1 << 20  # bytes that a chunk may have, even if its data set is smaller
+_MAX_MEMBERS = 100_000  # of all groups of a file whose names are not known
+_MAX_DEPTH = 32  # of groups in groups
 _SHOWN = 20  # problems in a message
 _ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, MemoryError)
 
 
-def read(path: AnyPath, shapes: Mapping[str, Shape], advice: str) -> dict[str, np.ndarray]:
+def read(
+    path: AnyPath, shapes: Mapping[str, Shape], advice: str, others: bool = False
+) -> dict[str, np.ndarray]:
     """Reads the data sets of a file.
 
     Args:
       path: the file.
       shapes: the shape of each data set by its name, such as `group/name`. All must be there.
       advice: what the shapes are of, for messages, such as "these options".
+      others: whether the file may have more groups and data sets, which are not read.
 
     Returns:
       The values by name, float32.
 
     Raises:
-      UserError: the file cannot be read, or does not have these data sets and no others; all that
-        disagree are named.
+      UserError: the file cannot be read, or does not have these data sets and no others (but for
+        `others`); all that disagree are named.
     """
     files.check(path, max_bytes=None)
     try:
         with paths.local_copy(path) as local, h5py.File(local, "r") as file:
-            check = _Check(shapes, local.stat().st_size)
+            check = _Check(shapes, local.stat().st_size, others)
             found = check.of_groups(file)
             if check.problems:
                 more = len(check.problems) - _SHOWN
@@ -68,6 +76,42 @@ def read(path: AnyPath, shapes: Mapping[str, Shape], advice: str) -> dict[str, n
         raise UserError(f"{path}: not an HDF5 file that can be read ({error})") from None
 
 
+def shapes(path: AnyPath) -> dict[str, Shape]:
+    """Returns the shapes of all data sets of a file by their names, without reading a number.
+
+    Links to other places are left out.
+
+    Raises:
+      UserError: the file cannot be read, or has more than a hundred thousand members.
+    """
+    files.check(path, max_bytes=None)
+    found: dict[str, Shape] = {}
+    try:
+        with paths.local_copy(path) as local, h5py.File(local, "r") as file:
+            waiting, seen = [("", file["/"].id)], 0
+            while waiting:
+                above, group = waiting.pop()
+                names: list[bytes] = []
+                group.links.iterate(lambda name, names=names: names.append(name))
+                seen += len(names)
+                if seen > _MAX_MEMBERS or above.count("/") > _MAX_DEPTH:
+                    raise UserError(f"{path}: too many groups: is this a file of weights?")
+                for name in names:
+                    if group.links.get_info(name).type != h5l.TYPE_HARD:
+                        continue
+                    item, place = h5o.open(group, name), above + name.decode("utf-8", "replace")
+                    if isinstance(item, h5g.GroupID):
+                        waiting.append((f"{place}/", item))
+                    elif isinstance(item, h5d.DatasetID):
+                        virtual = item.get_create_plist().get_layout() == h5d.VIRTUAL
+                        found[place] = () if virtual else item.shape
+    except UserError:
+        raise
+    except _ERRORS as error:
+        raise UserError(f"{path}: not an HDF5 file that can be read ({error})") from None
+    return found
+
+
 @dataclasses.dataclass
 class _Check:
     """Compares what a file says of its data sets with what is expected; reads no values.
@@ -75,11 +119,13 @@ class _Check:
     Attributes:
       shapes: the expected shapes by name.
       size: the bytes of the file.
+      others: whether more names are allowed.
       problems: a sentence for each name that disagrees.
     """
 
     shapes: Mapping[str, Shape]
     size: int
+    others: bool = False
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def of_groups(self, file: h5py.File) -> dict[str, h5d.DatasetID]:
@@ -120,7 +166,7 @@ class _Check:
 
         def unexpected(member: bytes) -> bool | None:
             text = member.decode("utf-8", "replace")
-            if text not in expected:
+            if text not in expected and not self.others:
                 self.problems.append(f"{name_of(text)[:200]}: not expected")
             return len(self.problems) > 10 * _SHOWN or None  # True = the end
 

@@ -1,18 +1,17 @@
-"""Reads and writes model folders of Hugging Face: config.json, model.safetensors, vocabulary.
+"""Reads and writes model folders of Hugging Face: config.json, weights, vocabulary.
 
-Weights are only read from safetensors, because unpickling a `pytorch_model.bin` can run code.
+Weights are read in any format of transformers (`official.convert.weight_files`), and written as
+safetensors.
 """
 
+import contextlib
 import dataclasses
-import fnmatch
 import json
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from official import config as configs
@@ -34,9 +33,11 @@ from official.convert import (
 )
 from official.convert.heads import name_of
 from official.convert.system import System
+from official.convert.tensor_names import Tensors
+from official.convert.weight_files import SAFETENSORS, Weights
 from official.saving import model_folder
 from official.serving import generation_defaults, sentence_vectors
-from official.utils import atomic, files, json_files, paths
+from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -47,8 +48,6 @@ SYSTEMS = {
 }
 
 CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 
 
 def read(folder: str | os.PathLike) -> converted_model.Converted:
@@ -77,20 +76,25 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
 def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
     source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
-    system = SYSTEMS.get(str(config.get("model_type")))
-    if system is None:
-        raise UserError(
-            f"{source}: model_type {config.get('model_type')!r} cannot be converted "
-            f"(known: {', '.join(SYSTEMS)})"
-        )
-    if system is t5.SYSTEM and not t5.has_decoder(config):
-        system = t5.ENCODER
-    aliases = {**system.aliases}
-    if config.get("tie_word_embeddings", True):
-        aliases |= system.tied_aliases
-    with Tensors(folder, system, aliases) as tensors:
+    if config.get("model_type") is not None:
+        _known(config["model_type"], source)
+    with contextlib.closing(Weights(folder)) as weights:
+        notes = []
+        if config.get("model_type") is None:
+            config["model_type"] = _model_type(weights, folder, source)
+            notes.append(f"no model_type in {CONFIG}; its tensors are of {config['model_type']}")
+        converted_model.check_types(config, source)
+        system = _known(config["model_type"], source)
+        if system is t5.SYSTEM and not t5.has_decoder(config):
+            system = t5.ENCODER
+        aliases = {**system.aliases}
+        if config.get("tie_word_embeddings", True):
+            aliases |= system.tied_aliases
+        encoder, heads = _table(system, config, str(source))
+        tensors = Tensors(weights, system, aliases, encoder, heads)
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         converted = converted_model.read(folder, config, source, system, named)
+        converted = dataclasses.replace(converted, notes=(*notes, *tensors.notes))
     types = [objective.type for objective in converted.config.objectives]
     decoder = "seq2seq_lm" in types
     if decoder or "causal_lm" in types:
@@ -99,6 +103,34 @@ def _read(folder: AnyPath) -> tuple[converted_model.Converted, System]:
             converted, generation=found.defaults, settings_left_out=found.left_out
         )
     return converted, system
+
+
+def _known(model_type: Any, source: AnyPath) -> System:
+    system = SYSTEMS.get(str(model_type))
+    if system is None:
+        raise UserError(
+            f"{source}: model_type {model_type!r} cannot be converted (known: {', '.join(SYSTEMS)})"
+        )
+    return system
+
+
+def _model_type(names: Collection[str], folder: AnyPath, source: AnyPath) -> str:
+    """Returns the model type of a folder of old, whose config.json does not say it."""
+    for system in SYSTEMS.values():
+        bare = [name for name in names if name.startswith(system.bare)] if system.bare else []
+        own = [name for name in names if system.prefix and name.startswith(system.prefix)]
+        if own or (bare and (folder / system.vocabulary).exists()):
+            return system.model_type
+    raise UserError(f"{source}: model_type is missing: write it (known: {', '.join(SYSTEMS)})")
+
+
+def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list[str], list[str]]:
+    """Returns the names of the encoder's tensors, and of those of the heads of config.json."""
+    heads = system.heads_named(config)
+    encoder = system.encoder_config(config, source, heads)
+    own = [name for row in system.rows(encoder, ()) for name in row.names]
+    every = [name for head in heads for row in system.rows(encoder, (head,)) for name in row.names]
+    return own, [name for name in dict.fromkeys(every) if name not in set(own)]
 
 
 def system_of(config: configs.Config) -> System:
@@ -166,7 +198,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
                 _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # transformers refuses a file without this metadata.
-            safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+            safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
         if settings is not None:
             (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
@@ -194,105 +226,7 @@ def _files(
     return described, tensors
 
 
-class Tensors(Mapping[str, np.ndarray]):
-    """The tensors of a folder under their current names. Each is read when it is accessed.
-
-    Old names (`LayerNorm.gamma`), a missing prefix `bert.` and a second copy of the tied output
-    layer are corrected. Constants in old files are left out.
-
-    Attributes:
-      source: the name of the file for messages.
-    """
-
-    def __init__(self, folder: AnyPath, system: System, aliases: Mapping[str, str]):
-        """Opens the file or, if `save_pretrained` has split it, the files."""
-        self.source = folder / WEIGHTS
-        parts = [self.source]
-        if not self.source.exists():
-            self.source = folder / INDEX
-            if not self.source.exists():
-                raise UserError(_no_weights(folder))
-            parts = _split_files(self.source)
-        self._handles = [_open(path) for path in parts]
-        self._files = {name: handle for handle in self._handles for name in handle.keys()}
-        self._names = {_current_name(name, system): name for name in self._files}
-        for buffer in system.buffers:
-            for name in fnmatch.filter(self._names, buffer):
-                del self._names[name]
-        for alias, name in aliases.items():
-            if alias not in self._names:
-                continue
-            if name in self._names and not np.array_equal(self[alias], self[name]):
-                raise UserError(
-                    f"{self.source}: {alias} differs from {name}: an output layer that is not "
-                    "tied to the embedding is not supported"
-                )
-            self._names.setdefault(name, self._names[alias])
-            del self._names[alias]
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        """Reads a tensor."""
-        stored = self._names[name]
-        try:
-            return self._files[stored].get_tensor(stored)
-        except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
-            raise UserError(f"{self.source}: tensor {stored} cannot be read: {error}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        """Yields the names of the tensors."""
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        """Returns the number of tensors."""
-        return len(self._names)
-
-    def __enter__(self) -> "Tensors":
-        """Keeps the files open until the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Closes the files."""
-        self._files.clear()
-        self._handles.clear()
-
-
-def _current_name(name: str, system: System) -> str:
-    stem, dot, kind = name.rpartition(".")
-    name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
-    return system.prefix + name if name.startswith(system.bare) else name
-
-
 def _set_tokenizer_class(path: AnyPath, name: str) -> None:
     settings = json_files.read(path)
     settings["tokenizer_class"] = name
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
-
-
-def _split_files(index: AnyPath) -> list[AnyPath]:
-    """Returns the files that an index names. They are always in the folder of the index."""
-    files_by_tensor = json_files.read(index).get("weight_map")
-    names = list(files_by_tensor.values()) if isinstance(files_by_tensor, dict) else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise UserError(f"{index}: weight_map: the name of a file is wanted for each tensor")
-    return [index.with_name(PurePosixPath(name).name) for name in sorted(set(names))]
-
-
-def _open(path: AnyPath) -> safetensors.safe_open:
-    files.check(path, max_bytes=None, advice="" if path.name == WEIGHTS else f"{INDEX} names it")
-    try:
-        with paths.local_copy(path) as file:  # which may be removed when it is open
-            return safetensors.safe_open(file, framework="np").__enter__()
-    except (OSError, MemoryError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path} is broken ({error}): copy or download it again") from None
-
-
-def _no_weights(folder: AnyPath) -> str:
-    pickles = [*folder.glob("pytorch_model*.bin"), *folder.glob("*.pt")]
-    if not pickles:
-        return f"{folder / WEIGHTS} is missing: is this the folder of a Hugging Face model?"
-    return (
-        f"{folder} has its weights in {pickles[0].name} only, and reading that can run code that "
-        "somebody hid in it. If you trust the file, load it with the model's class in transformers "
-        "(BertForPreTraining.from_pretrained(FOLDER), say) and write it anew with "
-        "save_pretrained(NEW_FOLDER, safe_serialization=True)"
-    )

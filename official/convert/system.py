@@ -142,6 +142,19 @@ class System:
         task = next((head for head in found if isinstance(head, TaskHead)), None)
         return tuple(head.name for head in found if head is task or not isinstance(head, TaskHead))
 
+    def heads_named(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Returns the names of the heads that the class in config.json may have; of none, all.
+
+        Args:
+          config: the parsed config.json.
+        """
+        named = set(config.get("architectures") or ())
+        several = [heads for heads, name in self.architectures.items() if name in named]
+        alone = [head.name for head in self.heads.values() if head.architecture in named]
+        if not (several or alone):
+            return tuple(self.heads)
+        return tuple(dict.fromkeys([*(name for heads in several for name in heads), *alone]))
+
     def has_room_for(self, objective: Any) -> bool:
         """Returns whether a head of the system can have an objective of ours."""
         head = self.heads.get(head_kinds.kind_of(objective).name)

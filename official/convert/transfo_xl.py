@@ -13,6 +13,7 @@ from official.config.encoders import TransformerXLConfig
 from official.convert.encoder_keys import EncoderKeys
 from official.convert.mapping import Row, linear, norm
 from official.convert.system import System
+from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 _TABLE = "transformer.word_emb.weight"
@@ -79,10 +80,20 @@ class OneTable(Mapping[str, np.ndarray]):
         parts = []
         for i in range(self._clusters):
             part = self._tensors[_CLUSTER.format(i)]
-            if _PROJECTION.format(i) in self._tensors:
-                part = part @ self._tensors[_PROJECTION.format(i)].T
+            if (projection := _PROJECTION.format(i)) in self._tensors:
+                part = self._projected(part, self._tensors[projection], projection)
             parts.append(part)
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise UserError(f"{self.source}: the clusters of embeddings are of different sizes")
         return np.concatenate(parts)
+
+    def _projected(self, part: np.ndarray, projection: np.ndarray, name: str) -> np.ndarray:
+        if part.ndim != 2 or projection.ndim != 2 or projection.shape[1] != part.shape[1]:
+            raise UserError(
+                f"{self.source}: {name} has the shape {list(projection.shape)}, which does not go "
+                f"with embeddings of the shape {list(part.shape)}"
+            )
+        return part @ projection.T
 
     def __iter__(self) -> Iterator[str]:
         """Yields the names of the tensors."""

@@ -126,7 +126,7 @@ _LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_lo
 def logits_of(objective, model, encoded):
     """The scores of a head; of a language model, for every position."""
     states = encoded["sequence_output"]
-    if objective.name in ("masked_lm", "causal_lm"):
+    if objective.name in ("masked_lm", "causal_lm", "permutation_lm"):
         rows = np.asarray(states).reshape(-1, states.shape[-1])
         actual = np.asarray(objective.logits(rows, model.encoder))
         return actual.reshape(*states.shape[:2], -1)
