@@ -89,6 +89,8 @@ def _read() -> None:
         print(f"vectors of texts as in sentence-transformers: {converted.embedding.described()}")
     for note in converted.notes:
         print(note)
+    if spare := converted_model.spare_rows(converted):
+        print(f"{spare} of the embedding table: no token has this id")
     if converted.leftover:
         print(f"left out, nothing here has a place for them: {', '.join(converted.leftover)}")
     if converted.settings_left_out:

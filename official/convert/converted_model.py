@@ -121,14 +121,11 @@ def config_of(name: str, encoder: Any, objectives: Sequence[Any], system: System
 def tokenizer_of(
     folder: AnyPath, vocab_size: int, source: str | os.PathLike, system: System
 ) -> tokenizers.Tokenizer:
-    """Loads the tokenizer of a folder.
+    """Loads the tokenizer of a folder, whose files tell its kind, whatever the system has.
 
     Raises:
       UserError: there is none, or its size differs from `vocab_size` in the config `source`.
     """
-    vocabulary = folder / system.vocabulary
-    # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
-    others = list(folder.glob("*.model"))
     defaults: dict[str, Any] = {}
     if system.tokenizer_class:
         defaults["tokenizer_class"] = system.tokenizer_class
@@ -136,20 +133,37 @@ def tokenizer_of(
         defaults["extra_ids"] = sentencepiece.T5["extra_ids"]
     if system.release:
         defaults[wordpiece.MAX_CHARACTERS] = wordpiece.RELEASE_LIMIT
-    if vocabulary.exists():
+    # The releases of ALBERT have other names for their SentencePiece model: 30k-clean.model.
+    others = list(folder.glob("*.model"))
+    names = (*tokenizers.KINDS, tokenizers.JSON_FILE)
+    found = [folder / name for name in names if (folder / name).is_file()]
+    vocabulary = found[0] if found else folder / system.vocabulary
+    if found:
         tokenizer = tokenizers.load(folder, defaults)
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         files.check(vocabulary)
         tokenizer = tokenizers.SentencePiece.read(vocabulary, defaults)
     else:
-        raise UserError(f"{vocabulary} is missing: put the model's vocabulary there")
+        raise UserError(
+            f"{vocabulary} is missing: put the model's vocabulary there, or its "
+            f"{tokenizers.JSON_FILE}"
+        )
     if not 0 <= vocab_size - tokenizer.vocab_size < _ROUNDED_TO:
         raise UserError(
             f"{vocabulary} has {tokenizer.vocab_size} pieces, {source} says vocab_size "
             f"{vocab_size}: {_ADVICE[tokenizer.FILE]}"
         )
     return tokenizer
+
+
+def spare_rows(converted: Converted) -> str | None:
+    """Returns which rows of the embedding table no token has; None = each row has one."""
+    size = getattr(converted.config.encoder, "vocab_size", None)
+    first = converted.tokenizer.vocab_size
+    if size is None or size <= first:
+        return None
+    return f"row {first}" if size == first + 1 else f"rows {first} to {size - 1}"
 
 
 def write(converted: Converted, output: str | os.PathLike) -> None:

@@ -37,6 +37,7 @@ from official.convert.tensor_names import Tensors
 from official.convert.weight_files import SAFETENSORS, Weights
 from official.saving import model_folder
 from official.serving import generation_defaults, sentence_vectors
+from official.tokenizers import tokenizer_json
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -186,6 +187,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
     embedding = sentence_vectors.read(model_dir) if model_folder.embedding(model_dir) else None
+    layout = getattr(config.encoder, "text_layout", config.encoder.layout)
     with atomic.folder(output, CONFIG) as temporary:
         if embedding is not None:
             length = model_folder.max_length(model_dir, config)
@@ -196,6 +198,10 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             tokenizer.save(folder)
             if system.tokenizer_class and isinstance(tokenizer, tokenizers.SentencePiece):
                 _set_tokenizer_class(folder / "tokenizer_config.json", system.tokenizer_class)
+            described_tokenizer = tokenizer_json.described(tokenizer, layout)
+            if described_tokenizer is not None:
+                text = json.dumps(described_tokenizer, ensure_ascii=False, indent=1)
+                (folder / tokenizer_json.FILE).write_text(text + "\n", "utf-8")
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})

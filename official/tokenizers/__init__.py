@@ -2,16 +2,17 @@
 
 `load(folder)` reads a tokenizer from files with the usual names: `vocab.txt` for WordPiece,
 `spiece.model` for SentencePiece, `vocab.json` with `merges.txt` for byte-level BPE, `words.txt` for
-whole words with their characters. The tokenizer's `encode(["some text"])` returns int32 arrays. Its
-`tokenize(tf.constant(["some text"]))` returns the same ids as a RaggedTensor, also in tf.function
-and tf.data. Neither adds special tokens; `pack` does.
+whole words with their characters; or from `tokenizer.json`, where there is none of these. The
+tokenizer's `encode(["some text"])` returns int32 arrays. Its `tokenize(tf.constant(["some text"]))`
+returns the same ids as a RaggedTensor, also in tf.function and tf.data. Neither adds special
+tokens; `pack` does.
 """
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from official.tokenizers import settings_file
+from official.tokenizers import added_tokens, settings_file, tokenizer_json
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_bpe import ByteBPE
 from official.tokenizers.byte_bpe_files import MERGES_FILE
@@ -23,6 +24,7 @@ from official.utils import atomic, files, paths
 from official.utils.errors import UserError
 
 __all__ = [
+    "JSON_FILE",
     "KINDS",
     "ByteBPE",
     "Characters",
@@ -35,6 +37,7 @@ __all__ = [
     "pack_arrays",
 ]
 
+JSON_FILE = tokenizer_json.FILE
 KINDS: dict[str, type[Tokenizer]] = {
     kind.FILE: kind for kind in (WordPiece, SentencePiece, ByteBPE, Characters)
 }
@@ -44,9 +47,10 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     """Reads the tokenizer in a folder, whose files determine its kind.
 
     Args:
-      folder: contains `vocab.txt`, `spiece.model`, `vocab.json` with `merges.txt`, or `words.txt`.
-        It contains `tokenizer_config.json` if settings differ from those that follow from the
-        vocabulary.
+      folder: contains `vocab.txt`, `spiece.model`, `vocab.json` with `merges.txt`, or `words.txt`;
+        or `tokenizer.json`, which is read if there is none of these. It may contain
+        `tokenizer_config.json`, if settings differ from those that follow from the vocabulary, and
+        lists of added tokens.
       defaults: settings that apply if that file does not have them.
 
     Raises:
@@ -57,9 +61,15 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
     atomic.check_complete(folder, settings_file.FILE)
     looked_for = (
         "vocab.txt (WordPiece), spiece.model (SentencePiece), vocab.json with merges.txt "
-        "(byte-level BPE) or words.txt (characters)"
+        "(byte-level BPE), words.txt (characters) or tokenizer.json"
     )
     names = [name for name in KINDS if (folder / name).is_file()]
+    described = folder / tokenizer_json.FILE
+    if not names and described.is_file():
+        settings = {**defaults, **settings_file.read(folder)}
+        settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
+        files.check(described)
+        return tokenizer_json.read(described, settings)
     if not names and not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "is missing"
         raise UserError(f"tokenizer folder {folder} {what}: it should hold {looked_for}")
@@ -76,6 +86,7 @@ def load(folder: str | os.PathLike, defaults: Mapping[str, Any] = {}) -> Tokeniz
         if (folder / name).exists():
             files.check(folder / name)
     settings = {**defaults, **settings_file.read(folder)}
+    settings[added_tokens.LISTED] = added_tokens.read(folder, settings)
     tokenizer = KINDS[names[0]].read(folder / names[0], settings)
     settings_file.check_fingerprint(tokenizer.fingerprint, settings, folder)
     return tokenizer

@@ -1,9 +1,10 @@
-"""The base class of all tokenizers: ids, special tokens, files and fingerprint.
+"""The base class of all tokenizers: ids, special and added tokens, files and fingerprint.
 
 Shapes: N texts, V pieces of the vocabulary, S slices; a ragged dimension is written None.
 """
 
 import abc
+import dataclasses
 import functools
 import itertools
 import os
@@ -13,20 +14,31 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, settings_file, word_starts
+from official.tokenizers import added_tokens, offsets, settings_file, word_starts
+from official.tokenizers.added_tokens import AddedToken
 from official.tokenizers.splitter import Splitter
 from official.tokenizers.text_tensors import characters, chunks, strings
 from official.utils import atomic, checksums, paths
 from official.utils.paths import AnyPath
 
 _EOD = "<eod>"  # as in XLNet's vocabulary
+_EOP = "<eop>"
 _SENTINEL = "<extra_id_{}>"  # as in T5's vocabulary
+PAIRS = "pair_separators"  # the setting
 # Settings that are not used here, and are saved as they were read.
 _KEPT = ("model_max_length", "tokenizer_class")
 
 
 class Tokenizer(abc.ABC):
     """Text to ids and back.
+
+    Added tokens (markers such as "[E1]", new words, T5's sentinels) are found in every text before
+    it is split, by `official.tokenizers.added_tokens`. The special tokens are not: a literal
+    "[MASK]" in a corpus is text. Where a person writes them on purpose, as in a text with a blank
+    to fill, `tokenize`, `encode` and their like take `special=True`. Then "[MASK]" becomes
+    `mask_id`, as in transformers:
+
+      tokenizer.encode(["Paris is the [MASK] of France."], special=True)
 
     Attributes:
       vocab_size: V.
@@ -40,7 +52,10 @@ class Tokenizer(abc.ABC):
       eod_id: id of <eod>, which separates the documents of a stream; None if the vocabulary has
         none. It is not a special token, so it may be predicted.
       sentinel_ids: ids of the sentinels `<extra_id_0>`, `<extra_id_1>`, ...; empty if the
-        vocabulary has none.
+        vocabulary has none. They are found in text as added tokens are.
+      added: the added tokens by id, without sentinels.
+      special_tokens: the tokens that `special=True` finds besides, by id.
+      num_base_pieces: number of pieces of the vocabulary's files; added tokens may follow them.
       pair_separators: number of `sep_id` between the two texts of a pair.
       word_starts: bool [V], true for pieces that begin a word and for special tokens, by the first
         of `word_starts.RULES`.
@@ -56,6 +71,8 @@ class Tokenizer(abc.ABC):
     FILE: str
     pair_separators = 1
     keeps_space = False
+    # Whether the mask token takes the white space before it where no file tells.
+    _mask_strips = True
 
     def __init__(
         self,
@@ -63,12 +80,26 @@ class Tokenizer(abc.ABC):
         specials: dict[str, str],
         splitter: Splitter,
         settings: dict[str, Any],
+        num_base_pieces: int | None = None,
+        controls: Sequence[str] = (),
     ):
+        """Makes the parts that all tokenizers have.
+
+        Args:
+          pieces: the vocabulary and the added tokens behind it, by id.
+          specials: the names of the special tokens.
+          splitter: splits text.
+          settings: those of the settings file, and the listed tokens.
+          num_base_pieces: number of pieces of the vocabulary; None = all.
+          controls: other pieces of the vocabulary that no text becomes.
+        """
         self.pieces = list(pieces)
+        self.num_base_pieces = len(self.pieces) if num_base_pieces is None else num_base_pieces
         self.vocab_size = len(self.pieces)
         self._splitter = splitter
         self._specials = specials
         self._settings = settings
+        self.pair_separators = settings_file.number(settings, PAIRS, type(self).pair_separators)
         named = [
             self.pieces.index(specials[key]) if key in specials else None
             for key in settings_file.SPECIALS
@@ -80,19 +111,59 @@ class Tokenizer(abc.ABC):
         numbers = {piece: i for i, piece in enumerate(self.pieces)}
         names = itertools.takewhile(numbers.__contains__, map(_SENTINEL.format, itertools.count()))
         self.sentinel_ids = tuple(numbers[name] for name in names)
+        self.added, self.special_tokens, flagged = self._listed(numbers, controls)
         self.word_starts = self.word_starts_by(word_starts.RULES[0])
         self.word_ends = np.array([self._ends_word(piece) for piece in self.pieces], bool)
+        self.word_ends[list(self.added)] = False
         texts = [*specials.values(), *(self.decode([i]) for i in ids)]
         spelled = self.encode_ragged(texts)[0].tolist()
         if leaks := sorted(set(spelled) & set(ids) - {self.unk_id}):
             splitter.forbid(leaks, self.unk_id, self.vocab_size)
+        marks = {i: AddedToken(self.pieces[i], special=True) for i in self.sentinel_ids}
+        splitter.find({**marks, **self.added}, self.special_tokens)
+        # Written with their flags: what is behind the vocabulary, or found in every text, or has
+        # other flags than usual.
+        self._written = {i: dataclasses.asdict(token) for i, token in sorted(flagged.items())}
         vocabulary = {
             name: checksums.hash_bytes(data) for name, data in self._vocabulary_files().items()
         }
         decides = {**self._decides(), "special_ids": named, **vocabulary}
+        decides |= self._packing()
+        behind = [*self.added, *(i for i in ids if i >= self.num_base_pieces)]
+        if behind:
+            decides[added_tokens.LISTED] = [[i, self._written[i]] for i in sorted(behind)]
         self.fingerprint = checksums.hash_bytes(settings_file.json_bytes(decides))
         digest = checksums.hash_bytes(self._settings_file())
         self.files = {**vocabulary, settings_file.FILE: digest}
+
+    def _listed(
+        self, numbers: dict[str, int], controls: Sequence[str]
+    ) -> tuple[dict[int, AddedToken], dict[int, AddedToken], dict[int, AddedToken]]:
+        """Returns the added tokens, the special ones, and those whose flags are written, by id."""
+        roles = {self._settings.get("bos_token"), self._settings.get("eos_token")}
+        own = {*controls, *filter(None, roles), _EOD, _EOP}
+        added, special, flagged = {}, {}, {}
+        for key, content in self._specials.items():
+            strips = self._mask_strips and key == "mask_token"
+            special[numbers[content]] = AddedToken(content, lstrip=strips, special=True)
+        usual = dict(special)
+        for content, (_, token) in self._settings.get(added_tokens.LISTED, {}).items():
+            i = numbers.get(content)
+            if i is None or i in self.sentinel_ids:
+                continue
+            if i in usual or (i < self.num_base_pieces and content in own):
+                special[i] = token
+                if token != usual.get(i):
+                    flagged[i] = token
+            else:
+                added[i] = flagged[i] = token
+        flagged |= {i: token for i, token in special.items() if i >= self.num_base_pieces}
+        return added, special, flagged
+
+    def _packing(self) -> dict[str, Any]:
+        """Returns the saved settings of how texts are packed, where they are not the usual ones."""
+        usual = type(self).pair_separators
+        return {} if self.pair_separators == usual else {PAIRS: self.pair_separators}
 
     @classmethod
     @abc.abstractmethod
@@ -117,7 +188,10 @@ class Tokenizer(abc.ABC):
     @functools.cached_property
     def spellings(self) -> list[bytes]:
         """The text of each piece in UTF-8, with a blank in the place of a blank mark."""
-        return [self._spelled(piece) for piece in self.pieces]
+        spelled = [self._spelled(piece) for piece in self.pieces]
+        for i, token in self.added.items():
+            spelled[i] = self._spelled_added(token.content)
+        return spelled
 
     @functools.cached_property
     def piece_bytes(self) -> np.ndarray:
@@ -129,6 +203,8 @@ class Tokenizer(abc.ABC):
         Text that the vocabulary cannot spell counts nothing.
         """
         counts = np.array([self._num_bytes(piece) for piece in self.pieces], np.int32)
+        for i in self.added:
+            counts[i] = len(self.spellings[i])
         counts[[*self.special_ids, *self.sentinel_ids]] = 0
         return counts
 
@@ -137,6 +213,9 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _spelled(self, piece: str) -> bytes: ...
+
+    def _spelled_added(self, content: str) -> bytes:
+        return content.encode()
 
     @abc.abstractmethod
     def _begins_word(self, piece: str, rule: str) -> bool: ...
@@ -159,37 +238,39 @@ class Tokenizer(abc.ABC):
     def word_starts_by(self, rule: str) -> np.ndarray:
         """Returns `word_starts` by one of `word_starts.RULES`, which are for SentencePiece."""
         starts = np.array([self._begins_word(piece, rule) for piece in self.pieces], bool)
-        starts[list(self.special_ids)] = True
+        starts[[*self.special_ids, *self.added]] = True
         return starts
 
     def module(self) -> tf.Module:
         """Returns the object with `tokenize` that a SavedModel tracks."""
         return self._splitter
 
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(self, texts: tf.Tensor, special: bool = False) -> tf.RaggedTensor:
         """Splits texts, in a graph or eagerly.
 
         Args:
           texts: UTF-8 strings [N]. Bytes that are not UTF-8 become unknown tokens.
+          special: whether text that spells a special token becomes its id.
 
         Returns:
           Ids, int32 [N, None], without special tokens around them.
         """
-        return self._splitter.tokenize(texts)
+        return self._splitter.tokenize(texts, special)
 
-    def tokenize_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
+    def tokenize_with_offsets(self, texts: tf.Tensor, special: bool = False) -> offsets.Tokens:
         """Splits texts into tokens with their offsets, in a graph or eagerly.
 
         Args:
           texts: UTF-8 strings [N]. Bytes that are not UTF-8 become U+FFFD, as in `bytes.decode`.
+          special: whether text that spells a special token becomes its id.
 
         Returns:
           `offsets.Tokens`: the ids of `tokenize`, and the first and last character of each.
         """
-        return self._splitter.tokenize_with_offsets(texts)
+        return self._splitter.tokenize_with_offsets(texts, special)
 
     def encode_with_offsets(
-        self, texts: Sequence[str]
+        self, texts: Sequence[str], special: bool = False
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Returns ids, starts and ends of each text: its token i is `text[starts[i]:ends[i]]`.
 
@@ -200,7 +281,7 @@ class Tokenizer(abc.ABC):
         rows = []
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
-                tokens = self.tokenize_with_offsets(characters(chunk))
+                tokens = self.tokenize_with_offsets(characters(chunk), special)
                 splits = tokens.ids.row_splits.numpy()
                 parts = [part.values.numpy() for part in tokens]
                 rows += [
@@ -209,16 +290,19 @@ class Tokenizer(abc.ABC):
                 ]
         return rows
 
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def encode(self, texts: Sequence[str], special: bool = False) -> list[np.ndarray]:
         """Returns the ids of each text as an int32 array, the same as `tokenize`."""
-        values, splits = self.encode_ragged(texts)
+        values, splits = self.encode_ragged(texts, special)
         return [values[a:b] for a, b in zip(splits[:-1], splits[1:], strict=True)]
 
-    def encode_ragged(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode_ragged(
+        self, texts: Sequence[str], special: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of all texts in one array, which is fast for thousands of texts.
 
         Args:
           texts: any number of texts; they are processed some megabytes at a time.
+          special: whether text that spells a special token becomes its id.
 
         Returns:
           values, int32 [sum of lengths], and row_splits, int64 [N + 1]: the ids of text i are
@@ -229,14 +313,14 @@ class Tokenizer(abc.ABC):
         values, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         with tf.device("/CPU:0"):
             for chunk in chunks(texts):
-                ids = self._ids(chunk)
+                ids = self._ids(chunk, special)
                 values.append(ids.values.numpy())
                 lengths.append(ids.row_lengths().numpy())
         return np.concatenate(values), np.cumsum(np.concatenate(lengths))
 
-    def _ids(self, texts: Sequence[str]) -> tf.RaggedTensor:
+    def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
         """Returns the ids of some texts, the same as `tokenize`."""
-        return self.tokenize(strings(texts))
+        return self.tokenize(strings(texts), special)
 
     def encode_slices(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of documents that are given as slices, such as sentences.
@@ -266,6 +350,13 @@ class Tokenizer(abc.ABC):
     def _settings_file(self) -> bytes:
         kept = {key: self._settings[key] for key in _KEPT if key in self._settings}
         settings = {**self._for_others(), **kept, **self._specials, **self._decides()}
+        settings |= self._packing()
+        if self._written:
+            written = {flags["content"] for flags in self._written.values()}
+            for key in ("bos_token", "eos_token"):
+                if self._settings.get(key) in written:
+                    settings[key] = self._settings[key]
+            settings[added_tokens.DECODER] = {str(i): flags for i, flags in self._written.items()}
         settings[settings_file.FINGERPRINT] = self.fingerprint
         return settings_file.json_bytes(settings)
 

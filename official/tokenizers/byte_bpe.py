@@ -6,7 +6,7 @@ word, until the file has no pair of the word (Radford et al. 2019, section 2.2; 
 2016). Every text can be spelled, so no token is unknown. A blank belongs to the word after it.
 
 The ids are those of the `tokenizers` package, in Python and inside a graph. Text that spells a
-special token, such as a literal "<mask>", is split as text and never becomes the special id.
+special token, such as a literal "<mask>", is split as text unless the special ids are asked for.
 
 Ids represent a text exactly: `decode` returns it with its white space and control characters. A
 word of the pattern begins with white space or has none, so a text can be split before white space:
@@ -16,6 +16,7 @@ whole text, wherever the slices are cut.
 Shapes: N texts, S slices.
 """
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, word_starts
+from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.byte_alphabet import ALPHABET, spelling
 from official.tokenizers.byte_bpe_files import MERGES_FILE, VERSION, read_merges, read_pieces
@@ -32,7 +33,7 @@ from official.tokenizers.byte_word_ids import WordIds
 from official.tokenizers.byte_words import begins_with_text
 from official.tokenizers.merges import check as check_merges
 from official.tokenizers.settings_file import find_specials, switch
-from official.tokenizers.text_tensors import chunks
+from official.tokenizers.text_tensors import chunks, strings
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -90,13 +91,14 @@ class ByteBPE(Tokenizer):
                 f"({' '.join(lacking[:8])}{' …' if len(lacking) > 8 else ''}): is this the "
                 "vocabulary of a byte-level BPE?"
             )
+        base, pieces = pieces, added_tokens.appended(pieces, settings, source)
         specials = find_specials(pieces, settings, source, SPECIALS)
         check_merges(ids, merges, source)
         self.merges = list(merges)
         self.add_prefix_space = add_prefix_space
         splitter = ByteBPESplitter(ids, self.merges, add_prefix_space, source)
         self._words = WordIds(splitter.spell)
-        super().__init__(pieces, specials, splitter, settings)
+        super().__init__(pieces, specials, splitter, settings, len(base))
 
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "ByteBPE":
@@ -116,7 +118,15 @@ class ByteBPE(Tokenizer):
             str(path),
         )
 
-    def _ids(self, texts: Sequence[str]) -> tf.RaggedTensor:
+    def _ids(self, texts: Sequence[str], special: bool) -> tf.RaggedTensor:
+        finder = self._splitter.finder(special)
+        if finder is None or not any(map(finder.may_be_in, texts)):
+            return self._ids_of_parts(texts)
+        parts = finder.cut(strings(texts))
+        return parts.with_tokens(self._ids_of_parts(_decoded(parts.texts)))
+
+    def _ids_of_parts(self, texts: Sequence[str]) -> tf.RaggedTensor:
+        """Returns the ids of texts without added tokens."""
         if self.add_prefix_space:
             texts = [" " * (text[:1] not in ("", " ")) + text for text in texts]
         return self._splitter.allowed(self._words.split(texts))
@@ -135,23 +145,65 @@ class ByteBPE(Tokenizer):
           See `Tokenizer.encode_slices`.
         """
         wholes = ["".join(text) for text in texts]
-        blanks = [self.add_prefix_space and bool(begins_with_text(whole)) for whole in wholes]
-        sizes = np.array([len(spelling) for spelling in self.spellings])
+        finder = self._splitter.finder(special=False)
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         with tf.device("/CPU:0"):
-            for chunk in chunks([" " * b + whole for b, whole in zip(blanks, wholes, strict=True)]):
-                spelled = self._words.split(chunk)
-                lengths.append(sizes[spelled.values])
-                ids.append(self._splitter.allowed(spelled).values.numpy())
+            for chunk in chunks(wholes):
+                if finder is None or not any(map(finder.may_be_in, chunk)):
+                    spelled, sizes = self._of_parts(chunk)
+                else:
+                    spelled, sizes = self._of_texts(finder.cut(strings(chunk)))
+                ids.append(spelled.values.numpy())
+                lengths.append(sizes)
         token_lengths = np.concatenate(lengths)  # in bytes
-        slice_lengths = [
-            len(part.encode()) + (blank and not number)
-            for text, blank in zip(texts, blanks, strict=True)
-            for number, part in enumerate(text)
-        ]
+        slice_lengths = [len(part.encode()) for text in texts for part in text]
         token_begins = np.cumsum(token_lengths) - token_lengths
         slice_bounds = np.cumsum([0, *slice_lengths])
         return np.concatenate(ids), np.searchsorted(token_begins, slice_bounds)
+
+    def _of_parts(
+        self, texts: Sequence[str], begin: Sequence[bool] | None = None
+    ) -> tuple[tf.RaggedTensor, np.ndarray]:
+        """Returns the ids of texts without added tokens, and how many of its bytes each token has.
+
+        Args:
+          texts: the texts.
+          begin: whether each begins a document; None = all do. Any other follows an added token.
+        """
+        begins = [True] * len(texts) if begin is None else begin
+        blanks = [
+            self.add_prefix_space
+            and bool(begins_with_text(text) if first else text[:1] not in ("", " "))
+            for text, first in zip(texts, begins, strict=True)
+        ]
+        spelled = self._words.split(
+            [" " * blank + text for text, blank in zip(texts, blanks, strict=True)]
+        )
+        sizes = self._sizes[spelled.values.numpy()]
+        sizes[spelled.row_starts().numpy()[np.array(blanks, bool)]] -= 1
+        return self._splitter.allowed(spelled), sizes
+
+    def _of_texts(self, parts: added_tokens.Parts) -> tuple[tf.RaggedTensor, np.ndarray]:
+        """Returns the ids of texts, and how many of the bytes each token has."""
+        raw, texts = _decoded(parts.raw), _decoded(parts.texts)
+        starts = np.zeros(len(raw) + 1, bool)
+        starts[parts.splits.numpy()] = True
+        spelled, sizes = self._of_parts(texts, starts[:-1].tolist())
+        # White space around a token belongs to it.
+        of_tokens = [len(part.encode()) for part in raw]
+        for i, (whole, text) in enumerate(zip(raw, texts, strict=True)):
+            if parts.ids[i] < 0 and whole != text:
+                left = whole.find(text)
+                of_tokens[max(i - 1, 0)] += len(whole[:left].encode())
+                of_tokens[min(i + 1, len(raw) - 1)] += len(whole[left + len(text) :].encode())
+        rows = parts.with_tokens(spelled)
+        lengths = parts.joined(spelled.with_values(sizes), tf.constant(of_tokens, sizes.dtype))
+        return rows, lengths.values.numpy()
+
+    @functools.cached_property
+    def _sizes(self) -> np.ndarray:
+        """The bytes of each piece, int64 [V]."""
+        return np.array([len(spelling) for spelling in self.spellings])
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of ids; special tokens appear as in the vocabulary."""
@@ -172,7 +224,7 @@ class ByteBPE(Tokenizer):
         return word_starts.ends_in_space(spelling(piece))
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        ids = {piece: i for i, piece in enumerate(self.pieces[: self.num_base_pieces])}
         lines = [VERSION, *(f"{a} {b}" for a, b in self.merges), ""]
         return {
             self.FILE: json.dumps(ids, ensure_ascii=False).encode(),
@@ -185,3 +237,7 @@ class ByteBPE(Tokenizer):
     def _for_others(self) -> dict[str, Any]:
         gpt2 = self._specials["cls_token"] == END
         return {"tokenizer_class": "GPT2Tokenizer" if gpt2 else "RobertaTokenizer"}
+
+
+def _decoded(texts: tf.Tensor) -> list[str]:
+    return [text.decode() for text in texts.numpy().tolist()]

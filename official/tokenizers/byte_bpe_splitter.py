@@ -19,9 +19,15 @@ from official.tokenizers.byte_words import words
 from official.tokenizers.merges import reachable
 from official.tokenizers.splitter import Splitter
 
+# An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
+# SentencePiece logs a line whenever the model is loaded.
+NO_REPLACEMENTS = struct.pack("<I", 1024) + bytes(1024) + b"\0"
+
 
 class ByteBPESplitter(Splitter):
     """Splits text into words, and joins the pairs of each word in the order of the merges."""
+
+    normalizes = False
 
     def __init__(
         self,
@@ -96,7 +102,5 @@ def _model(pieces: Sequence[str]) -> bytes:
     normalizer.add_dummy_prefix = False
     normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = False
-    # An empty table of replacements: the size of its trie, the trie and the texts. Without a table,
-    # SentencePiece logs a line whenever the model is loaded.
-    normalizer.precompiled_charsmap = struct.pack("<I", 1024) + bytes(1024) + b"\0"
+    normalizer.precompiled_charsmap = NO_REPLACEMENTS
     return model.SerializeToString(deterministic=True)

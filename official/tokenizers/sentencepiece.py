@@ -11,7 +11,8 @@ select the steps. If they are missing, the steps are on if transformers would lo
 classes, and off otherwise. The ids are those of the slow tokenizers of transformers, except for
 segmentations with equal scores, and for
 
-  - text that spells a special token, which becomes the special token there;
+  - text that spells a special token, which becomes the special token there, and here where it is
+    asked for;
   - a capital sigma at the end of a word, which is lower-cased to "ς" here and in the releases, and
     to "σ" there;
   - characters that are newer than Unicode 13, since the libraries have tables of different Unicode
@@ -29,9 +30,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
 
-from official.tokenizers import offsets, word_starts
+from official.tokenizers import added_tokens, offsets, word_starts
 from official.tokenizers.base import Tokenizer, sentinels
+from official.tokenizers.byte_bpe_splitter import NO_REPLACEMENTS
 from official.tokenizers.digit_commas import BLANK, DigitCommas
 from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter
@@ -42,6 +45,8 @@ from official.utils.paths import AnyPath
 # The classes of transformers that normalise text, by the `model_type` of config.json.
 NORMALIZING = {"albert": "AlbertTokenizer", "xlnet": "XLNetTokenizer"}
 RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
+_KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
+_TEXT = (_KINDS.NORMAL, _KINDS.BYTE)  # pieces that text becomes
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of one byte
 # The settings of T5's releases. The end token has the place of [CLS] and [SEP].
 T5 = {
@@ -61,6 +66,8 @@ class SentencePieceSplitter(Splitter):
         super().__init__()
         self.rules = TextRules()
         self._digit_commas: DigitCommas | None = None
+        self._bytes = model
+        self._replacements: tf_text.SentencepieceTokenizer | None = None
         self._model = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
 
     def pieces(self) -> list[str]:
@@ -81,6 +88,25 @@ class SentencePieceSplitter(Splitter):
         """Returns the ids of string [N], int32 [N, None]."""
         ids = self._model.tokenize(self.rules.apply(texts))
         return ids if self._digit_commas is None else self._digit_commas.split(ids)
+
+    def normalized(self, texts: tf.Tensor) -> tf.Tensor:
+        """See `Splitter`."""
+        return self._replaced(self.rules.apply(texts))
+
+    def normalized_characters(
+        self, characters: tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """See `Splitter`."""
+        cleaned, attached = self.rules.apply_by_character(characters)
+        return cleaned.with_values(self._replaced(cleaned.values)), attached
+
+    def _replaced(self, texts: tf.Tensor) -> tf.Tensor:
+        """Applies the model's table of replacements to strings [N]."""
+        if self._replacements is None:
+            with tf.init_scope():
+                model = replacements_alone(self._bytes)
+                self._replacements = tf_text.SentencepieceTokenizer(model, out_type=tf.string)
+        return offsets.joined(self._replacements.tokenize(texts))
 
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; the model itself maps the text that it normalises to its input."""
@@ -117,6 +143,8 @@ class SentencePiece(Tokenizer):
         replace_quotes: bool = False,
         split_digit_comma: bool = False,
         extra_ids: int = 0,
+        remove_marks: bool = False,
+        blanks: str = "",
     ):
         """Makes a tokenizer from a serialized model.
 
@@ -131,7 +159,9 @@ class SentencePiece(Tokenizer):
           split_digit_comma: whether a piece with a number and a comma, such as "▁1990,", is split
             into the pieces of the number and the comma.
           extra_ids: the number of sentinels `<extra_id_0>`, `<extra_id_1>`, ... behind the pieces
-            of the model, the first one last (T5). No text becomes one.
+            of the model, the first one last (T5).
+          remove_marks: see `text_rules.TextRules`.
+          blanks: see `text_rules.TextRules`.
 
         Raises:
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
@@ -145,18 +175,20 @@ class SentencePiece(Tokenizer):
         except tf.errors.OpError as error:
             raise UserError(f"{source} is not a SentencePiece model, or is damaged") from error
         self.extra_ids = extra_ids
-        pieces = [*pieces, *sentinels(extra_ids)]
+        base = [*pieces, *sentinels(extra_ids)]
+        pieces = added_tokens.appended(base, settings, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
         self.rules = splitter.rules = TextRules(
-            remove_space, replace_quotes, keep_accents, lower_case
+            remove_space, replace_quotes, keep_accents, lower_case, remove_marks, blanks
         )
         self.split_digit_comma = split_digit_comma
         if split_digit_comma:
             splitter.split_digit_commas(pieces.index(specials["unk_token"]))
         self._bytes = model
-        super().__init__(pieces, specials, splitter, settings)
+        controls = [piece.piece for piece in self.parsed().pieces if piece.type not in _TEXT]
+        super().__init__(pieces, specials, splitter, settings, len(base), controls)
 
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "SentencePiece":
@@ -184,7 +216,19 @@ class SentencePiece(Tokenizer):
             replace_quotes=switch(settings, "replace_quotes", released),
             split_digit_comma=switch(settings, "split_digit_comma", released),
             extra_ids=_extra_ids(settings),
+            remove_marks=switch(settings, "remove_marks", False),
+            blanks=str(settings.get("blanks") or ""),
         )
+
+    def parsed(self) -> sentencepiece_model_pb2.ModelProto:
+        """Returns the model."""
+        return _parsed(self._bytes)
+
+    @property
+    def is_unigram(self) -> bool:
+        """Whether the model is a unigram model, not BPE."""
+        kind = self.parsed().trainer_spec.model_type
+        return kind == sentencepiece_model_pb2.TrainerSpec.UNIGRAM
 
     @property
     def lower_case(self) -> bool:
@@ -193,13 +237,13 @@ class SentencePiece(Tokenizer):
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of ids; special tokens appear as in the vocabulary."""
-        apart = {*self.special_ids, *self.sentinel_ids}
+        apart = {*self.special_ids, *self.sentinel_ids, *self.added}
         words = (f" {self.pieces[i]} " if i in apart else self.pieces[i] for i in ids)
         return " ".join("".join(words).replace(BLANK, " ").split())
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the text of ids [N, None]: string [N]."""
-        apart = {*self.special_ids, *self.sentinel_ids}
+        apart = {*self.special_ids, *self.sentinel_ids, *self.added}
         words = [f" {p} " if i in apart else p for i, p in enumerate(self.pieces)]
         words = [word.replace(BLANK, " ") for word in words]
         joined = offsets.joined(tf.gather(tf.constant(words), ids))
@@ -221,6 +265,9 @@ class SentencePiece(Tokenizer):
     def _decides(self) -> dict[str, Any]:
         settings = {**dataclasses.asdict(self.rules), "split_digit_comma": self.split_digit_comma}
         lower_case = {"do_lower_case": settings.pop("lower_case")}
+        for rule in _LATER:
+            if not settings[rule]:
+                del settings[rule]
         if self.extra_ids:
             lower_case["extra_ids"] = self.extra_ids
         # Without the other rules, fingerprints are those of folders from before the rules.
@@ -239,12 +286,40 @@ class SentencePiece(Tokenizer):
         return {"tokenizer_class": "AlbertTokenizer", "keep_accents": True, "remove_space": False}
 
 
+_LATER = ("remove_marks", "blanks")  # rules that are saved where they do something
 _NO_RULES = {
     "remove_space": False,
     "replace_quotes": False,
     "keep_accents": True,
     "split_digit_comma": False,
 }
+
+
+def _parsed(model: bytes) -> sentencepiece_model_pb2.ModelProto:
+    return sentencepiece_model_pb2.ModelProto.FromString(model)
+
+
+def replacements_alone(model: bytes) -> bytes:
+    """Returns a model that replaces characters as `model` does, and has no piece for any text."""
+    alone = sentencepiece_model_pb2.ModelProto()
+    alone.pieces.add(piece="<unk>", score=0, type=_KINDS.UNKNOWN)
+    alone.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.CHAR
+    alone.trainer_spec.unk_id = 0
+    alone.normalizer_spec.CopyFrom(_parsed(model).normalizer_spec)
+    alone.normalizer_spec.add_dummy_prefix = False
+    alone.normalizer_spec.remove_extra_whitespaces = False
+    alone.normalizer_spec.escape_whitespaces = False
+    if not alone.normalizer_spec.precompiled_charsmap:
+        alone.normalizer_spec.precompiled_charsmap = NO_REPLACEMENTS
+    return alone.SerializeToString(deterministic=True)
+
+
+def kept(model: bytes, characters: Sequence[str]) -> str:
+    """Returns those of some characters that a model does not replace."""
+    replace = tf_text.SentencepieceTokenizer(replacements_alone(model), out_type=tf.string)
+    after = offsets.joined(replace.tokenize(tf.constant(characters)))
+    pairs = zip(characters, after.numpy().tolist(), strict=True)
+    return "".join(character for character, new in pairs if character.encode() == new)
 
 
 def _released(settings: dict[str, Any]) -> bool:

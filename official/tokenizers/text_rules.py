@@ -2,7 +2,7 @@
 
 These are the steps of the releases of ALBERT (`tokenization.preprocess_text`) and XLNet
 (`prepro_utils.preprocess_text`), and of the tokenizers of transformers for both. Each rule has its
-own setting. Rules are applied in the order of the attributes of `TextRules`.
+own setting. The first rules are applied in the order of the attributes of `TextRules`.
 
 Shapes: N texts, C characters of all texts; a ragged dimension is written None.
 """
@@ -30,15 +30,31 @@ class TextRules:
       replace_quotes: whether two grave accents or two apostrophes become a straight double quote.
       keep_accents: False = the text is decomposed (NFKD), and combining marks are removed.
       lower_case: whether letters become lower case.
+      remove_marks: whether all marks are removed with the accents, vowel signs too, as by the
+        `tokenizers` package, and not only the combining ones.
+      blanks: characters that become a blank.
     """
 
     remove_space: bool = False
     replace_quotes: bool = False
     keep_accents: bool = True
     lower_case: bool = False
+    remove_marks: bool = False
+    blanks: str = ""
+
+    @property
+    def _marks(self) -> str:
+        return r"\pM" if self.remove_marks else _COMBINING
+
+    def _with_blanks(self, texts: tf.Tensor) -> tf.Tensor:
+        if not self.blanks:
+            return texts
+        codes = "".join(rf"\x{{{ord(character):x}}}" for character in self.blanks)
+        return tf.strings.regex_replace(texts, f"[{codes}]", " ")
 
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
         """Normalises strings [N]."""
+        texts = self._with_blanks(texts)
         if self.remove_space:
             texts = tf.strings.regex_replace(texts, f"{WHITE_SPACE}+", " ")
             texts = tf.strings.regex_replace(texts, "^ | $", "")
@@ -63,7 +79,7 @@ class TextRules:
         given = characters.values  # [C]
         runs = _Runs(characters)
         second = tf.zeros_like(given, tf.bool)
-        values = given
+        values = self._with_blanks(given)
         if self.remove_space:
             blank = tf.strings.regex_full_match(given, WHITE_SPACE)
             space = blank & (runs.offset == 0) & ~runs.at_edge
@@ -75,13 +91,13 @@ class TextRules:
             values = tf.where(first, '"', tf.where(second, "", values))
         values = self._apply_to_letters(values)
         if not self.keep_accents:
-            second |= tf.strings.regex_full_match(given, _COMBINING)
+            second |= tf.strings.regex_full_match(given, self._marks)
         return characters.with_values(values), second
 
     def _apply_to_letters(self, texts: tf.Tensor) -> tf.Tensor:
         if not self.keep_accents:
             texts = tf_text.normalize_utf8(texts, "NFKD")
-            texts = tf.strings.regex_replace(texts, f"{_COMBINING}+", "")
+            texts = tf.strings.regex_replace(texts, f"{self._marks}+", "")
         if self.lower_case:
             # TensorFlow cuts text at NUL, so NUL is replaced by a noncharacter in between.
             texts = tf.strings.regex_replace(texts, r"\x{0}", _NONCHARACTER)

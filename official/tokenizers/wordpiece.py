@@ -14,8 +14,8 @@ before this setting existed. A limit of 100 is not written to the settings, and 
 fingerprint.
 
 Text that spells a special token, such as a literal "[MASK]", is split as text ("[", "mask", "]")
-and never becomes the special id. The tokenizers of transformers return the special id. They differ
-in two other details, where this tokenizer follows the release: both lower-case character by
+unless the special ids are asked for. The tokenizers of transformers return the special id. They
+differ in two other details, where this tokenizer follows the release: both lower-case character by
 character, so that a Greek word in capitals ends in "σ" and not "ς", and the slow one composes cased
 text first (NFC).
 
@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from official.tokenizers import offsets, piece_lines, settings_file
+from official.tokenizers import added_tokens, offsets, piece_lines, settings_file
 from official.tokenizers.base import Tokenizer
 from official.tokenizers.settings_file import find_specials, has_capitals, switch
 from official.tokenizers.splitter import Splitter
@@ -99,6 +99,11 @@ def _clean(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor
     return texts
 
 
+def _accents(characters: tf.Tensor, cleaned: tf.Tensor) -> tf.Tensor:
+    """Returns which characters are accents that are removed, bool [C]."""
+    return tf.equal(cleaned, "") & tf.strings.regex_full_match(characters, r"\pM")
+
+
 def space_words(cleaned: tf.Tensor) -> tf.Tensor:
     """Puts a blank between the words of strings [N]; signs and Chinese characters are words."""
     parted = tf.strings.regex_replace(cleaned, f"([{ALONE}])", r" \1 ")
@@ -159,11 +164,24 @@ class WordPieceSplitter(Splitter):
         cleaned = clean(texts, self._lower_case, self._strip_accents, self._max_characters)
         return self._words_to_ids.tokenize(cleaned)
 
+    def normalized(self, texts: tf.Tensor) -> tf.Tensor:
+        """See `Splitter`. As in the `tokenizers` package, blanks part Chinese characters."""
+        cleaned = _clean(texts, self._lower_case, self._strip_accents)
+        cleaned = tf.strings.regex_replace(cleaned, f"[{BLANK}]", " ")
+        return tf.strings.regex_replace(cleaned, f"[{IDEOGRAPHS}]", r" \0 ")
+
+    def normalized_characters(
+        self, characters: tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """See `Splitter`."""
+        cleaned = characters.with_values(self.normalized(characters.values))
+        return cleaned, _accents(characters.values, cleaned.values)
+
     def split_with_offsets(self, texts: tf.Tensor) -> offsets.Tokens:
         """See `Splitter`; a removed accent belongs to its letter."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         cleaned = _clean(characters.values, self._lower_case, self._strip_accents)  # [C]
-        accents = tf.equal(cleaned, "") & tf.strings.regex_full_match(characters.values, r"\pM")
+        accents = _accents(characters.values, cleaned)
         origins = offsets.origins(characters.with_values(cleaned), accents)
         whole = _clean(texts, self._lower_case, self._strip_accents)
         parts = tf.strings.unicode_split(whole, "UTF-8")
@@ -210,6 +228,7 @@ class WordPiece(Tokenizer):
     """
 
     FILE = "vocab.txt"
+    _mask_strips = False
 
     def __init__(
         self,
@@ -236,6 +255,7 @@ class WordPiece(Tokenizer):
         """
         settings = settings or {}
         piece_lines.check(pieces, source)
+        base, pieces = pieces, added_tokens.appended(pieces, settings, source)
         specials = find_specials(pieces, settings, source)
         if lower_case is None:
             lower_case = not has_capitals(pieces, specials)
@@ -244,7 +264,7 @@ class WordPiece(Tokenizer):
         self.max_input_chars_per_word = max_input_chars_per_word
         try:
             splitter = WordPieceSplitter(
-                pieces,
+                base,
                 specials["unk_token"],
                 self.lower_case,
                 self.strip_accents,
@@ -252,7 +272,7 @@ class WordPiece(Tokenizer):
             )
         except RuntimeError:  # there is no piece but special tokens
             raise UserError(f"{source} has special tokens alone: is it whole?") from None
-        super().__init__(pieces, specials, splitter, settings)
+        super().__init__(pieces, specials, splitter, settings, len(base))
 
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "WordPiece":
@@ -292,6 +312,9 @@ class WordPiece(Tokenizer):
         joined = offsets.joined(pieces, " ")
         return tf.strings.regex_replace(joined, f" {CONTINUES}", "")
 
+    def _spelled_added(self, content: str) -> bytes:
+        return f" {content}".encode()
+
     def _spelled(self, piece: str) -> bytes:
         continues = piece.startswith(CONTINUES)
         return (piece.removeprefix(CONTINUES) if continues else f" {piece}").encode()
@@ -300,7 +323,7 @@ class WordPiece(Tokenizer):
         return not piece.startswith(CONTINUES)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        return {self.FILE: piece_lines.file(self.pieces)}
+        return {self.FILE: piece_lines.file(self.pieces[: self.num_base_pieces])}
 
     def _decides(self) -> dict[str, Any]:
         decides = {"do_lower_case": self.lower_case, "strip_accents": self.strip_accents}

@@ -377,6 +377,46 @@ def test_the_vocabulary_must_be_there_and_of_the_models_size(source):
         huggingface.read(source)
 
 
+def test_a_folder_of_transformers_5_has_tokenizer_json_alone(folders, tmp_path):
+    huggingface.write(folders / "bare", tmp_path / "out", "last")
+    described = json.loads((tmp_path / "out" / "tokenizer.json").read_text())
+    assert len(described["model"]["vocab"]) == 35 and len(described["added_tokens"]) == 5
+    (tmp_path / "out" / "vocab.txt").unlink()
+    (tmp_path / "out" / "tokenizer_config.json").unlink()
+    again = huggingface.read(tmp_path / "out").tokenizer
+    assert again.fingerprint == official.load(folders / "bare").tokenizer.fingerprint
+    described["model"]["vocab"]["more"] = 35
+    (tmp_path / "out" / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(UserError, match=r"tokenizer\.json has 36 pieces, .* vocab_size 35"):
+        huggingface.read(tmp_path / "out")
+
+
+def test_added_tokens_have_rows_and_spare_rows_are_named(source, tmp_path):
+    tensors = tensors_of(source)
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        rows = np.zeros((4, *tensors[name].shape[1:]), np.float32)
+        tensors[name] = np.concatenate([tensors[name], rows])
+    safetensors.numpy.save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    change(source, vocab_size=39)
+    (source / "added_tokens.json").write_text(json.dumps({"[E1]": 35, "Covid19": 36}))
+    (source / "special_tokens_map.json").write_text(
+        json.dumps({"additional_special_tokens": ["[E1]"]})
+    )
+    output = f"--output={tmp_path / 'model'}"
+    done = commands.run("official.convert", "--source=hf", f"--input={source}", output)
+    assert "rows 37 to 38 of the embedding table: no token has this id" in done.stdout
+    tokenizer = official.load(tmp_path / "model").tokenizer
+    flags = [(token.special, token.normalized) for token in tokenizer.added.values()]
+    assert flags == [(True, False), (False, True)]
+    # A special token keeps its letters; another one is found in any case.
+    ids = tokenizer.encode(["[E1]covid19", "[e1] COVID19"])
+    assert ids[0].tolist() == [35, 36] and 35 not in ids[1] and ids[1][-1] == 36
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    written = json.loads((tmp_path / "out" / "tokenizer.json").read_text())["added_tokens"]
+    assert [entry["id"] for entry in written] == [0, 1, 2, 3, 4, 35, 36]
+    assert huggingface.read(tmp_path / "out").tokenizer.fingerprint == tokenizer.fingerprint
+
+
 def test_a_table_may_have_some_rows_to_spare(source, tmp_path):
     tensors = tensors_of(source)
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):

@@ -1,0 +1,527 @@
+"""`tokenizer.json`, the format of the `tokenizers` package, read and written.
+
+transformers 5 saves it in place of all other files of a vocabulary. What it describes becomes one
+of the tokenizers of this project, with the same ids in Python and inside a graph:
+
+  model      normalizer, pre-tokenizer
+  WordPiece  BertNormalizer, BertPreTokenizer
+  BPE        none, ByteLevel
+  Unigram    quotes, NFKD, StripAccents, Lowercase, Precompiled; WhitespaceSplit, Metaspace
+
+A component that these tokenizers do not have is refused by its name. The post-processor tells the
+special tokens and how many of them are between the texts of a pair. The ids are those of the
+`tokenizers` package, except for what the modules of the three kinds name, and for `Precompiled`
+next to combining marks, where that package looks at a letter with its marks as a whole.
+"""
+
+import base64
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sentencepiece import sentencepiece_model_pb2
+
+from official.tokenizers import added_tokens, settings_file, wordpiece
+from official.tokenizers.added_tokens import AddedToken
+from official.tokenizers.base import PAIRS, Tokenizer
+from official.tokenizers.byte_bpe import ByteBPE
+from official.tokenizers.digit_commas import BLANK
+from official.tokenizers.sentencepiece import NO_REPLACEMENTS, SentencePiece, kept
+from official.tokenizers.wordpiece import WordPiece
+from official.utils import json_files
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+FILE = "tokenizer.json"
+_QUOTES = [
+    {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")
+]
+# Steps of a normalizer that remove blanks as a SentencePiece model does itself.
+_BLANKS = [
+    {"type": "Strip", "strip_left": False, "strip_right": True},
+    {"type": "Strip", "strip_left": True, "strip_right": True},
+    *(
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": content}
+        for content in (" ", BLANK)
+    ),
+]
+# Where WhitespaceSplit splits text.
+_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
+
+
+def read(path: AnyPath, settings: Mapping[str, Any]) -> Tokenizer:
+    """Reads a tokenizer from a `tokenizer.json` and its settings.
+
+    Args:
+      path: the file.
+      settings: those of `tokenizer_config.json`, and the listed tokens.
+
+    Raises:
+      UserError: the file is not valid, or has a component that these tokenizers do not have.
+    """
+    return _Reader(path, settings).tokenizer()
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, path: AnyPath, settings: Mapping[str, Any]):
+        self._path = path
+        self._described = json_files.read(path, "is this the file of a tokenizer?")
+        self._settings = dict(settings)
+        self._model = self._described.get("model")
+        if not isinstance(self._model, dict):
+            raise UserError(f"{path} has no `model`: is this the file of a tokenizer?")
+
+    def tokenizer(self) -> Tokenizer:
+        # Files of earlier versions do not name the type.
+        kind = self._model.get("type") or self._guessed()
+        kinds = {"WordPiece": self._wordpiece, "BPE": self._byte_bpe, "Unigram": self._unigram}
+        if kind not in kinds:
+            raise self._refused("model", self._model.get("type"), " or ".join(kinds))
+        self._specials()
+        return kinds[kind]()
+
+    def _guessed(self) -> str | None:
+        if "merges" in self._model:
+            return "BPE"
+        if isinstance(self._model.get("vocab"), list):
+            return "Unigram"
+        return "WordPiece" if "continuing_subword_prefix" in self._model else None
+
+    def _refused(self, component: str, found: Any, wanted: str) -> UserError:
+        shown = json.dumps(found, ensure_ascii=False)
+        shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
+        return UserError(
+            f"{self._path}: {component} is {shown}, which cannot be computed inside a graph here: "
+            f"only {wanted}"
+        )
+
+    def _only(self, component: str, found: Any, *allowed: Any) -> None:
+        """Checks a setting."""
+        if found not in allowed:
+            raise self._refused(component, found, " or ".join(map(json.dumps, allowed)))
+
+    def _steps(self, component: str, inner: str) -> list[dict[str, Any]]:
+        """Returns the steps of a component, which may be a sequence of steps."""
+
+        def steps(found: Any) -> list[dict[str, Any]]:
+            if found is None:
+                return []
+            if not isinstance(found, dict):
+                raise UserError(f"{self._path}: {component} is {found!r}: an object is wanted")
+            if found.get("type") != "Sequence":
+                return [found]
+            return [step for part in found.get(inner) or () for step in steps(part)]
+
+        return steps(self._described.get(component))
+
+    def _specials(self) -> None:
+        """Sets the names of the special tokens, and the separators of a pair."""
+        settings = self._settings
+        first, last, separators = self._template()
+        if separators is not None:
+            settings.setdefault(PAIRS, separators)
+        unknown = self._model.get("unk_token")
+        if unknown is None and isinstance(number := self._model.get("unk_id"), int):
+            pieces = self._model.get("vocab") or ()
+            unknown = pieces[number][0] if 0 <= number < len(pieces) else None
+        bos, eos = settings.get("bos_token"), settings.get("eos_token")
+        for key, names in {
+            "unk_token": (unknown,),
+            "sep_token": (last, eos),
+            "cls_token": (first, bos, last, eos),
+        }.items():
+            if settings.get(key) is None:
+                settings[key] = next((name for name in names if name is not None), None)
+
+    def _template(self) -> tuple[str | None, str | None, int | None]:
+        """Returns the first and the last special token of a text, and the separators of a pair."""
+        name = "post_processor"
+        steps = [step for step in self._steps(name, "processors") if step["type"] != "ByteLevel"]
+        if not steps:
+            return None, None, None
+        step = steps[0]
+        if len(steps) == 1 and step["type"] in ("BertProcessing", "RobertaProcessing"):
+            return step["cls"][0], step["sep"][0], 1 + (step["type"] == "RobertaProcessing")
+        if len(steps) > 1 or step["type"] != "TemplateProcessing":
+            types = "BertProcessing or RobertaProcessing or TemplateProcessing"
+            raise self._refused(name, self._described[name], types)
+        single, pair = (
+            [next(iter(part.values()))["id"] for part in step[key]] for key in ("single", "pair")
+        )
+        marks = {
+            next(iter(part.values()))["id"]
+            for key in ("single", "pair")
+            for part in step[key]
+            if "SpecialToken" in part
+        }
+        if not marks:
+            return None, None, None
+        at = single.index("A")
+        before, after = single[:at], single[at + 1 :]
+        # `<cls> A <sep>`, `A <sep> <cls>` (XLNet) or `A </s>` (T5).
+        last = after[0] if after else None
+        first = before[0] if before else after[1] if len(after) == 2 else None
+        forms = [[first, "A", last], ["A", last, first], ["A", last]]
+        between = pair[pair.index("A") + 1 : pair.index("B")]
+        if single not in forms or not between or set(between) != {last}:
+            raise self._refused(
+                f"{name} (single)", single, "<cls> A <sep>, A <sep> <cls> or A </s>"
+            )
+        return first, last, len(between)
+
+    def _pieces(self) -> list[str]:
+        """Returns the vocabulary by id; added tokens fill its holes.
+
+        Raises:
+          UserError: there is no piece for an id.
+        """
+        vocabulary = self._model.get("vocab")
+        if not isinstance(vocabulary, dict) or not vocabulary:
+            raise UserError(
+                f"{self._path}: model.vocab is empty, or is no object of pieces and ids"
+            )
+        pieces: dict[int, str] = {}
+        for piece, number in vocabulary.items():
+            if type(number) is not int or number < 0 or number in pieces:
+                raise UserError(
+                    f"{self._path}: model.vocab: {piece!r} has id {number!r}, but must have a "
+                    "number of its own"
+                )
+            pieces[number] = piece
+        size = max(pieces) + 1
+        if size > len(pieces):
+            for content, (number, _) in self._settings[added_tokens.LISTED].items():
+                if number is not None and number < size:
+                    pieces.setdefault(number, content)
+        if lacking := sorted(set(range(size)) - set(pieces)):
+            raise UserError(f"{self._path}: model.vocab has no piece for the id {lacking[0]}")
+        return [pieces[i] for i in range(size)]
+
+    def _wordpiece(self) -> WordPiece:
+        prefix = "continuing_subword_prefix"
+        self._only(f"model.{prefix}", self._model.get(prefix, "##"), wordpiece.CONTINUES)
+        steps = self._steps("normalizer", "normalizers")
+        if [step["type"] for step in steps] != ["BertNormalizer"]:
+            raise self._refused("normalizer", self._described.get("normalizer"), "BertNormalizer")
+        for key in ("clean_text", "handle_chinese_chars"):
+            self._only(f"normalizer.{key}", steps[0].get(key, True), True)
+        splits = [step["type"] for step in self._steps("pre_tokenizer", "pretokenizers")]
+        if splits != ["BertPreTokenizer"]:
+            found = self._described.get("pre_tokenizer")
+            raise self._refused("pre_tokenizer", found, "BertPreTokenizer")
+        # The classes of transformers prefer their own settings.
+        given = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
+        rules = {key: self._settings.get(name, steps[0].get(key)) for key, name in given.items()}
+        if rules["lowercase"] is None:
+            rules["lowercase"] = steps[0].get("lowercase", True)
+        return WordPiece(
+            self._pieces(),
+            bool(rules["lowercase"]),
+            rules["strip_accents"],
+            self._settings,
+            str(self._path),
+            int(self._model.get(wordpiece.MAX_CHARACTERS, wordpiece.DEFAULT_LIMIT)),
+        )
+
+    def _byte_bpe(self) -> ByteBPE:
+        for key, allowed in {
+            "dropout": (None, 0.0),
+            "continuing_subword_prefix": (None, ""),
+            "end_of_word_suffix": (None, ""),
+            "byte_fallback": (None, False),
+            "ignore_merges": (None, False),
+        }.items():
+            self._only(f"model.{key}", self._model.get(key), *allowed)
+        self._only("normalizer", self._described.get("normalizer"), None)
+        steps = self._steps("pre_tokenizer", "pretokenizers")
+        if [step["type"] for step in steps] != ["ByteLevel"]:
+            raise self._refused("pre_tokenizer", self._described.get("pre_tokenizer"), "ByteLevel")
+        self._only("pre_tokenizer.use_regex", steps[0].get("use_regex", True), True)
+        merges = []
+        for number, merge in enumerate(self._model.get("merges") or (), 1):
+            parts = merge.split(" ") if isinstance(merge, str) else merge
+            if (
+                not isinstance(parts, list)
+                or len(parts) != 2
+                or not all(isinstance(part, str) and part for part in parts)
+            ):
+                raise UserError(f"{self._path}: model.merges: merge {number} is no pair: {merge!r}")
+            merges.append(tuple(parts))
+        prefix = settings_file.switch(self._settings, "add_prefix_space", None)
+        if prefix is None:
+            prefix = bool(steps[0].get("add_prefix_space", True))
+        return ByteBPE(self._pieces(), merges, prefix, self._settings, str(self._path))
+
+    def _unigram(self) -> SentencePiece:
+        steps = [s for s in self._steps("normalizer", "normalizers") if s not in _BLANKS]
+        rules, order = {}, []
+        charsmap = NO_REPLACEMENTS
+        for step in steps:
+            if step in _QUOTES:
+                order.append(_QUOTES.index(step))
+                rules["replace_quotes"] = True
+                continue
+            order.append(
+                {"NFKD": 2, "StripAccents": 3, "Lowercase": 4, "Precompiled": 5}.get(
+                    step["type"], 6
+                )
+            )
+            if step["type"] == "Precompiled":
+                charsmap = base64.b64decode(step["precompiled_charsmap"] or "") or NO_REPLACEMENTS
+        both = [{0, 1} <= set(order) or not {0, 1} & set(order)]
+        both.append({2, 3} <= set(order) or not {2, 3} & set(order))
+        if 6 in order or order != sorted(set(order)) or not all(both):
+            raise self._refused(
+                "normalizer",
+                [step["type"] for step in steps],
+                "Replace of `` and '', NFKD with StripAccents, Lowercase, Precompiled, in this "
+                "order",
+            )
+        pre = self._steps("pre_tokenizer", "pretokenizers")
+        if [s["type"] for s in pre] not in (["WhitespaceSplit", "Metaspace"], ["Metaspace"]):
+            raise self._refused(
+                "pre_tokenizer",
+                self._described.get("pre_tokenizer"),
+                "Metaspace, which WhitespaceSplit may precede",
+            )
+        scheme = pre[-1].get("prepend_scheme")
+        if scheme is None:
+            scheme = "always" if pre[-1].get("add_prefix_space", True) else "never"
+        self._only("pre_tokenizer.prepend_scheme", scheme, "always")
+        self._only("pre_tokenizer.replacement", pre[-1].get("replacement"), BLANK)
+        pieces = self._scored()
+        extra_ids = _trailing_sentinels([piece for piece, _ in pieces])
+        model = _model(
+            pieces[: len(pieces) - extra_ids],
+            self._model.get("unk_id"),
+            bool(self._model.get("byte_fallback")),
+            charsmap,
+            {c for c, (_, token) in self._settings[added_tokens.LISTED].items() if token.special},
+        )
+        return SentencePiece(
+            model,
+            4 in order,
+            self._settings,
+            str(self._path),
+            keep_accents=2 not in order,
+            remove_marks=2 in order,
+            # The model itself splits text at blanks alone.
+            blanks=kept(model, [c for c in _WHITE_SPACE if c != " "]) if len(pre) == 2 else "",
+            extra_ids=extra_ids,
+            **rules,
+        )
+
+    def _scored(self) -> list[tuple[str, float]]:
+        """Returns the pieces with their scores."""
+        vocabulary = self._model.get("vocab")
+        pieces: dict[str, float] = {}
+        for number, entry in enumerate(vocabulary if isinstance(vocabulary, list) else ()):
+            whole = isinstance(entry, list) and len(entry) == 2
+            if not whole or not isinstance(entry[0], str) or not isinstance(entry[1], int | float):
+                raise UserError(f"{self._path}: model.vocab: {entry!r} is no piece with its score")
+            if not entry[0] or entry[0] in pieces:
+                what = "is empty" if not entry[0] else f"{entry[0]!r} is listed twice"
+                raise UserError(f"{self._path}: model.vocab: piece {number} {what}")
+            pieces[entry[0]] = float(entry[1])
+        if not pieces:
+            raise UserError(f"{self._path}: model.vocab is empty, or is no list of pieces")
+        unknown = self._model.get("unk_id")
+        if type(unknown) is not int or not 0 <= unknown < len(pieces):
+            raise self._refused("model.unk_id", unknown, "the number of a piece")
+        return list(pieces.items())
+
+
+def described(tokenizer: Tokenizer, layout: str = "cls_first") -> dict[str, Any] | None:
+    """Returns the content of a `tokenizer.json` for a tokenizer.
+
+    Args:
+      tokenizer: the tokenizer.
+      layout: how texts are packed, one of `packing.LAYOUTS`.
+
+    Returns:
+      The content; None = `tokenizers` has no such tokenizer.
+    """
+    if isinstance(tokenizer, WordPiece):
+        parts = _wordpiece(tokenizer)
+    elif isinstance(tokenizer, ByteBPE):
+        parts = _byte_bpe(tokenizer)
+    elif isinstance(tokenizer, SentencePiece) and tokenizer.is_unigram:
+        parts = _unigram(tokenizer)
+    else:
+        return None
+    tokens = {i: AddedToken(tokenizer.pieces[i], special=True) for i in tokenizer.sentinel_ids}
+    tokens |= tokenizer.special_tokens | tokenizer.added
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, **dataclasses.asdict(tokens[i])} for i in sorted(tokens)],
+        "post_processor": _post_processor(tokenizer, layout),
+        **parts,
+    }
+
+
+def _wordpiece(tokenizer: WordPiece) -> dict[str, Any]:
+    as_case = tokenizer.strip_accents == tokenizer.lower_case
+    base = tokenizer.pieces[: tokenizer.num_base_pieces]
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            # null is the same as `lowercase`.
+            "strip_accents": None if as_case else tokenizer.strip_accents,
+            "lowercase": tokenizer.lower_case,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": wordpiece.CONTINUES, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": tokenizer.pieces[tokenizer.unk_id],
+            "continuing_subword_prefix": wordpiece.CONTINUES,
+            wordpiece.MAX_CHARACTERS: tokenizer.max_input_chars_per_word,
+            "vocab": {piece: i for i, piece in enumerate(base)},
+        },
+    }
+
+
+def _byte_bpe(tokenizer: ByteBPE) -> dict[str, Any]:
+    base = tokenizer.pieces[: tokenizer.num_base_pieces]
+    step = {
+        "type": "ByteLevel",
+        "add_prefix_space": tokenizer.add_prefix_space,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return {
+        "normalizer": None,
+        "pre_tokenizer": step,
+        "decoder": {**step, "add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {piece: i for i, piece in enumerate(base)},
+            "merges": [list(pair) for pair in tokenizer.merges],
+        },
+    }
+
+
+def _unigram(tokenizer: SentencePiece) -> dict[str, Any]:
+    model = tokenizer.parsed()
+    rules = tokenizer.rules
+    steps: list[dict[str, Any]] = [*_QUOTES] if rules.replace_quotes else []
+    if not rules.keep_accents:
+        steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
+    if rules.lower_case:
+        steps.append({"type": "Lowercase"})
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    if charsmap and charsmap != NO_REPLACEMENTS:
+        encoded = base64.b64encode(charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    metaspace = {
+        "type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True
+    }  # fmt: skip
+    scored = [[piece.piece, piece.score] for piece in model.pieces]
+    if tokenizer.split_digit_comma:
+        # A piece of a number with its comma loses against the two, as in transformers.
+        for entry in scored:
+            if len(entry[0]) > 1 and entry[0][-1] == "," and entry[0][-2].isdigit():
+                entry[1] -= 100
+    scored += [[piece, 0.0] for piece in tokenizer.pieces[len(scored) : tokenizer.num_base_pieces]]
+    return {
+        "normalizer": _sequence(steps),
+        "pre_tokenizer": {
+            "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]
+        },
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": scored,
+            "byte_fallback": model.trainer_spec.byte_fallback,
+        },
+    }  # fmt: skip
+
+
+def _sequence(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if len(steps) > 1:
+        return {"type": "Sequence", "normalizers": steps}
+    return steps[0] if steps else None
+
+
+def _post_processor(tokenizer: Tokenizer, layout: str) -> dict[str, Any]:
+    cls, sep = (
+        {"SpecialToken": {"id": tokenizer.pieces[i], "type_id": 0}}
+        for i in (tokenizer.cls_id, tokenizer.sep_id)
+    )
+    if isinstance(tokenizer, ByteBPE):
+        step = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True}
+        if cls == sep:  # GPT-2
+            return {"type": "ByteLevel", "use_regex": True, **step}
+        ends = {key: [tokenizer.pieces[i], i] for key, i in
+                (("sep", tokenizer.sep_id), ("cls", tokenizer.cls_id))}  # fmt: skip
+        return {"type": "RobertaProcessing", **ends, **step}
+    # Segments are those of BERT; a pair with two separators has one segment.
+    second = int(tokenizer.pair_separators == 1 and layout != "no_cls")
+
+    def of(token: dict[str, Any], segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {**token["SpecialToken"], "type_id": segment}}
+
+    text, other = ({"Sequence": {"id": i, "type_id": n}} for i, n in (("A", 0), ("B", second)))
+    between = [sep] * tokenizer.pair_separators
+    before = [cls] if layout == "cls_first" else []
+    after = [of(cls, 2)] if layout == "cls_last" else []
+    used = [sep] if layout == "no_cls" else [cls, sep]
+    ids = {token["SpecialToken"]["id"]: i for token, i in
+           ((cls, tokenizer.cls_id), (sep, tokenizer.sep_id)) if token in used}  # fmt: skip
+    return {
+        "type": "TemplateProcessing",
+        "single": [*before, text, sep, *after],
+        "pair": [*before, text, *between, other, of(sep, second), *after],
+        "special_tokens": {
+            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()
+        },
+    }
+
+
+def _trailing_sentinels(pieces: Sequence[str]) -> int:
+    """Returns the number of sentinels at the end, of which the first is last, as T5 has them."""
+    count = 0
+    while count < len(pieces) and pieces[-1 - count] == f"<extra_id_{count}>":
+        count += 1
+    return count
+
+
+def _model(
+    pieces: Sequence[tuple[str, float]],
+    unk_id: int,
+    byte_fallback: bool,
+    charsmap: bytes,
+    special: set[str],
+) -> bytes:
+    """Returns a unigram model of SentencePiece."""
+    model = sentencepiece_model_pb2.ModelProto()
+    for number, (piece, score) in enumerate(pieces):
+        kind = _KINDS.CONTROL if piece in special else _KINDS.NORMAL
+        if byte_fallback and len(piece) == 6 and piece.startswith("<0x"):
+            kind = _KINDS.BYTE
+        kind = _KINDS.UNKNOWN if number == unk_id else kind
+        model.pieces.add(piece=piece, score=score, type=kind)
+    trainer = model.trainer_spec
+    trainer.model_type = sentencepiece_model_pb2.TrainerSpec.UNIGRAM
+    trainer.vocab_size, trainer.unk_id = len(pieces), unk_id
+    trainer.unk_piece, trainer.byte_fallback = pieces[unk_id][0], byte_fallback
+    model.normalizer_spec.precompiled_charsmap = charsmap
+    return model.SerializeToString(deterministic=True)

@@ -1,0 +1,177 @@
+"""Folders as transformers 5 saves them have the ids of the `tokenizers` package, both ways."""
+
+import base64
+import json
+import unicodedata
+
+import pytest
+import sentencepiece.sentencepiece_model_pb2 as model_pb2
+import tensorflow as tf
+
+from official import tokenizers
+from official.tokenizers import tokenizer_json
+from official.utils.errors import UserError
+from tests import ROOT
+
+GOLDEN = ROOT / "tests" / "golden"
+SAVED = json.loads((GOLDEN / "hf5_tokenizers.json").read_text())
+NAMES = list(SAVED["tokenizers"])
+
+
+def alone(text):
+    """Whether a mark follows a character that `Precompiled` replaces; see `tokenizer_json`."""
+    marks = [i for i, c in enumerate(text) if unicodedata.category(c)[0] == "M" and i]
+    befores = [text[i - 1] for i in marks]
+    return any(unicodedata.normalize("NFKC", c) != c or c.isspace() for c in befores)
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory, spiece_model):
+    """Writes a folder as transformers 5 does; `change` may change tokenizer.json before."""
+    table = model_pb2.ModelProto.FromString(spiece_model()).normalizer_spec.precompiled_charsmap
+
+    def folder(name, change=None):
+        files = json.loads(json.dumps(SAVED["tokenizers"][name]))
+        described = files["tokenizer.json"]
+        if described["model"]["vocab"] is None:
+            pieces = json.loads((GOLDEN / "tokenizer.json").read_text())["vocabulary"]
+            described["model"]["vocab"] = {piece: i for i, piece in enumerate(pieces)}
+        steps = described["normalizer"] or {}
+        for step in steps.get("normalizers", [steps]):
+            if "precompiled_charsmap" in step:
+                step["precompiled_charsmap"] = base64.b64encode(table).decode()
+        if change:
+            change(described)
+        path = tmp_path_factory.mktemp(name)
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (path / file).write_text(json.dumps(files[file]))
+        return path
+
+    return folder
+
+
+def differences(name, tokenizer, graph=False):
+    """The texts with other ids than those of transformers 5; with `graph`, offsets too."""
+    rows = zip(SAVED["texts"], SAVED["tokenizers"][name]["ids"], strict=True)
+    rows = [(text, ids) for text, ids in rows if not alone(text)]
+    texts = [text for text, _ in rows]
+    ways = [[ids.tolist() for ids in tokenizer.encode(texts, special=True)]]
+    if graph:
+        # Both in one graph, which is traced once.
+        def both(texts):
+            return tokenizer.tokenize(texts, True), tokenizer.tokenize_with_offsets(texts, True).ids
+
+        ways += [ids.to_list() for ids in tf.function(both)(tf.constant(texts))]
+    assert len(rows) > 80
+    return [text for way in ways for ids, (text, theirs) in zip(way, rows, strict=True)
+            if ids != theirs]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_are_those_of_transformers_5_and_files_come_back(write, name, tmp_path):
+    folder = write(name)
+    tokenizer = tokenizers.load(folder)
+    assert not differences(name, tokenizer, graph=True)
+    pair = SAVED["tokenizers"][name]["pair"]
+    first, second = (ids.tolist() for ids in tokenizer.encode(["one", "two"]))
+    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    ours = {
+        "xlnet": first + sep + second + sep + cls,
+        "t5": first + sep + second + sep,
+        "gpt2": first + second,
+    }
+    packed = cls + first + sep * tokenizer.pair_separators + second + sep
+    assert ours.get(name, packed) == pair
+    tokenizer.save(tmp_path / "saved")
+    again = tokenizers.load(tmp_path / "saved")
+    assert again.fingerprint == tokenizer.fingerprint and not differences(name, again)
+    layout = {"xlnet": "cls_last", "t5": "no_cls"}.get(name, "cls_first")
+    written = tokenizer_json.described(again, layout)
+    theirs = json.loads((folder / "tokenizer.json").read_text())
+    if name == "gpt2":  # both add nothing
+        del written["post_processor"], theirs["post_processor"]
+    assert written == theirs
+
+
+def test_a_folder_with_both_is_read_from_the_older_files(write):
+    folder = write("bert", lambda described: described.pop("pre_tokenizer"))
+    with pytest.raises(UserError, match="pre_tokenizer is null, which cannot"):
+        tokenizers.load(folder)
+    pieces = json.loads((GOLDEN / "tokenizer.json").read_text())["vocabulary"]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    both = tokenizers.load(folder)
+    assert both.fingerprint == tokenizers.load(write("bert")).fingerprint
+    assert len(both.added) == 10
+
+
+def place(*keys):
+    *path, last = keys
+
+    def change(described, value):
+        for key in path:
+            described = described[key]
+        described[last] = value
+
+    return change
+
+
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
+
+
+@pytest.mark.parametrize(
+    "name, where, value, message",
+    [
+        ("bert", place("model", "type"), "WordLevel", 'model is "WordLevel", which cannot be'),
+        ("bert", place("model", "continuing_subword_prefix"), "@@", "continuing_subword_prefix"),
+        ("bert", place("normalizer"), {"type": "NFC"}, 'normalizer is {"type": "NFC"}, which .*: '
+         "only BertNormalizer"),
+        ("bert", place("normalizer", "clean_text"), False, "normalizer.clean_text is false"),
+        ("bert", place("normalizer", "handle_chinese_chars"), False, "handle_chinese_chars"),
+        ("bert", place("pre_tokenizer"), {"type": "Whitespace"}, "pre_tokenizer is .*Whitespace"),
+        ("bert", place("model", "vocab"), {"a": 7}, "model.vocab has no piece for the id 5"),
+        ("bert", place("model", "vocab"), {"a": 0, "b": 0}, "'b' has id 0, but must have"),
+        ("bert", place("added_tokens"), [{"id": 5, "content": "!!"}], "the piece .* at 5, the id"),
+        ("bert", place("added_tokens"), [{"id": 1065, "content": "!!"}], "no piece has the id 106"),
+        ("bert", place("added_tokens"), [{"id": "5", "content": "!!"}], "has id '5', but must"),
+        ("bert", place("added_tokens"), [{"id": 5}], "is no token: it should have `content`"),
+        ("bert", place("post_processor", "single"),
+         [{"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+         r"post_processor \(single\) is"),
+        ("gpt2", place("model", "dropout"), 0.1, "model.dropout is 0.1, which .* null or 0.0"),
+        ("gpt2", place("normalizer"), {"type": "NFC"}, "normalizer is .*NFC"),
+        ("gpt2", place("pre_tokenizer", "use_regex"), False, "pre_tokenizer.use_regex is false"),
+        ("gpt2", place("model", "merges"), ["a b c"], "merge 1 is no pair: 'a b c'"),
+        ("t5", place("normalizer"), {"type": "NFKC"}, r'normalizer is \["NFKC"\], which'),
+        ("t5", place("pre_tokenizer"), METASPACE, 'pre_tokenizer.prepend_scheme is "first"'),
+        ("t5", place("model", "unk_id"), None, "model.unk_id is null"),
+        ("t5", place("model", "vocab"), [["a", 0.0], ["a", 1.0]], "piece 1 'a' is listed twice"),
+        ("t5", place("model", "vocab"), [["a", "b"]], "is no piece with its score"),
+    ],
+)  # fmt: skip
+def test_what_a_graph_cannot_do_is_refused_by_its_name(write, name, where, value, message):
+    folder = write(name, lambda described: where(described, value))
+    with pytest.raises(UserError, match=message) as raised:
+        tokenizers.load(folder)
+    assert "tokenizer.json" in str(raised.value)
+
+
+def test_older_forms(write):
+    def older(described):
+        described["model"].pop("type")
+        described["model"]["merges"] = [" ".join(pair) for pair in described["model"]["merges"]]
+        described["post_processor"] = {"type": "ByteLevel"}
+
+    old = tokenizers.load(write("gpt2", older))
+    assert old.fingerprint == tokenizers.load(write("gpt2")).fingerprint
+
+    def spaced(described):
+        space = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+        described["normalizer"]["normalizers"].append(space)
+        described["pre_tokenizer"] = {
+            "type": "Metaspace", "replacement": "▁", "str_rep": "▁", "add_prefix_space": True
+        }  # fmt: skip
+
+    tokenizer = tokenizers.load(write("albert", spaced))
+    texts = SAVED["texts"][:3]
+    ids = [ids.tolist() for ids in tokenizer.encode(texts)]
+    assert ids == SAVED["tokenizers"]["albert"]["ids"][:3]

@@ -1,0 +1,149 @@
+"""Saves tokenizers of transformers 5, and the ids of odd texts.
+
+Run by transformers 5: OUT [NUMBER OF TEXTS]. Writes a folder for each class, plain and with added
+tokens, and `ids.json`: texts, and for each folder the ids of transformers and of `tokenizers`.
+"""
+
+import io
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import sentencepiece
+import tokenizers
+import transformers
+from tokenizers import AddedToken
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tokenizer.json").read_text())
+PROSE = [row["text"] for row in GOLDEN["cased"][:8]]
+ODD = [row["text"] for row in GOLDEN["cased"][8:]]
+ADDED = [
+    AddedToken("[E1]", special=True, normalized=False),
+    AddedToken("[/E1]", special=True, normalized=False),
+    AddedToken("covid19", normalized=True),
+    AddedToken("River", single_word=True, normalized=False),
+    AddedToken("Spain", single_word=True, normalized=True),
+    AddedToken("<left>", lstrip=True, normalized=False),
+    AddedToken("<right>", rstrip=True, normalized=False),
+    AddedToken("<both>", lstrip=True, rstrip=True, normalized=True),
+    AddedToken("<left", normalized=False),
+    AddedToken("two words", normalized=True),
+]
+SPECIALS = "[MASK] [SEP] [CLS] <mask> <s> </s> <pad> <unk> <sep> <cls> <extra_id_0> <extra_id_17>"
+SPACES = [" ", "  ", "\t", "\n", "\u00a0", "\u3000", " \r\n ", "\u2009", "   "]
+
+
+def wordpiece(folder: Path, first: str = "", last: str = "") -> None:
+    folder.mkdir(parents=True)
+    lines = "".join(f"{piece}\n" for piece in GOLDEN["vocabulary"])
+    (folder / "vocab.txt").write_text(first + lines + last, encoding="utf-8")
+
+
+def byte_bpe(folder: Path, specials: list[str]) -> None:
+    folder.mkdir(parents=True)
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(
+        PROSE * 3, vocab_size=450, special_tokens=specials, min_frequency=2, show_progress=False
+    )
+    made.save_model(str(folder))
+
+
+def unigram(folder: Path, controls: list[str], name: str = "spiece.model", **options) -> None:
+    folder.mkdir(parents=True)
+    data = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(PROSE * 3),
+        model_writer=data,
+        vocab_size=225,
+        character_coverage=0.98,
+        control_symbols=controls,
+        minloglevel=2,
+        **options,
+    )
+    (folder / name).write_bytes(data.getvalue())
+
+
+def sources(out: Path) -> dict[str, tuple[type, Path, dict]]:
+    """Returns the class of each tokenizer, the folder of its vocabulary, and its settings."""
+    old = out / "old"
+    wordpiece(old / "bert")
+    wordpiece(old / "mpnet", "<s>\n<pad>\n</s>\n<unk>\n", "<mask>\n")
+    byte_bpe(old / "roberta", ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    byte_bpe(old / "gpt2", ["<|endoftext|>"])
+    none = {"bos_id": -1, "eos_id": -1}
+    marks = ["[CLS]", "[SEP]", "[MASK]"]
+    unigram(old / "albert", marks, pad_id=0, unk_id=1, pad_piece="<pad>", **none)
+    marks = ["<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
+    unigram(old / "xlnet", marks, unk_id=0, pad_id=-1, **none)
+    unigram(old / "t5", [], pad_id=0, eos_id=1, unk_id=2, bos_id=-1, pad_piece="<pad>")
+    name = "sentencepiece.bpe.model"
+    unigram(old / "xlmr", [], name, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    return {
+        "bert": (transformers.BertTokenizer, old / "bert", {}),
+        "bert_cased": (transformers.BertTokenizer, old / "bert", {"do_lower_case": False}),
+        "distilbert": (transformers.DistilBertTokenizer, old / "bert", {}),
+        "mpnet": (transformers.MPNetTokenizer, old / "mpnet", {}),
+        "roberta": (transformers.RobertaTokenizer, old / "roberta", {}),
+        "roberta_prefix": (
+            transformers.RobertaTokenizer, old / "roberta", {"add_prefix_space": True}
+        ),
+        "gpt2": (transformers.GPT2Tokenizer, old / "gpt2", {}),
+        "albert": (transformers.AlbertTokenizer, old / "albert", {}),
+        "xlnet": (transformers.XLNetTokenizer, old / "xlnet", {}),
+        "t5": (transformers.T5Tokenizer, old / "t5", {}),
+        "xlm_roberta": (transformers.XLMRobertaTokenizer, old / "xlmr", {}),
+        "camembert": (transformers.CamembertTokenizer, old / "xlmr", {}),
+    }  # fmt: skip
+
+
+def odd_texts(number: int) -> list[str]:
+    """Returns texts of odd words, blanks, added tokens and special tokens."""
+    draw = random.Random(7)
+    words = [word for text in PROSE + ODD for word in text.split(" ") if len(word) < 40]
+    tokens = [token.content for token in ADDED] + SPECIALS.split() + ["COVID19", "Covid19", "SPAIN"]
+    letters = sorted({letter for text in PROSE + ODD for letter in text})
+    texts = [*PROSE, *ODD]
+    while len(texts) < number:
+        parts = []
+        for _ in range(draw.randrange(1, 9)):
+            kind = draw.random()
+            if kind < 0.5:
+                parts.append(draw.choice(words))
+            elif kind < 0.75:
+                parts.append(draw.choice(tokens))
+            else:
+                parts.append("".join(draw.choices(letters, k=draw.randrange(1, 4))))
+            if draw.random() < 0.7:
+                parts.append(draw.choice(SPACES) if draw.random() < 0.4 else " ")
+        texts.append("".join(parts))
+    return texts
+
+
+def main():
+    out, number = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+    texts = odd_texts(number)
+    ids = {}
+    for name, (kind, folder, settings) in sources(out).items():
+        for added in (False, True):
+            tokenizer = kind.from_pretrained(folder, **settings)
+            saved = out / (name + "_added" * added)
+            if added:
+                tokenizer.add_tokens(ADDED)
+            tokenizer.save_pretrained(saved)
+            again = transformers.AutoTokenizer.from_pretrained(saved)
+            plain = tokenizers.Tokenizer.from_file(str(saved / "tokenizer.json"))
+            ids[saved.name] = {
+                "transformers": [again.encode(text, add_special_tokens=False) for text in texts],
+                "tokenizers": [plain.encode(text, add_special_tokens=False).ids for text in texts],
+            }
+    shutil.rmtree(out / "old")
+    (out / "ids.json").write_text(json.dumps({"texts": texts, "ids": ids}))
+
+
+if __name__ == "__main__":
+    main()
