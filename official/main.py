@@ -42,6 +42,11 @@ Any model computes vectors of texts or of their tokens:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
+and ranks documents by the vectors of queries, exactly:
+
+  python -m official.main --mode=search --model_dir=MODEL --queries=queries.tsv \
+      --texts=documents.tsv --output=found.run --top_k=100
+
 Heads over a frozen encoder learn from its states, which are computed once:
 
   python -m official.main --mode=embed --layers=all --model_dir=MODEL --data=TASK_SHARDS \
@@ -65,7 +70,7 @@ from official.utils import errors, paths, progress
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed")
+_MODES = ("train", "eval", "train_and_eval", "predict", "generate", "fill_mask", "embed", "search")
 FLAGS = flags.FLAGS
 
 
@@ -146,7 +151,7 @@ def _define_prediction_flags() -> None:
         "output",
         None,
         "The file to write: .tsv or .jsonl (predict), .run (predict, for rankings), .jsonl "
-        "(generate, fill_mask), .npy or .jsonl (embed).",
+        "(generate, fill_mask), .npy or .jsonl (embed), .run (search).",
     )
     flags.DEFINE_bool(
         "pseudo_perplexity",
@@ -180,6 +185,7 @@ def main(argv: list[str]) -> None:
         "generate": ("model_dir",),
         "fill_mask": ("model_dir", "texts", "output"),
         "embed": ("model_dir", "output"),
+        "search": ("model_dir", "queries", "texts", "output"),
     }
     errors.require(FLAGS, *required.get(FLAGS.mode, ("data", "model_dir")), mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
@@ -192,6 +198,7 @@ def main(argv: list[str]) -> None:
         "generate": _generate,
         "fill_mask": _fill_mask,
         "embed": _embed,
+        "search": _search,
     }
     modes.get(FLAGS.mode, _sweep if FLAGS.sweep else _train)()
 
@@ -368,6 +375,23 @@ def _embed() -> None:
         state=FLAGS.state,
         prompt=FLAGS.prompt_name,
     )
+
+
+def _search() -> None:
+    """Writes the documents that are nearest to queries, as a TREC run."""
+    from official.serving import loaded_model, search
+
+    search.check_output(FLAGS.output)
+    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
+    embedder, name = model.embedder, model.config.name
+    embedder.settings = embedder.settings.with_values(
+        FLAGS.pooling, FLAGS.normalize, FLAGS.max_length
+    )
+    top_k = FLAGS.top_k if FLAGS["top_k"].present else search.TOP_K
+    queries, documents = search.write(
+        embedder, FLAGS.queries, FLAGS.texts, FLAGS.output, top_k, name, progress.say
+    )
+    print(f"wrote {FLAGS.output}: {queries:,} queries, {documents:,} documents")
 
 
 def _embed_shards() -> None:

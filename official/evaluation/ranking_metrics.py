@@ -19,6 +19,7 @@ from official.utils.paths import AnyPath
 # Measures of trec_eval by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
 _MEASURES = {
+    "ndcg_10": ir_measures.nDCG @ 10,
     "ndcg_20": ir_measures.nDCG @ 20,
     "mrr": ir_measures.RR,
     "map": ir_measures.AP,

@@ -45,7 +45,7 @@ def define_generation() -> None:
         0,
         "generate: sample from the k most probable tokens. predict, for rankings: the maximum "
         "number of documents of a query. 0 = all. fill_mask: the number of words for each mask; "
-        "default: 5.",
+        "default: 5. search: the number of documents for each query; default: 100.",
         lower_bound=0,
     )
     flags.DEFINE_float(
@@ -61,7 +61,14 @@ def define_embedding() -> None:
         "texts",
         None,
         "embed, fill_mask: a file with one text per line. --output: .npy or .jsonl; of fill_mask "
-        ".jsonl, an object for each text with the words for each mask.",
+        ".jsonl, an object for each text with the words for each mask. search: the documents, in a "
+        "file as --queries.",
+    )
+    flags.DEFINE_string(
+        "queries",
+        None,
+        "search: a file of queries: .tsv with the columns id and text, .jsonl with `_id` and "
+        "`text` (and perhaps `title`), or a text on each line, whose id is the number of the line.",
     )
     flags.DEFINE_multi_string(
         "target",
@@ -72,16 +79,18 @@ def define_embedding() -> None:
     flags.DEFINE_string(
         "pooling",
         None,
-        "embed: mean, max, mean_sqrt_len, weighted_mean, first or last over the tokens, or pooled; "
-        f"several with commas are joined. {folder}, or mean.",
+        "embed, search: mean, max, mean_sqrt_len, weighted_mean, first or last over the tokens, or "
+        f"pooled; several with commas are joined. {folder}, or mean.",
     )
     flags.DEFINE_bool(
-        "normalize", None, f"embed: whether vectors are divided by their lengths. {folder}, or no."
+        "normalize",
+        None,
+        f"embed, search: whether vectors are divided by their lengths. {folder}, or no.",
     )
     flags.DEFINE_integer(
         "max_length",
         None,
-        "embed: texts are cut to this number of tokens. Default: the length of the model.",
+        "embed, search: texts are cut to this number of tokens. Default: the length of the model.",
         lower_bound=4,
     )
     flags.DEFINE_string(

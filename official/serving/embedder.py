@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import gradient
-from official.serving import carried_state, text_lists, word_vectors
-from official.serving.sentence_vectors import EmbeddingSettings, normalized, pooled
+from official.serving import carried_state, sentence_vectors, text_lists, word_vectors
+from official.serving.sentence_vectors import EmbeddingSettings
 from official.serving.text_model import TextModel
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_words
@@ -134,17 +134,17 @@ class Embedder:
           skipped: the number of tokens of a row, with [CLS], that are not pooled.
         """
         real = tf.convert_to_tensor(outputs["padding_mask"])
-        counted = real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) > skipped) if skipped else real
+        tokens = sentence_vectors.counted(real, skipped)
         if self._is_elmo:  # the marks of a sentence are no words
-            counted = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
-        vectors = pooled(
+            tokens = tf.pad(real[:, 2:], [[0, 0], [1, 1]])
+        vectors = sentence_vectors.pooled(
             tf.convert_to_tensor(outputs["states"]),
             real,
             settings.pooling,
-            counted,
+            tokens,
             outputs.get("pooled_output"),
         )
-        return {"vectors": normalized(vectors) if settings.normalize else vectors}
+        return {"vectors": sentence_vectors.normalized(vectors) if settings.normalize else vectors}
 
     @property
     def _first(self) -> int:

@@ -1,7 +1,7 @@
 """Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
 
-The model has the signature `tokens` of a SavedModel, a masked LM also `fill_mask_tokens`, and its
-tokenizer lies beside it. With int8
+The model has the signature `tokens` of a SavedModel, an encoder without a head also `embed_tokens`,
+and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it. With int8
 the converter stores each matrix as integers of 8 bits, with a scale for each output channel. The
 runtime rounds each row of the activations by itself, so the result for a row does not depend on
 other rows.
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from official.modeling.layers import gradient
 from official.serving import saved_model
-from official.serving.signatures import fill_mask
+from official.serving.signatures import classification, fill_mask
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -57,7 +57,8 @@ def export(
         )
     server = tf.Module()
     server.weights = parts.weights.module
-    kept = {SIGNATURE: signatures[SIGNATURE]}
+    names = (SIGNATURE, classification.EMBED_TOKENS)
+    kept = {name: signatures[name] for name in names if name in signatures}
     if parts.filler is not None:
         server.filler = parts.filler.weights.module
         kept[fill_mask.TOKENS] = fill_mask.signatures(parts)[fill_mask.TOKENS]

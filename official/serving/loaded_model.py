@@ -12,6 +12,7 @@ from official.saving import model_folder
 from official.serving import (
     generation_defaults,
     mask_filler,
+    search,
     sentence_vectors,
     text_lists,
     writers,
@@ -91,6 +92,40 @@ class LoadedModel(Predictor):
         """
         settings = self.embedder.settings.with_values(pooling, normalize, max_length)
         return self.embedder.texts(texts, settings, layer, batch_size, state, prompt, report)
+
+    def search(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        top_k: int = 10,
+        batch_size: int = 32,
+        report: Report | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the documents whose vectors are nearest to those of queries, exactly.
+
+        Vectors are compared as `embedding.json` of the model folder says, or else by cosine. If it
+        has the prompts `query` and `document` (or `passage` or `corpus`), they stand before the
+        texts.
+
+        Args:
+          queries: Q texts.
+          documents: N texts.
+          top_k: the number of documents for each query.
+          batch_size: the number of texts in a batch.
+          report: is called with lines of progress; None = there are none.
+
+        Returns:
+          The numbers of the documents, int64 [Q, K], the best first, and their scores, float32
+          [Q, K]. K is `top_k`, or N if that is less. Higher scores are nearer.
+
+        Raises:
+          UserError: a single text is given instead of a list, or `top_k` is less than 1.
+        """
+        for name, texts in (("queries", queries), ("documents", documents)):
+            text_lists.check_list(texts, name)
+        count = len(documents)
+        best = search.nearest(self.embedder, queries, documents, top_k, batch_size, report, count)
+        return best.numbers, best.scores
 
     def tokens(
         self,

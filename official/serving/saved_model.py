@@ -9,7 +9,14 @@ import tensorflow as tf
 from official.modeling.layers import cache, gradient
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import generation_defaults, graph_size, in_place, mask_filler, writers
+from official.serving import (
+    generation_defaults,
+    graph_size,
+    in_place,
+    mask_filler,
+    sentence_vectors,
+    writers,
+)
 from official.serving.precision import Weights
 from official.serving.sampling import Settings
 from official.serving.signatures import table
@@ -104,7 +111,11 @@ def restore(
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    source = TextModel(config, tokenizer, model, max_length, about)
+    # Without settings the vectors of texts are means, normalised.
+    embedding = sentence_vectors.EmbeddingSettings(normalize=True)
+    if model_folder.embedding(model_dir):
+        embedding = sentence_vectors.read(model_dir)
+    source = TextModel(config, tokenizer, model, max_length, about, embedding=embedding)
     layers = [layer for layer in (model.encoder, head) if layer]
     filling = mask_filler.masked_head(model) if tokenizer.mask_id is not None else None
     shared = filling is not None and filling[0] is model.encoder

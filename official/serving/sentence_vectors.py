@@ -157,7 +157,9 @@ def pooled(
     number = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
 
     def total(weights: tf.Tensor) -> tf.Tensor:
-        return tf.einsum("bt...,bt->b...", states, weights)
+        sizes = states.shape[2:]
+        flat = states if len(sizes) == 1 else tf.reshape(states, [*tf.shape(states)[:2], -1])
+        return tf.reshape(tf.matmul(tf.expand_dims(weights, 1), flat), [-1, *sizes])
 
     def at(columns: tf.Tensor) -> tf.Tensor:
         return tf.gather(states, columns, batch_dims=1)
@@ -181,6 +183,13 @@ def pooled(
         return tf.cast(pooler, tf.float32)
 
     return tf.concat([one(name) for name in poolings], axis=-1)
+
+
+def counted(real: tf.Tensor, skipped: int) -> tf.Tensor:
+    """Returns which tokens are pooled if the first `skipped` of each row are not: bool [B, T]."""
+    if not skipped:
+        return real
+    return real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) > skipped)
 
 
 def normalized(vectors: tf.Tensor) -> tf.Tensor:

@@ -1,14 +1,16 @@
 """Reads files of JSON Lines: one object on each line."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from official.utils import text_lines
 from official.utils.bad_rows import BadRows
 from official.utils.paths import AnyPath
 
 
-def objects(path: AnyPath, bad: BadRows) -> Iterator[tuple[int, int, dict]]:
+def objects(
+    path: AnyPath, bad: BadRows | Callable[[str, str], None]
+) -> Iterator[tuple[int, int, dict]]:
     """Yields the number, the line and the object of each line of a JSON Lines file.
 
     Args:

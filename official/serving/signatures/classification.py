@@ -1,15 +1,18 @@
 """`single`, `pair` and `tokens`: label, score or vectors of each text or pair of texts.
 
-An encoder of characters has no `tokens` of ids.
+An encoder of characters has no `tokens` of ids. An encoder without a head also has `embed` and
+`embed_tokens`: one vector for each text, as `official.serving.sentence_vectors` makes it.
 
 Shapes: B batch, T tokens of the longest text in the batch, C classes, D hidden.
 """
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from official.modeling.layers.precision import accurate
+from official.serving import sentence_vectors
 from official.serving.signatures import inputs, model_garden
 from official.tokenizers.characters import Characters
 from official.tokenizers.packed_words import pack_texts
@@ -20,6 +23,7 @@ Outputs = dict[str, tf.Tensor]
 # The outputs of an encoder without a head. Its memory is not among them.
 _VECTORS = ("sequence_output", "pooled_output")
 
+EMBED_TOKENS = "embed_tokens"
 DEFAULT = {"single": "a text", "pair": "two texts"}
 LONG = "cut at"
 
@@ -62,8 +66,46 @@ def signatures(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
         return by_name
     by_name["tokens"] = inputs.signature(tokens, *inputs.ids())
     if parts.head is None:
-        return by_name
+        # An ELMo has the output `default`.
+        return by_name if encoder.type == "bilm" else by_name | _embedding(parts)
     return by_name | model_garden.signatures(parts, bare, lambda *texts: bare(packed(*texts)))
+
+
+def _embedding(parts: inputs.ServingContext) -> dict[str, inputs.Signature]:
+    """Returns the signatures of one vector [B, D] for each text."""
+    settings = parts.source.embedding
+    before = settings.prompt(None)
+    skipped = 0
+    if before and not settings.include_prompt:
+        layout = parts.config.encoder.text_layout
+        skipped = (layout == "cls_first") + len(parts.tokenizer.encode([before])[0])
+
+    def vectors(batch, skipped):
+        encoded, real = parts.encode(batch), batch["padding_mask"]
+        found = sentence_vectors.pooled(
+            encoded["sequence_output"],
+            real,
+            settings.pooling,
+            sentence_vectors.counted(real, skipped),
+            encoded.get("pooled_output"),
+        )
+        return {"vectors": sentence_vectors.normalized(found) if settings.normalize else found}
+
+    of_ids = parts.scorer(functools.partial(vectors, skipped=0))
+    scored = parts.scorer(functools.partial(vectors, skipped=skipped)) if skipped else of_ids
+
+    def embed(text):
+        layout = parts.config.encoder.text_layout
+        texts = before + text if before else text
+        return scored(pack_texts([texts], parts.tokenizer, parts.max_length, layout))
+
+    def embed_tokens(*ids):
+        return of_ids(inputs.batch_of_ids(parts, *ids))
+
+    return {
+        "embed": inputs.signature(embed, *inputs.texts("text")),
+        EMBED_TOKENS: inputs.signature(embed_tokens, *inputs.ids()),
+    }
 
 
 def _head(

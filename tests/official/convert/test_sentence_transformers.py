@@ -5,11 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import official
 from official.convert import converted_model, huggingface
 from official.saving import model_folder
-from official.serving import sentence_vectors
+from official.serving import saved_model, sentence_vectors
+from official.serving.signatures import table
+from official.tokenizers.packed_words import pack_texts
 from official.utils.errors import UserError
 from tests import GOLDEN, commands
 
@@ -103,6 +106,35 @@ def test_settings_that_are_given_come_first(golden, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             model.encode(texts, **options)
+
+
+@pytest.mark.parametrize("name", ["mean", "prompt"])
+def test_signatures_of_an_export(name, golden, tmp_path):
+    """`embed` reads raw texts with the prompt; `embed_tokens` reads ids."""
+    about, vectors = golden
+    converted_model.write(
+        huggingface.read(make(tmp_path / "theirs", golden, name)), tmp_path / "model"
+    )
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    signatures = table.make(parts, kind, default)[1]
+    assert parts.max_length == 12
+    found = signatures["embed"](tf.constant(about["texts"]))["vectors"]
+    np.testing.assert_allclose(found, vectors[name], **CLOSE)
+    if name == "mean":
+        batch = pack_texts([tf.constant(about["texts"])], parts.tokenizer, 12)
+        ids = batch["token_ids"], tf.cast(batch["padding_mask"], tf.int32), batch["segment_ids"]
+        found = signatures["embed_tokens"](*ids)["vectors"]
+        np.testing.assert_allclose(found, vectors[name], **CLOSE)
+
+
+def test_an_export_without_settings_gives_normalised_means(tmp_path):
+    converted_model.write(huggingface.read(GOLDEN / "hf_files" / "bare"), tmp_path / "model")
+    parts, kind, default = saved_model.restore(tmp_path / "model")
+    texts = ["The cat sat on a mat.", "", "dog " * 30]
+    found = table.make(parts, kind, default)[1]["embed"](tf.constant(texts))["vectors"]
+    expected = official.load(tmp_path / "model").encode(texts)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, **CLOSE)
 
 
 def test_files_of_other_versions(golden, tmp_path):

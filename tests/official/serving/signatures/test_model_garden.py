@@ -76,4 +76,5 @@ def test_an_encoder_alone_has_none_of_them(tmp_path):
     test_export.make(tmp_path / "model", "bare")
     saved_model.export(tmp_path / "model", tmp_path / "saved")
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
-    assert set(signatures) == {"serving_default", "single", "pair", "tokens"}
+    encoders = {"single", "pair", "tokens", "embed", "embed_tokens"}
+    assert set(signatures) == {"serving_default", *encoders}

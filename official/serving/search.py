@@ -1,0 +1,294 @@
+"""Finds the documents whose vectors are nearest to those of queries: exact, in bounded memory.
+
+The vectors of all queries are in memory. Documents are read, encoded and compared block by block,
+and only the best of each query are kept. So memory does not depend on the number of documents, but
+for their ids.
+
+Shapes: Q queries, N documents, B documents of a block, D size of a vector, K documents kept.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from official.serving.embedder import Embedder
+from official.serving.sentence_vectors import EmbeddingSettings
+from official.tasks import trec
+from official.utils import atomic, json_lines, paths, text_lines
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+from official.utils.progress import Progress, Report
+
+SUFFIX = ".run"
+TOP_K = 100
+BLOCK = 2048  # documents of a block
+SCORES = 1 << 22  # scores that are computed at a time, 16 MB
+# The prompts of queries and of documents in embedding.json, as in sentence-transformers.
+_PROMPTS = {"queries": ("query",), "documents": ("document", "passage", "corpus")}
+
+
+def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndarray:
+    """Compares vectors; higher is nearer.
+
+    Args:
+      queries: float32 [Q, D].
+      documents: float32 [B, D].
+      kind: one of `sentence_vectors.SIMILARITIES`. Of distances the negative is returned. `cosine`
+        is the product of vectors that are normalised already.
+
+    Returns:
+      float32 [Q, B].
+    """
+    if kind == "manhattan":
+        return -np.stack([np.abs(documents - query).sum(axis=1) for query in queries])
+    if kind == "euclidean":
+        return -np.stack([np.linalg.norm(documents - query, axis=1) for query in queries])
+    return queries @ documents.T
+
+
+class Best:
+    """Keeps the best documents of each query.
+
+    Of documents with the same score, the earlier one is kept.
+
+    Attributes:
+      numbers: the numbers of the documents, int64 [Q, K], the best first.
+      scores: their scores, float32 [Q, K].
+    """
+
+    def __init__(self, queries: np.ndarray, top_k: int, kind: str):
+        """Begins with no documents.
+
+        Args:
+          queries: float32 [Q, D].
+          top_k: the maximum of K.
+          kind: as in `similarity`.
+        """
+        self._queries, self._top_k, self._kind = queries, top_k, kind
+        self._seen = 0
+        self.numbers = np.zeros((len(queries), 0), np.int64)
+        self.scores = np.zeros((len(queries), 0), np.float32)
+
+    def add(self, documents: np.ndarray) -> None:
+        """Compares the next documents, float32 [B, D]."""
+        count = len(documents)
+        kept = min(self._top_k, self._seen + count)
+        numbers = np.empty((len(self._queries), kept), np.int64)
+        scores = np.empty((len(self._queries), kept), np.float32)
+        step = max(1, SCORES // max(count, 1))
+        for start in range(0, len(self._queries), step):
+            rows = slice(start, start + step)
+            new = similarity(self._queries[rows], documents, self._kind)
+            both = np.concatenate([self.scores[rows], new], axis=1)
+            # A stable order: the documents that were there come first.
+            order = _first_of(both, kept)
+            scores[rows] = np.take_along_axis(both, order, axis=1)
+            old = self.scores.shape[1]
+            fresh = self._seen + order - old
+            before = np.take_along_axis(
+                np.pad(self.numbers[rows], ((0, 0), (0, 1))), np.minimum(order, old), axis=1
+            )
+            numbers[rows] = np.where(order < old, before, fresh)
+        self.numbers, self.scores = numbers, scores
+        self._seen += count
+
+
+def _first_of(scores: np.ndarray, count: int) -> np.ndarray:
+    """Returns the columns of the `count` highest scores of each row, the highest first.
+
+    Of equal scores, the columns on the left come first.
+    """
+    width = scores.shape[1]
+    if count < width:
+        # The threshold of a row, and the leftmost columns among those that are equal to it.
+        threshold = -np.partition(-scores, count - 1, axis=1)[:, count - 1 : count]
+        above = scores > threshold
+        equal = scores == threshold
+        room = count - above.sum(axis=1, keepdims=True)
+        chosen = above | (equal & (np.cumsum(equal, axis=1) <= room))
+        columns = np.nonzero(chosen)[1].reshape(len(scores), count)
+    else:
+        columns = np.broadcast_to(np.arange(width), scores.shape)
+    order = np.argsort(-np.take_along_axis(scores, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
+
+
+def nearest(
+    embedder: Embedder,
+    queries: Sequence[str],
+    documents: Iterable[str],
+    top_k: int,
+    batch_size: int = 32,
+    report: Report | None = None,
+    count: int | None = None,
+) -> Best:
+    """Searches documents for queries.
+
+    Args:
+      embedder: computes the vectors, with the settings and the prompts of its model.
+      queries: Q texts.
+      documents: N texts, which are read once.
+      top_k: the number of documents for each query.
+      batch_size: the number of texts in a batch.
+      report: is called with lines of progress; None = there are none.
+      count: N, for the progress; None = unknown.
+
+    Raises:
+      UserError: `top_k` is less than 1, there are no queries, or one text is given for the list.
+    """
+    if top_k < 1:
+        raise UserError(f"top_k: {top_k} is less than 1")
+    settings = embedder.settings
+    if settings.similarity == "cosine":
+        settings = settings.with_values(normalize=True)
+    vectors = _encoded(embedder, queries, settings, "queries", batch_size)
+    best = Best(vectors, top_k, settings.similarity)
+    progress = Progress(count, report, unit="documents")
+    for block in _blocks(documents):
+        best.add(_encoded(embedder, block, settings, "documents", batch_size))
+        progress(len(block))
+    return best
+
+
+def write(
+    embedder: Embedder,
+    queries: str | os.PathLike,
+    documents: str | os.PathLike,
+    output: str | os.PathLike,
+    top_k: int,
+    name: str,
+    report: Report | None = None,
+) -> tuple[int, int]:
+    """Searches a file of documents for a file of queries, and writes a TREC run.
+
+    Args:
+      embedder: as in `nearest`.
+      queries: a file with ids and texts: see `texts_of`.
+      documents: a file with ids and texts.
+      output: the file, which appears when it is complete.
+      top_k: as in `nearest`.
+      name: the name of the run.
+      report: as in `nearest`.
+
+    Returns:
+      Q and N.
+
+    Raises:
+      UserError: a file cannot be read, or an id is there twice.
+    """
+    check_output(output)
+    asked = dict(_unique(queries))
+    count = sum(1 for _ in texts_of(documents))
+    ids: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for identity, text in _unique(documents):
+            ids.append(identity)
+            yield text
+
+    best = nearest(embedder, list(asked.values()), texts(), top_k, report=report, count=count)
+    with atomic.file(output) as stream:
+        for query, numbers, scores in zip(asked, best.numbers, best.scores, strict=True):
+            found = {ids[number]: score for number, score in zip(numbers, scores, strict=True)}
+            trec.write_run(stream, {query: found}, name, 0)
+    return len(asked), len(ids)
+
+
+def check_output(output: str | os.PathLike) -> None:
+    """Refuses a file that is no run."""
+    if paths.path(output).suffix != SUFFIX:
+        raise UserError(f"{output}: results are written as a TREC run: name a file {SUFFIX}")
+
+
+def texts_of(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+    """Yields the ids and texts of a file.
+
+    A name in `.jsonl` has an object on each line, with `_id` or `id`, `text`, and perhaps `title`,
+    which is put before the text with a blank (the files of BEIR). One in `.tsv` has the columns id
+    and text, and a first line with these names may be there. Any other has a text on each line,
+    whose id is the number of the line, from 1. `.gz` may follow.
+
+    Raises:
+      UserError: the file cannot be read or has no texts, or a line is not as it should be.
+    """
+    path = paths.path(path)
+    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    rows = {".jsonl": _objects, ".tsv": _columns}.get(suffix, _plain)(path)
+    empty = True
+    for where, identity, text in rows:
+        try:
+            yield trec.check_id(identity), text
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from None
+        empty = False
+    if empty:
+        raise UserError(f"{path} has no texts")
+
+
+def _plain(path: AnyPath) -> Iterator[tuple[str, str, str]]:
+    """Yields the place of each line, its number and the line."""
+    damaged: list[int] = []
+    for number, line in enumerate(text_lines.lines(path, damaged), 1):
+        where = f"{path}, line {number}"
+        if damaged:
+            raise UserError(f"{where}: not UTF-8: convert the file")
+        yield where, str(number), line
+
+
+def _columns(path: AnyPath) -> Iterator[tuple[str, str, str]]:
+    for where, number, line in _plain(path):
+        if not line.strip() or (number == "1" and line.split("\t") == ["id", "text"]):
+            continue
+        identity, tab, text = line.partition("\t")
+        if not tab:
+            raise UserError(f"{where}: no tab: an id and a text are wanted")
+        yield where, identity, text
+
+
+def _objects(path: AnyPath) -> Iterator[tuple[str, str, str]]:
+    for _, number, value in json_lines.objects(path, trec.refuse):
+        where = f"{path}, line {number}"
+        yield where, *_of_object(value, where)
+
+
+def _of_object(value: dict, where: str) -> tuple[str, str]:
+    identity, text, title = (value.get(name) for name in ("_id", "text", "title"))
+    identity = value.get("id") if identity is None else identity
+    if isinstance(identity, int):
+        identity = str(identity)
+    if not isinstance(identity, str) or not isinstance(text, str):
+        raise UserError(f"{where}: texts `_id` and `text` are wanted")
+    return identity, f"{title} {text}" if isinstance(title, str) and title else text
+
+
+def _unique(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for identity, text in texts_of(path):
+        if identity in seen:
+            raise UserError(f"{path}: the id {identity!r} is there twice")
+        seen.add(identity)
+        yield identity, text
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    for text in texts:
+        block.append(text)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _encoded(
+    embedder: Embedder,
+    texts: Sequence[str],
+    settings: EmbeddingSettings,
+    kind: str,
+    batch_size: int,
+) -> np.ndarray:
+    """Returns the vectors of queries or of documents, with their prompt."""
+    prompt = next((name for name in _PROMPTS[kind] if name in settings.prompts), None)
+    return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)
