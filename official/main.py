@@ -91,6 +91,7 @@ def _define_run_flags() -> None:
     flags.DEFINE_string(
         "config", None, "YAML file of the run. eval and predict use the one in --model_dir."
     )
+    flags.DEFINE_bool("list_configs", False, "Print the names of the published configs and end.")
     flags.DEFINE_string(
         "data",
         None,
@@ -181,6 +182,11 @@ def _define_distribution_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs one mode."""
     del argv
+    if FLAGS.list_configs:
+        from official.config import published
+
+        print(*published.names(), sep="\n")
+        return
     required = {
         "generate": ("model_dir",),
         "fill_mask": ("model_dir", "texts", "output"),

@@ -7,10 +7,13 @@ import tomllib
 import zipfile
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests import ROOT
 
-SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SCRIPTS = PROJECT["scripts"]
+EXTRAS = "optional-dependencies"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -48,11 +51,51 @@ def test_the_help_of_a_console_command_is_that_of_its_module(name):
     assert shown[0] == shown[1] and shown[0][1]
 
 
+def test_what_the_tests_run_with_is_in_the_ranges_of_the_distribution():
+    lines = "".join(path.read_text() for path in ROOT.glob("requirements*.txt")).splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    versions = {pin.name: next(iter(pin.specifier)).version for pin in pins}
+    extras = (r for extra, listed in PROJECT[EXTRAS].items() for r in listed)
+    ranges = [Requirement(text) for text in (*PROJECT["dependencies"], *extras)]
+    assert len(ranges) > 15
+    for wanted in ranges:
+        assert versions[wanted.name] in wanted.specifier, wanted
+    runs_on = {Requirement(x).name for x in (ROOT / "requirements.txt").read_text().splitlines()
+               if x and x[0] != "#"}  # fmt: skip
+    assert runs_on <= {wanted.name for wanted in ranges}
+
+
+# What is imported of an extra, and the extra.
+OPTIONAL = {
+    "ir_measures": "eval", "matplotlib": "plots", "rouge_score": "eval", "sacrebleu": "eval",
+    "scipy": "eval", "seqeval": "eval", "sklearn": "eval",
+}  # fmt: skip
+
+
+def test_without_extras_the_package_can_be_imported_and_names_what_is_missing(tmp_path):
+    """In another process, in which the packages of the extras cannot be imported."""
+    qrels, run = tmp_path / "qrels", tmp_path / "run"
+    qrels.write_text("1 0 a 1\n")
+    run.write_text("1 Q0 a 1 2.0 x\n")
+    program = f"""
+import sys
+for name in {list(OPTIONAL)}:
+    sys.modules[name] = None
+from official import main, training, serving, evaluation, export
+from official.evaluation import evaluator, run, task_metrics, tags
+from tfrecords_tools import build_shards, build_task_shards
+import official.score_run as command
+sys.argv = ["score_run", "--qrels={qrels}", "--run={run}", "--metrics=mrr"]
+command.run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    wanted = "error: ir_measures is not installed: pip install 'encoder-garden[eval]'\n"
+    assert (done.returncode, done.stderr[-len(wanted) :]) == (2, wanted), done.stderr
+
+
 @pytest.mark.slow
 def test_a_wheel_holds_every_module_and_config(tmp_path):
-    copied = [
-        ROOT / name for name in ("setup.py", "pyproject.toml", "README.md", "requirements.txt")
-    ]
+    copied = [ROOT / name for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE")]
     for path in copied:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     expected = set()
@@ -71,4 +114,7 @@ def test_a_wheel_holds_every_module_and_config(tmp_path):
     )  # fmt: skip
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        metadata = wheel.read(next(n for n in wheel.namelist() if n.endswith("/METADATA"))).decode()
     assert held == expected
+    assert "License-Expression: Apache-2.0" in metadata and "License-File: LICENSE" in metadata
+    assert all(f"Provides-Extra: {extra}\n" in metadata for extra in PROJECT[EXTRAS])

@@ -21,6 +21,7 @@ def define_flags() -> None:
     """Defines the flags of this command."""
     text_options.define("shard folder")
     flags.DEFINE_string("config", None, "YAML file of the config")
+    flags.DEFINE_bool("list_configs", False, "print the names of the published configs and end")
     flags.DEFINE_multi_string("override", [], "key.subkey=value in the config; repeatable")
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
     execution.define_flags()
@@ -42,6 +43,11 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
+    if options.list_configs:
+        from official.config import published
+
+        print(*published.names(), sep="\n")
+        return
     errors.require(options, "config", "input", "tokenizer", "output")
     where = execution.from_flags(argv)
     if where.workers:

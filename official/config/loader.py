@@ -43,7 +43,9 @@ def load(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Config:
     if path.is_dir():
         path = path / "config.yaml"
     if not path.exists():
-        raise UserError(f"{path}: no such config file")
+        like = published.nearest(path)
+        hint = f"; is it {' or '.join(like)}?" if like else "; --list_configs prints the published"
+        raise UserError(f"{path}: no such config file{hint}")
     try:
         text = files.read_bytes(path, _MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:

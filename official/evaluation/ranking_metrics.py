@@ -6,7 +6,6 @@ prints only five digits.
 
 from collections.abc import Callable, Iterable, Mapping
 
-import ir_measures
 import numpy as np
 
 from official.data import ShardDataset
@@ -16,14 +15,9 @@ from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-# Measures of trec_eval by our names. Documents of grade 1 or more are relevant, and the gain of a
+# Measures of ir-measures by our names. Documents of grade 1 or more are relevant, and the gain of a
 # document is its grade.
-_MEASURES = {
-    "ndcg_10": ir_measures.nDCG @ 10,
-    "ndcg_20": ir_measures.nDCG @ 20,
-    "mrr": ir_measures.RR,
-    "map": ir_measures.AP,
-}
+_MEASURES = {"ndcg_10": "nDCG@10", "ndcg_20": "nDCG@20", "mrr": "RR", "map": "AP"}
 MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 
 
@@ -55,9 +49,12 @@ def compute(names: Iterable[str], qrels: trec.Qrels, run: trec.Run) -> dict[str,
     wanted = {_MEASURES[name]: name for name in names if name in _MEASURES}
     values = {}
     if wanted:
+        import ir_measures  # of the extra `eval`
+
         plain = {query: {d: float(s) for d, s in run.get(query, {}).items()} for query in qrels}
-        means = ir_measures.calc_aggregate(list(wanted), qrels, plain)
-        values = {wanted[measure]: value for measure, value in means.items()}
+        measures = [ir_measures.parse_measure(measure) for measure in wanted]
+        means = ir_measures.calc_aggregate(measures, qrels, plain)
+        values = {wanted[str(measure)]: value for measure, value in means.items()}
     for name in names:
         if name in _FUNCTIONS:
             ranked = (trec.ordered(run.get(query, {})) for query in qrels)

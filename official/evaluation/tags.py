@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from seqeval import scheme as seqeval_schemes
-from seqeval.metrics import sequence_labeling
 
 from official import config as configs
 from official.data import ShardDataset
@@ -24,7 +22,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 SUFFIXES = (".conll", ".jsonl")
-_SCHEMES = {tag_rules.BIO: seqeval_schemes.IOB2, tag_rules.BIOES: seqeval_schemes.IOBES}
+_SCHEMES = {tag_rules.BIO: "IOB2", tag_rules.BIOES: "IOBES"}  # as seqeval calls them
 
 
 def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -38,10 +36,14 @@ def compute(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
       `f1`, `precision` and `recall` of entities; `strict_f1`, where an entity counts only if its
       tags follow the scheme of `true`; `accuracy` of words; and `f1_TYPE` of each type.
     """
+    # Of the extra `eval`.
+    from seqeval import scheme as seqeval_schemes
+    from seqeval.metrics import sequence_labeling
+
     true, predicted = [list(row) for row in true], [list(row) for row in predicted]
     scheme = tag_rules.scheme(tag for row in true for tag in row)
     how = {"average": "micro", "zero_division": 0}
-    strict = {"mode": "strict", "scheme": _SCHEMES[scheme]}
+    strict = {"mode": "strict", "scheme": getattr(seqeval_schemes, _SCHEMES[scheme])}
     pairs = [pair for rows in zip(true, predicted, strict=True) for pair in zip(*rows, strict=True)]
     any_entity = any(tag_rules.entities(row) for row in (*true, *predicted))
     metrics = {

@@ -23,7 +23,7 @@ from official.serving.signatures import table
 from official.serving.signatures.inputs import ServingContext
 from official.serving.task_head import with_one_head
 from official.serving.text_model import TextModel
-from official.utils import atomic
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 
 
@@ -50,8 +50,9 @@ def export(
       UserError: `model_dir` is not a model folder; its labels have no names; `max_length` or
         a setting of generation is out of range; `inputs` is given for a model without a choice; no
         head has the name `task`, or several tasks are there and `task` is None; this TensorFlow has
-        no int8 products; `output` exists.
+        no int8 products; `output` exists, or has a name that no loader can read.
     """
+    _check_name(output)
     parts, kind, inputs = restore(
         model_dir, checkpoint, max_length, inputs, max_new_tokens, task, precision, **search
     )
@@ -64,6 +65,16 @@ def export(
         tf.saved_model.save(server, str(temporary), signatures=signatures)
         graph_size.shrink(temporary)
     return inputs, parts.max_length
+
+
+def _check_name(output: str | os.PathLike) -> None:
+    """Refuses a path that TensorFlow's loader, which takes it for a pattern, would not find."""
+    path = str(output if paths.is_remote(output) else paths.path(output).absolute())
+    if found := set("[\\") & set(path):
+        raise UserError(
+            f"--output: {path}: TensorFlow cannot load a SavedModel from a path with "
+            f"{' or '.join(sorted(found))}: name another folder"
+        )
 
 
 def restore(

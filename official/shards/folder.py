@@ -29,6 +29,15 @@ def read(folder: AnyPath, split: str) -> manifest.Manifest:
     return content
 
 
+def refuse(model_dir: AnyPath) -> None:
+    """Raises UserError if the folder of a model to be is one of shards."""
+    if (model_dir / manifest.FILE).exists():
+        raise UserError(
+            f"--model_dir: {model_dir} has shards ({manifest.FILE}): name another folder, or a new "
+            "one"
+        )
+
+
 def verify(folder: AnyPath, split: str, deep: bool) -> None:
     """Compares the shards of a split with the manifest.
 

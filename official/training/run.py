@@ -15,6 +15,7 @@ from official.distribution import devices, numerics, strategies
 from official.evaluation import layer_states
 from official.modeling.model import Model
 from official.saving import checkpoints, model_folder, run_lock, teachers, warm_start
+from official.shards import folder as shard_folder
 from official.shards import ranges
 from official.training import reporting, resolve, resuming
 from official.training.trainer import Trainer
@@ -66,24 +67,12 @@ def train(
     strategy = strategy or tf.distribute.get_strategy()
     if not strategies.is_chief(strategy):
         report = _nothing
-    initial = configs.load(init) if init else None
-    config = config if isinstance(config, configs.Config) else configs.load(config)
-    if not config.objectives:
-        raise UserError(f"{config.name}: objectives: at least one is needed to train")
-    config = resolve.inherit(config, initial)
     model_dir = paths.path(model_dir)
+    shard_folder.refuse(model_dir)
     with strategies.lost_workers(strategy), ranges.reported("--data or --validation_data"):
-        config = _on_devices(config, strategy, model_dir)
-        numerics.set_precision(config.recipe.precision)
-        source = open_data(data, config, "train", training=True, verify=verify_data)
-        config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
-        config = teachers.described(config)
-        source.check(config, strategy.num_replicas_in_sync)
-        if init:
-            source.check_tokenizer(paths.path(init) / "tokenizer")
-        held_out = None
-        if evaluate:
-            held_out = _held_out(data, validation_data, config, source, strategy, verify_data)
+        config, source, held_out = _opened(
+            config, data, model_dir, validation_data, evaluate, init, strategy, verify_data
+        )
         mode = "train_and_eval" if evaluate else "train"
         strategies.check_run(
             strategy, config, {"--mode": mode}, {"--data": source, "--validation_data": held_out}
@@ -102,6 +91,62 @@ def train(
                 train_on()
             else:
                 _with_patience(train_on, source.folder, model_dir, report)
+
+
+def check(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    model_dir: str | os.PathLike,
+    *,
+    validation_data: Paths | None = None,
+    evaluate: bool = True,
+    init: str | os.PathLike | None = None,
+) -> None:
+    """Checks that a config, its data and its initial weights belong together, as `train` does.
+
+    Args:
+      config: as in `train`, and so are the others.
+      data: the shards.
+      model_dir: the model folder.
+      validation_data: shards of held-out text.
+      evaluate: whether the run will evaluate.
+      init: a model folder with the initial weights.
+
+    Raises:
+      UserError: they do not belong together.
+    """
+    strategy = tf.distribute.get_strategy()
+    model_dir = paths.path(model_dir)
+    _opened(config, data, model_dir, validation_data, evaluate, init, strategy, False)
+
+
+def _opened(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    model_dir: AnyPath,
+    validation_data: Paths | None,
+    evaluate: bool,
+    init: str | os.PathLike | None,
+    strategy: tf.distribute.Strategy,
+    verify: bool,
+) -> tuple[configs.Config, ShardDataset | Mixture, ShardDataset | Mixture | None]:
+    """Returns the whole config, and the examples for training and for evaluation."""
+    initial = configs.load(init) if init else None
+    config = config if isinstance(config, configs.Config) else configs.load(config)
+    if not config.objectives:
+        raise UserError(f"{config.name}: objectives: at least one is needed to train")
+    config = _on_devices(resolve.inherit(config, initial), strategy, model_dir)
+    numerics.set_precision(config.recipe.precision)
+    source = open_data(data, config, "train", training=True, verify=verify)
+    config = resolve.resolve(config, source.tokenizer.vocab_size, task_labels(source.manifest))
+    config = teachers.described(config)
+    source.check(config, strategy.num_replicas_in_sync)
+    if init:
+        source.check_tokenizer(paths.path(init) / "tokenizer")
+    held_out = None
+    if evaluate:
+        held_out = _held_out(data, validation_data, config, source, strategy, verify)
+    return config, source, held_out
 
 
 @contextlib.contextmanager

@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from official import config as configs
+from official.data import mixture
 from official.saving import checkpoints, model_folder, run_lock, scale
+from official.training import run as training
 from official.training.best_metric import best_metric
 from official.training.sweep_summary import summarise, table, write_table
 from official.training.sweep_values import Sweep, overrides
@@ -52,11 +54,19 @@ def train(
       report: takes the lines to print.
 
     Raises:
-      UserError: a combination is not a config; see also `run`.
+      UserError: a combination is not a config, or does not go with the data; see also `run`.
     """
     sweep = Sweep.parse(texts)
+    data, held_out = (
+        flags[name] and mixture.parse(flags[name]) for name in ("data", "validation_data")
+    )
     for settings in sweep.runs():
-        configs.load(config, [*config_overrides, *overrides(settings)])
+        combined = configs.load(config, [*config_overrides, *overrides(settings)])
+        folder = model_dir / sweep.name(settings)
+        try:
+            training.check(combined, data, folder, validation_data=held_out, init=flags["init"])
+        except UserError as error:
+            raise UserError(f"{sweep.name(settings)}: {error}") from None
     about = {name: flags[name] for name in _FIXED}
     about["config"] = configs.to_dict(configs.load(config, config_overrides))
 

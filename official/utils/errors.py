@@ -7,6 +7,18 @@ from typing import Any
 
 from official.utils import quiet_import
 
+# The extra of the distribution that has an optional package, by the name it is imported with.
+_EXTRAS = {
+    "apache_beam": "beam",
+    "ir_measures": "eval",
+    "matplotlib": "plots",
+    "rouge_score": "eval",
+    "sacrebleu": "eval",
+    "scipy": "eval",
+    "seqeval": "eval",
+    "sklearn": "eval",
+}
+
 
 class UserError(ValueError):
     """An error that the user can correct.
@@ -41,7 +53,8 @@ def warn(message: str) -> None:
 def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
     """Runs `main` as an absl app, which parses the flags, and prints a `UserError`.
 
-    The exit status is 2 after a `UserError`, without a traceback, and 130 after Ctrl-C.
+    The exit status is 0 after `--help`, `-h` and `--version`. It is 2 after a `UserError` or a flag
+    that is not valid, without a traceback, and 130 after Ctrl-C.
 
     Args:
       main: the function `main` of the command's module.
@@ -57,6 +70,17 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
         for flag in flags.FLAGS.get_key_flags_for_module(main.__module__):
             flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
+    def parse(argv: list[str]) -> list[str]:
+        if "--version" in argv[1:]:
+            print(_version())
+            sys.exit(0)
+        try:
+            return flags.FLAGS(["--help" if argument == "-h" else argument for argument in argv])
+        except flags.Error as error:
+            fail(f"{error}; --help lists the flags")
+        except SystemExit:  # after a help text, absl exits with status 1
+            sys.exit(0)
+
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 and not positional:
             fail(f"unexpected argument {argv[1]!r}: options are given as --name=value")
@@ -65,6 +89,11 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
             main(argv)
         except UserError as error:
             fail(str(error))
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            fail(f"{error.name} is not installed: pip install 'encoder-garden[{extra}]'")
         except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
@@ -75,4 +104,19 @@ def run(main: Callable[[list[str]], None], positional: bool = False) -> None:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=parse)
+
+
+def _version() -> str:
+    """Returns the versions of the project, and of what decides its numbers."""
+    from importlib import metadata
+
+    def version(package: str) -> str:
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            return "not installed"
+
+    own = version("encoder-garden").replace("not installed", "in a checkout")
+    others = (f"{name} {version(name)}" for name in ("tensorflow", "keras", "numpy"))
+    return f"encoder-garden {own} ({', '.join(others)})"

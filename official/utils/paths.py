@@ -35,19 +35,25 @@ _BUFFER = 1 << 20  # bytes
 def path(name: str | os.PathLike) -> "AnyPath":
     """Returns a local path, or a `RemotePath` if the name is a URI.
 
+    A `~` at the beginning is the home folder, as a shell has it.
+
     Raises:
-      UserError: a `pathlib.Path` was made of a URI.
+      UserError: a `pathlib.Path` was made of a URI, or the name is not UTF-8.
     """
     if isinstance(name, RemotePath):
         return name
     text = os.fspath(name)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # TensorFlow's file systems take UTF-8 alone
+        raise UserError(f"{ascii(text)}: the name is not UTF-8: rename the file") from None
     if found := _URI.match(text):
         if found[1] == "file":
             return Path(text.removeprefix("file://"))
         return RemotePath(text)
     if isinstance(name, Path) and _BROKEN_URI.match(text) and not name.exists():
         raise UserError(f"{name}: a pathlib.Path cannot be a URI: give it as text")
-    return Path(name)
+    return Path(name).expanduser() if text.startswith("~") else Path(name)
 
 
 def is_remote(name: str | os.PathLike) -> bool:

@@ -6,10 +6,12 @@ import sys
 import numpy as np
 import pytest
 
+from official import config as configs
 from official.saving import run_lock
 from official.training import sweep as sweep_lib
 from official.training.sweep_values import Sweep, overrides
 from official.utils.errors import UserError
+from tests import small
 
 RATE = "recipe.optimizer.learning_rate"
 # A run whose figures are those of its settings; it notes each time that it is started.
@@ -214,3 +216,18 @@ def test_a_signal_reaches_the_run_and_ends_the_sweep(tmp_path):
     assert stopped.value.code == 143
     assert not os.path.exists(tmp_path / "sweep.json")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_sweep_that_cannot_run_is_refused_before_its_first_run(tmp_path):
+    """Masks of the input pipeline go with these shards, and static ones do not."""
+    config = small.config()
+    shards, file = tmp_path / "shards", tmp_path / "run.yaml"
+    small.shard_folder(shards, config)
+    configs.save(config, file)
+    flags = dict.fromkeys(("init", "checkpoint")) | {"data": str(shards)}
+    flags["validation_data"] = str(shards)
+    with pytest.raises(UserError, match=r"^static_masks=True: .*static_masks"):
+        sweep_lib.train(
+            ["segments.static_masks=false,true"], str(file), [], flags, tmp_path / "sweep"
+        )
+    assert not (tmp_path / "sweep").exists()

@@ -21,6 +21,12 @@ def test_a_local_path_is_that_of_pathlib(tmp_path):
     assert paths.path("a/b:c") == Path("a/b:c")
 
 
+def test_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.path("~/voc") == tmp_path / "voc" and paths.path("~") == tmp_path
+    assert paths.path("a/~") == Path("a/~")
+
+
 def test_parts_of_a_uri():
     path = paths.path("gs://bucket/run/model.tar.gz")
     assert isinstance(path, RemotePath) and paths.is_remote("gs://bucket") and paths.is_remote(path)
