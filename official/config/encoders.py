@@ -3,6 +3,7 @@
 import dataclasses
 
 from official.config.part import EncoderConfig
+from official.utils.strict import omitted
 from official.utils.validators import at_least, at_most, dropout_rate, one_of
 
 # Names in `official.modeling.layers`.
@@ -47,6 +48,9 @@ class TransformerConfig(EncoderConfig):
         position_initializer_range: the same for the position table; None = `initializer_range`.
         scale_residual_init: whether the last layer of each sublayer is scaled by 1 / sqrt(2 L),
             because the residual sum has 2 L terms (GPT-2, section 2.3).
+        relative_buckets: the number of buckets of distances, each with a number for each head that
+            is added to the scores of all layers, beside the position table (MPNet). Distances of
+            128 and more share a bucket. None = there are none.
     """
 
     type = "transformer"
@@ -75,6 +79,7 @@ class TransformerConfig(EncoderConfig):
     initializer_range: float = 0.02
     position_initializer_range: float | None = None
     scale_residual_init: bool = False
+    relative_buckets: int | None = omitted()
 
     # The layout of a task's texts; see `official.tokenizers.packing`. Positions start at the first
     # token, so padding is on the right.
@@ -103,6 +108,9 @@ class TransformerConfig(EncoderConfig):
             raise ValueError(
                 "pooled_position: first sees no other position where causal is true: take last"
             )
+        at_least(self, 4, "relative_buckets")
+        if self.causal and self.relative_buckets:
+            raise ValueError("relative_buckets: are of distances in both directions: not of causal")
         if self.layer_groups is None and self.inner_layers != 1:
             raise ValueError("inner_layers: has a meaning only where layer_groups is set")
         if self.layer_groups is not None and self.num_layers % self.layer_groups:

@@ -74,7 +74,10 @@ SYSTEM = System(
     encoder=EncoderKeys(
         title="an ALBERT",
         form={
-            name: FORM[name] for name in ("norm", "causal", "pooled_position", "position_offset")
+            name: FORM[name]
+            for name in (
+                *("norm", "causal", "pooled_position", "position_offset", "relative_buckets"),
+            )
         },
         sizes={
             **SIZES,

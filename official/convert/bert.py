@@ -6,6 +6,7 @@ next-sentence head means "random" in all formats.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from official.config.encoders import TransformerConfig
 from official.convert.encoder_keys import EncoderKeys
@@ -159,34 +160,50 @@ def tf1_row(row: Row, name: Callable[[str], str] = tf1_name) -> Row:
     return dataclasses.replace(row, names=tuple(map(name, row.names)), transposed=transposed)
 
 
-SYSTEM = System(
-    model_type="bert",
-    encoder=EncoderKeys(title="a BERT"),
-    prefix="bert.",
-    encoder_rows=encoder_rows("bert."),
-    pooler="pooler.dense",
-    heads=table(
-        MaskedLM(
-            masked_lm_rows(
-                "cls.predictions.transform.dense",
-                "cls.predictions.transform.LayerNorm",
-                "cls.predictions.bias",
+def system(model_type: str, title: str, prefix: str, classes: str, **more: Any) -> System:
+    """Returns the system of a network with BERT's names.
+
+    Args:
+      model_type: `model_type` of config.json.
+      title: the name of the system, with its article.
+      prefix: the prefix of the encoder's tensors.
+      classes: the prefix of the names of the classes of transformers.
+      **more: other attributes of the system.
+    """
+    return System(
+        **{
+            "model_type": model_type,
+            "encoder": EncoderKeys(title=title),
+            "prefix": prefix,
+            "encoder_rows": encoder_rows(prefix),
+            "pooler": "pooler.dense",
+            "heads": table(
+                MaskedLM(
+                    masked_lm_rows(
+                        "cls.predictions.transform.dense",
+                        "cls.predictions.transform.LayerNorm",
+                        "cls.predictions.bias",
+                    ),
+                    f"{classes}ForMaskedLM",
+                ),
+                NextSentence(
+                    linear("next_sentence", "cls.seq_relationship"),
+                    f"{classes}ForNextSentencePrediction",
+                ),
+                *task_heads(classes, "classifier"),
             ),
-            "BertForMaskedLM",
-        ),
-        NextSentence(
-            linear("next_sentence", "cls.seq_relationship"), "BertForNextSentencePrediction"
-        ),
-        *task_heads("Bert", "classifier"),
-    ),
-    architectures={
-        frozenset(): "BertModel",
-        frozenset({"masked_lm", "next_sentence"}): "BertForPreTraining",
-    },
-    aliases={
-        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
-    buffers=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),
-    tf1_row=tf1_row,
-)
+            "architectures": {
+                frozenset(): f"{classes}Model",
+                frozenset({"masked_lm", "next_sentence"}): f"{classes}ForPreTraining",
+            },
+            "aliases": {
+                "cls.predictions.decoder.weight": f"{prefix}embeddings.word_embeddings.weight",
+                "cls.predictions.decoder.bias": "cls.predictions.bias",
+            },
+            "buffers": (f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids"),
+            **more,
+        }
+    )
+
+
+SYSTEM = system("bert", "a BERT", "bert.", "Bert", tf1_row=tf1_row)

@@ -50,6 +50,7 @@ FORM = {
     "layer_groups": None,
     "inner_layers": 1,
     "embedding_size": None,
+    "relative_buckets": None,
 }
 
 

@@ -22,9 +22,11 @@ from official.convert import (
     converted_model,
     distilbert,
     electra,
+    ernie,
     generation,
     gpt2,
     mapping,
+    mpnet,
     roberta,
     sentence_transformers,
     t5,
@@ -44,8 +46,22 @@ from official.utils.paths import AnyPath
 
 # `model_type` of config.json → its table.
 SYSTEMS = {
-    module.SYSTEM.model_type: module.SYSTEM
-    for module in (bert, roberta, albert, electra, distilbert, gpt2, xlnet, transfo_xl, t5)
+    system.model_type: system
+    for system in (
+        bert.SYSTEM,
+        roberta.SYSTEM,
+        roberta.XLM,
+        roberta.CAMEMBERT,
+        albert.SYSTEM,
+        electra.SYSTEM,
+        distilbert.SYSTEM,
+        mpnet.SYSTEM,
+        ernie.SYSTEM,
+        gpt2.SYSTEM,
+        xlnet.SYSTEM,
+        transfo_xl.SYSTEM,
+        t5.SYSTEM,
+    )
 }
 
 CONFIG = "config.json"
@@ -134,7 +150,7 @@ def _table(system: System, config: Mapping[str, Any], source: str) -> tuple[list
     return own, [name for name in dict.fromkeys(every) if name not in set(own)]
 
 
-def system_of(config: configs.Config) -> System:
+def system_of(config: configs.Config, tokenizer: tokenizers.Tokenizer | None = None) -> System:
     """Returns the system that a model is written as: the first one that can express it."""
     encoder = config.encoder
     if encoder.type == "transformer_xl":
@@ -147,8 +163,10 @@ def system_of(config: configs.Config) -> System:
         return gpt2.SYSTEM
     if encoder.layer_groups is not None:
         return albert.SYSTEM
+    if encoder.relative_buckets:
+        return mpnet.SYSTEM
     if encoder.position_offset:
-        return roberta.SYSTEM
+        return roberta.of_vocabulary(tokenizer)
     projected = encoder.embedding_size not in (None, encoder.hidden_size)
     has_generator = any(o.type == electra.GENERATOR for o in config.objectives)
     only_electra = any(
@@ -174,7 +192,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """
     config, tokenizer, model = model_folder.restore(model_dir, checkpoint)
     config = without_distillation(config)
-    system = system_of(config)
+    system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     files = {
         name: _files(network, arrays, system, tokenizer)

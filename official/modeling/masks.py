@@ -100,14 +100,14 @@ def permutation(permutation_mask):
 
 
 def rows(mask, positions):
-    """Returns the rows of a mask for some positions.
+    """Returns the rows of a mask, or of a bias of scores, for some positions.
 
     Args:
-        mask: bool [B or 1, N or 1, T or 1, S]; None stays None.
+        mask: [B or 1, N or 1, T or 1, S]; None stays None.
         positions: int [B, P].
 
     Returns:
-        bool [B or 1, N or 1, P or 1, S].
+        The same of the positions: [B or 1, N or 1, P or 1, S].
     """
     if mask is None or mask.shape[2] == 1:
         return mask

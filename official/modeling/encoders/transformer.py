@@ -20,8 +20,11 @@ from official.modeling.layers.embeddings import Embeddings
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.norm import LayerNorm
 from official.modeling.layers.random import Draws, initializer
+from official.modeling.layers.relative_bias import RelativeBias
 from official.modeling.layers.shared_stack import block_names
 from official.utils.errors import UserError
+
+_MAX_DISTANCE = 128  # of the relative position biases (MPNet's release)
 
 
 class Encoder(keras.Layer):
@@ -84,11 +87,21 @@ class Encoder(keras.Layer):
         blocks = self._make_blocks(names, weights)
         self.blocks = list(blocks.values())
         self.depths = [self.blocks.index(blocks[name]) for name in names]
-        self.final_norm = self.pooler = None
+        self.final_norm = self.pooler = self.relative_bias = None
         size, dtype = config.hidden_size, self.dtype_policy
         if config.norm == "pre":
             self.final_norm = LayerNorm(
                 size, epsilon=config.norm_epsilon, name="final_norm", dtype=dtype
+            )
+        if config.relative_buckets:
+            self.relative_bias = RelativeBias(
+                config.num_heads,
+                bidirectional=True,
+                num_buckets=config.relative_buckets,
+                max_distance=_MAX_DISTANCE,
+                initializer=weights(config.initializer_range),
+                name="relative_bias",
+                dtype=dtype,
             )
         if config.pooler:
             self.pooler = Linear(
@@ -148,7 +161,8 @@ class Encoder(keras.Layer):
 
     def build(self, input_shape=None):
         """Creates the variables."""
-        for layer in (self.embeddings, *self.blocks, self.final_norm, self.pooler):
+        others = (self.relative_bias, self.final_norm, self.pooler)
+        for layer in (self.embeddings, *self.blocks, *others):
             if layer is not None:
                 layer.build()
 
@@ -214,7 +228,9 @@ class Encoder(keras.Layer):
         Returns:
             The states, L + 1 tensors [B, T, D]; the `Attended` of each depth.
         """
-        states, attended = [x], []
+        states, attended, bias = [x], [], None
+        if self.relative_bias is not None:
+            bias = self.relative_bias.scores(ops.shape(x)[1], ops.shape(x)[1])
         for i, depth in enumerate(self.depths):
             x, layer, _ = self.blocks[depth](
                 x,
@@ -223,6 +239,7 @@ class Encoder(keras.Layer):
                 cache=None if cache is None else cache[i],
                 slot=slot,
                 query_positions=last_queries if i == len(self.depths) - 1 else None,
+                bias=bias,
             )
             states.append(x)
             attended.append(layer)

@@ -178,6 +178,7 @@ class Attention(_Heads):
             queries, others = self.query_key_value.by_columns(inputs, sizes)
             (query,), (key, value) = self._split(queries, 1), self._split(others, 2)
             attention_mask = masks.rows(attention_mask, query_positions)
+            bias = masks.rows(bias, query_positions)
         if cache is not None:
             key, value = (
                 slots.write(*pair, slot) for pair in zip(cache, (key, value), strict=True)

@@ -1,0 +1,69 @@
+"""ERNIE: a BERT with embeddings of tasks, in Hugging Face's files, which are only read.
+
+transformers adds the embedding of task 0 to every token unless it is told another task, and so does
+the model here: it becomes a part of the position table. The model is a BERT then, and is written as
+one.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from official.convert import bert
+from official.convert.tensor_names import Tensors
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+_TASKS = "ernie.embeddings.task_type_embeddings.weight"
+_POSITIONS = "ernie.embeddings.position_embeddings.weight"
+
+
+class OneTask(Mapping[str, np.ndarray]):
+    """The tensors of a file, with the embedding of task 0 as a part of the position table.
+
+    Attributes:
+      source: the name of the file for messages.
+    """
+
+    def __init__(self, tensors: Tensors, source: str | AnyPath):
+        """Wraps tensors, and notes which embeddings are left out."""
+        self.source, self._tensors = source, tensors
+        if _TASKS in tensors:
+            tensors.notes.append(
+                "the embedding of task 0 is added to those of positions; those of other tasks are "
+                "left out"
+            )
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads a tensor."""
+        tensor = self._tensors[name]
+        if name != _POSITIONS or _TASKS not in self._tensors:
+            return tensor
+        tasks = self._tensors[_TASKS]
+        if tasks.ndim != 2 or tensor.ndim != 2 or tasks.shape[1:] != tensor.shape[1:]:
+            raise UserError(
+                f"{self.source}: {_TASKS} has the shape {list(tasks.shape)}, beside positions of "
+                f"the shape {list(tensor.shape)}"
+            )
+        return tensor + tasks[:1]
+
+    def __contains__(self, name: object) -> bool:
+        """Returns whether there is a tensor, without reading it."""
+        return name != _TASKS and name in self._tensors
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the names of the tensors."""
+        return (name for name in self._tensors if name != _TASKS)
+
+    def __len__(self) -> int:
+        """Returns the number of tensors."""
+        return len(self._tensors) - (_TASKS in self._tensors)
+
+
+SYSTEM = bert.system(
+    "ernie",
+    "an ERNIE",
+    "ernie.",
+    "Ernie",
+    tensors=OneTask,
+)
