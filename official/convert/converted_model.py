@@ -10,6 +10,7 @@ import numpy as np
 from official import config as configs
 from official import tokenizers
 from official.convert import mapping
+from official.convert.encoder_keys import naming
 from official.convert.heads import kind_of
 from official.convert.system import System
 from official.saving import model_folder
@@ -78,7 +79,8 @@ def read(
     """
     check_types(described, source)
     names = set(tensors)
-    heads = system.heads_of(names, described)
+    with naming(source):
+        heads = system.heads_of(names, described)
     config = config_of(
         folder.resolve().name,
         system.encoder_config(described, str(source), heads, **system.fields_of(names, heads)),
@@ -86,11 +88,12 @@ def read(
         system,
     )
     tokenizer = tokenizer_of(folder, config.encoder.vocab_size, source, system)
+    try:
+        shapes = model_folder.shapes(config)
+    except UserError as error:
+        raise UserError(f"{tensors.source}: {error}") from None
     variables, leftover = mapping.bring_in(
-        system.rows(config.encoder, heads),
-        tensors,
-        model_folder.shapes(config),
-        str(tensors.source),
+        system.rows(config.encoder, heads), tensors, shapes, str(tensors.source)
     )
     return Converted(config, tokenizer, variables, leftover)
 

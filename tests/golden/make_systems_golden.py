@@ -37,6 +37,7 @@ SIZES = {
 LABELS = {"id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
 # Byte-level BPE has all 256 bytes in its vocabulary.
 ROBERTA = {"vocab_size": 277, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+XLM = {"vocab_size": 61, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 GPT2 = {"vocab_size": 259, "bos_token_id": 258, "eos_token_id": 258}
 ALBERT = {"embedding_size": 7, "num_hidden_layers": 4}
 
@@ -69,6 +70,16 @@ CASES = {
         "DistilBertModel",
         {"hidden_dim": 22, "activation": "relu", "sinusoidal_pos_embds": True},
     ),
+    "xlm-roberta_classification": (
+        "XLMRobertaForSequenceClassification",
+        {**XLM, **LABELS, "classifier_dropout": 0.2},
+    ),
+    "camembert_masked_lm": ("CamembertForMaskedLM", XLM),
+    "mpnet_masked_lm": ("MPNetForMaskedLM", {"layer_norm_eps": 1e-5}),
+    "mpnet_classification": ("MPNetForSequenceClassification", LABELS),
+    "mpnet_bare": ("MPNetModel", {"hidden_act": "relu"}),
+    "ernie_pretraining": ("ErnieForPreTraining", {}),
+    "ernie_bare": ("ErnieModel", {"use_task_id": True}),
     "gpt2_causal_lm": ("GPT2LMHeadModel", {**GPT2, "n_inner": 22}),
     "gpt2_bare": ("GPT2Model", {**GPT2, "activation_function": "relu", "layer_norm_epsilon": 1e-6}),
 }
@@ -97,7 +108,7 @@ def make_batch(config, rng):
         "segment_ids": rng.integers(0, types, real.shape).astype(np.int32),
         "padding_mask": real,
     }
-    if config.model_type == "roberta":
+    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         # It finds the padding by its id, and counts positions from the first real token.
         token_ids[~real] = config.pad_token_id
         batch["positions"] = np.where(real, np.cumsum(real, axis=1) - 1, -1).astype(np.int32)
@@ -110,7 +121,7 @@ def answers(model, batch):
         "input_ids": torch.from_numpy(batch["token_ids"]).long(),
         "attention_mask": torch.from_numpy(batch["padding_mask"]).long(),
     }
-    if model.config.model_type not in ("distilbert", "gpt2"):
+    if model.config.model_type not in ("distilbert", "gpt2", "mpnet"):
         inputs["token_type_ids"] = torch.from_numpy(batch["segment_ids"]).long()
     with torch.no_grad():
         outputs = dict(model(**inputs, output_hidden_states=True))

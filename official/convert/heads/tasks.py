@@ -189,6 +189,9 @@ class ConditionalSpanAnswer(TaskHead):
         return {theirs: getattr(objective, ours) for ours, theirs in _BEAMS.items()}
 
 
+_MAX_LABELS = 1_000_000
+
+
 def _label_keys(objective: Any) -> dict[str, Any]:
     """Returns the keys of config.json that name the labels of an objective."""
     labels = objective.labels
@@ -199,8 +202,17 @@ def _label_keys(objective: Any) -> dict[str, Any]:
 
 
 def _num_labels(config: Mapping[str, Any]) -> int:
-    # transformers leaves the default, two labels, out of the file.
-    return len(config.get("id2label") or "01")
+    """Returns the number of labels: that of `num_labels`, then of `id2label`, else two.
+
+    Raises:
+      ValueError: `num_labels` is no number.
+    """
+    number = config.get("num_labels")
+    if number is None:
+        return len(config.get("id2label") or "01")
+    if type(number) is not int or not 1 <= number < _MAX_LABELS:
+        raise ValueError(f"num_labels: {number!r} is no number of labels")
+    return number
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -214,7 +226,9 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError(
             f"problem_type: {problem!r} with {_num_labels(config)} labels is not supported"
         )
-    labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    labels, number = config.get("id2label"), _num_labels(config)
+    if not labels or len(labels) != number:  # as in transformers
+        return tuple(f"LABEL_{i}" for i in range(number))
     try:
         labels = {int(key): str(label) for key, label in labels.items()}
         labels = tuple(labels[i] for i in range(len(labels)))

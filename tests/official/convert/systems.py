@@ -12,6 +12,18 @@ from tests import GOLDEN
 
 CLOSE = dict(rtol=0, atol=1e-5)
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_PADDING_FIRST = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+_PADDING_FIRST |= {"control_symbols": SPECIALS[2:]}
+_XLM = {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "control_symbols": ["<mask>"]}
+_UNUSED = {"bos_piece": "<s>NOTUSED", "eos_piece": "</s>NOTUSED"}
+SENTENCEPIECE = {
+    "albert": {},
+    "xlnet": {},
+    "xlm-roberta": _XLM,
+    "camembert": {**_XLM, **_UNUSED, "control_symbols": ["<s>", "</s>", "<mask>"]},
+}
+_FAIRSEQ = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_FAIRSEQ |= {"mask_token": "<mask>"}
 
 
 def load(name, folder=GOLDEN / "systems"):
@@ -36,8 +48,14 @@ def write(folder, config, weights):
 
 def write_vocabulary(folder, model_type):
     """Fewer than 61 pieces, or for bytes fewer than 277 (of a GPT-2, 259)."""
-    if model_type in ("albert", "xlnet"):
-        (folder / "spiece.model").write_bytes(sentencepiece_model())
+    if model_type in ("xlm-roberta", "camembert"):
+        (folder / "tokenizer_config.json").write_text(json.dumps(_FAIRSEQ))
+    if model_type in SENTENCEPIECE:
+        (folder / "spiece.model").write_bytes(sentencepiece_model(**SENTENCEPIECE[model_type]))
+    elif model_type == "mpnet":
+        pieces = ["<s>", "<pad>", "</s>", "[UNK]", "the", "cat", "##s", "<mask>"]
+        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        (folder / "tokenizer_config.json").write_text(json.dumps(_FAIRSEQ | {"unk_token": "[UNK]"}))
     elif model_type == "roberta":
         write_byte_vocabulary(folder, ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
     elif model_type == "gpt2":
@@ -46,14 +64,14 @@ def write_vocabulary(folder, model_type):
         (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "the", "cat", "##s"]) + "\n")
 
 
-def sentencepiece_model():
+def sentencepiece_model(**ids):
     """A serialized model of letters and some words."""
+    ids = _PADDING_FIRST | ids
     data = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["the cat sat on the mat", "a dog ran"] * 9),
-        model_writer=data, model_type="bpe", vocab_size=40, pad_id=0, unk_id=1, bos_id=-1,
-        eos_id=-1, pad_piece="<pad>", unk_piece="<unk>", control_symbols=SPECIALS[2:],
-        minloglevel=2,
+        model_writer=data, model_type="bpe", vocab_size=40, pad_piece="<pad>", unk_piece="<unk>",
+        minloglevel=2, **ids,
     )  # fmt: skip
     return data.getvalue()
 
@@ -121,6 +139,7 @@ def compare(model, parts, hidden_states):
 
 
 _LOGITS = {("masked_lm", 2): "prediction_logits", ("sentence_order", 2): "sop_logits"}
+_LOGITS |= {("next_sentence", 2): "seq_relationship_logits"}
 
 
 def logits_of(objective, model, encoded):

@@ -12,13 +12,13 @@ from official.config.encoders import TransformerConfig
 from official.config.heads import ClassificationConfig, RegressionConfig
 from official.config.objectives import CausalLMConfig, MaskedLMConfig
 from official.config.replaced_tokens import GeneratorConfig
-from official.convert import converted_model, huggingface
+from official.convert import bert, converted_model, huggingface
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.convert import systems
 
 CASES = sorted(path.stem for path in (systems.GOLDEN / "systems").glob("*.npz"))
-WRITTEN = [name for name in CASES if not name.startswith("distilbert")]
+WRITTEN = [name for name in CASES if not name.startswith(("distilbert", "ernie"))]
 
 
 def converted(tmp_path, name):
@@ -60,7 +60,7 @@ def test_out_again_gives_the_same_files(tmp_path, name):
 def test_every_system_has_its_cases():
     others = {"bert", "t5", "xlnet", "transfo-xl"}  # They have tests of their own.
     assert {name.split("_")[0] for name in CASES} | others == set(huggingface.SYSTEMS)
-    assert len(CASES) == 14
+    assert len(CASES) == 21
 
 
 def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
@@ -81,6 +81,32 @@ def test_a_roberta_has_positions_after_the_padding_token(tmp_path):
     ids = [written[f"{token}_token_id"] for token in ("bos", "pad", "eos")]
     assert ids == [0, 1, 2]
     assert written["max_position_embeddings"] == 13
+
+
+def test_an_ernie_has_the_embedding_of_task_0_in_its_positions(tmp_path):
+    result, parts, _ = converted(tmp_path, "ernie_bare")
+    weights = parts["weight"]
+    rows = weights["embeddings.position_embeddings.weight"]
+    rows = rows + weights["embeddings.task_type_embeddings.weight"][0]
+    np.testing.assert_array_equal(
+        result.variables["encoder/embeddings/position_embedding/table"], rows
+    )
+    assert any("embedding of task 0 is added" in note for note in result.notes)
+    huggingface.write(tmp_path / "model", tmp_path / "out", "last")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "bert"
+
+
+def test_numbers_of_labels_without_names():
+    def labels(**config):
+        (objective,) = bert.SYSTEM.objectives(("classification",), config, "config.json")
+        return objective.labels
+
+    assert labels(num_labels=3) == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert labels(num_labels=3, id2label={"0": "a", "1": "b"}) == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert labels(num_labels=2, id2label={"0": "a", "1": "b"}) == ("a", "b")
+    assert labels() == ("LABEL_0", "LABEL_1")
+    with pytest.raises(UserError, match=r"config.json: num_labels: 'x' is no number of labels"):
+        labels(num_labels="x")
 
 
 def small(**changes):
