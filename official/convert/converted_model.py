@@ -143,6 +143,12 @@ def tokenizer_of(
     vocabulary = found[0] if found else folder / system.vocabulary
     if found:
         tokenizer = tokenizers.load(folder, defaults)
+    elif vocabulary.name == sentencepiece.FAIRSEQ_FILE and vocabulary.exists():
+        model = files.read_bytes(vocabulary)
+        unused = system.model_type == "camembert"
+        model = sentencepiece.with_fairseq_ids(model, unused, str(vocabulary))
+        settings = sentencepiece.FAIRSEQ
+        tokenizer = tokenizers.SentencePiece(model, False, dict(settings), str(vocabulary))
     elif vocabulary.suffix == ".model" and len(others) == 1:
         vocabulary = others[0]
         files.check(vocabulary)

@@ -11,6 +11,7 @@ from official.convert.heads import MaskedLM, MultipleChoice, table
 from official.convert.mapping import linear
 from official.convert.system import BOUNDS, System
 from official.tokenizers import SentencePiece, Tokenizer
+from official.tokenizers.sentencepiece import FAIRSEQ_FILE
 
 
 def _system(model_type: str, title: str, classes: str, vocabulary: str) -> System:
@@ -49,8 +50,8 @@ def _system(model_type: str, title: str, classes: str, vocabulary: str) -> Syste
 
 
 SYSTEM = _system("roberta", "a RoBERTa", "Roberta", "vocab.json")
-XLM = _system("xlm-roberta", "an XLM-RoBERTa", "XLMRoberta", "sentencepiece.bpe.model")
-CAMEMBERT = _system("camembert", "a CamemBERT", "Camembert", "sentencepiece.bpe.model")
+XLM = _system("xlm-roberta", "an XLM-RoBERTa", "XLMRoberta", FAIRSEQ_FILE)
+CAMEMBERT = _system("camembert", "a CamemBERT", "Camembert", FAIRSEQ_FILE)
 
 
 def of_vocabulary(tokenizer: Tokenizer | None) -> System:

@@ -33,7 +33,7 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from official.tokenizers import added_tokens, offsets, word_starts
-from official.tokenizers.base import Tokenizer, sentinels
+from official.tokenizers.base import PAIRS, Tokenizer, sentinels
 from official.tokenizers.byte_bpe_splitter import NO_REPLACEMENTS
 from official.tokenizers.digit_commas import BLANK, DigitCommas
 from official.tokenizers.settings_file import FILE, find_specials, has_capitals, switch
@@ -48,6 +48,18 @@ RELEASED = {**NORMALIZING, "t5": "T5Tokenizer"}
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _TEXT = (_KINDS.NORMAL, _KINDS.BYTE)  # pieces that text becomes
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of one byte
+# A model whose ids are not those of the tokenizer, and the settings of tokenizers with the ids of
+# fairseq.
+FAIRSEQ_FILE = "sentencepiece.bpe.model"
+FAIRSEQ = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+    "do_lower_case": False,
+    PAIRS: 2,
+}
 # The settings of T5's releases. The end token has the place of [CLS] and [SEP].
 T5 = {
     "pad_token": "<pad>",
@@ -167,13 +179,7 @@ class SentencePiece(Tokenizer):
           UserError: `model` is not a SentencePiece model, or lacks special tokens.
         """
         settings = settings or {}
-        if not model:
-            raise UserError(f"{source} is empty: a SentencePiece model is wanted")
-        try:
-            splitter = SentencePieceSplitter(model)
-            pieces = splitter.pieces()
-        except tf.errors.OpError as error:
-            raise UserError(f"{source} is not a SentencePiece model, or is damaged") from error
+        splitter, pieces = _read(model, source)
         self.extra_ids = extra_ids
         base = [*pieces, *sentinels(extra_ids)]
         pieces = added_tokens.appended(base, settings, source)
@@ -295,8 +301,54 @@ _NO_RULES = {
 }
 
 
+def _read(model: bytes, source: str) -> tuple[SentencePieceSplitter, list[str]]:
+    """Returns a model and its vocabulary.
+
+    Raises:
+      UserError: it is not a SentencePiece model.
+    """
+    if not model:
+        raise UserError(f"{source} is empty: a SentencePiece model is wanted")
+    try:
+        splitter = SentencePieceSplitter(model)
+        return splitter, splitter.pieces()
+    except tf.errors.OpError as error:
+        raise UserError(f"{source} is not a SentencePiece model, or is damaged") from error
+
+
 def _parsed(model: bytes) -> sentencepiece_model_pb2.ModelProto:
     return sentencepiece_model_pb2.ModelProto.FromString(model)
+
+
+def with_fairseq_ids(model: bytes, unused: bool, source: str) -> bytes:
+    """Returns a model whose ids are those of fairseq, which transformers computes from a model's.
+
+    Args:
+      model: a model that begins with `<unk>`, `<s>` and `</s>`.
+      unused: False = `<s>`, `<pad>`, `</s>` and `<unk>` come before the other pieces, and `<mask>`
+        after them (XLM-RoBERTa); True = there are unused tokens before the pieces (CamemBERT).
+      source: the name of the model in messages.
+
+    Raises:
+      UserError: the model is damaged, or begins with other pieces.
+    """
+    if _read(model, source)[1][:3] != ["<unk>", "<s>", "</s>"]:
+        raise UserError(f"{source} does not begin with <unk>, <s> and </s>: is it of this model?")
+    first = ["<s>", "<pad>", "</s>", "<unk>"]
+    if unused:
+        first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
+    parsed = _parsed(model)
+    pieces = list(parsed.pieces)
+    del parsed.pieces[:]
+    for name in first:
+        kind = _KINDS.UNKNOWN if name == "<unk>" else _KINDS.CONTROL
+        parsed.pieces.add(piece=name, score=0, type=kind)
+    parsed.pieces.extend(pieces[3:])
+    parsed.pieces.add(piece="<mask>", score=0, type=_KINDS.CONTROL)
+    trainer = parsed.trainer_spec
+    trainer.unk_id, trainer.pad_id, trainer.vocab_size = 3, 1, len(parsed.pieces)
+    trainer.bos_id, trainer.eos_id = first.index("<s>"), first.index("</s>")
+    return parsed.SerializeToString(deterministic=True)
 
 
 def replacements_alone(model: bytes) -> bytes:

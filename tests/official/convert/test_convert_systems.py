@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
+import sentencepiece
 
 from official import config as configs
 from official.config.distillation import DistillationConfig
@@ -107,6 +108,31 @@ def test_numbers_of_labels_without_names():
     assert labels() == ("LABEL_0", "LABEL_1")
     with pytest.raises(UserError, match=r"config.json: num_labels: 'x' is no number of labels"):
         labels(num_labels="x")
+
+
+@pytest.mark.parametrize("name", ["xlm-roberta_classification", "camembert_masked_lm"])
+def test_a_sentencepiece_model_of_fairseq(tmp_path, name):
+    """transformers computes the ids: one more than the model's, or four; <unk> is 3."""
+    config, parts, _ = systems.load(name)
+    folder = systems.write(tmp_path / "source", config, parts["weight"])
+    (folder / "spiece.model").unlink()
+    ids = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1, "control_symbols": []}
+    model = systems.sentencepiece_model(**ids)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    tokenizer = huggingface.read(folder).tokenizer
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
+    offset = 4 if name.startswith("camembert") else 1
+    text = "the cat sat on Ω mat"
+    expected = [number + offset if number else 3 for number in theirs.encode(text)]
+    assert 3 in expected and tokenizer.encode([text])[0].tolist() == expected
+    first = 5 if name.startswith("camembert") else 0
+    end = 6 if name.startswith("camembert") else 2
+    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id) == (first, 1, end)
+    assert tokenizer.mask_id == len(theirs) + offset == tokenizer.vocab_size - 1
+    assert tokenizer.pair_separators == 2
+    (folder / "sentencepiece.bpe.model").write_bytes(systems.sentencepiece_model())
+    with pytest.raises(UserError, match=r"bpe.model does not begin with <unk>, <s> and </s>"):
+        huggingface.read(folder)
 
 
 def small(**changes):
